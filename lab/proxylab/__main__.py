@@ -1,4 +1,4 @@
-"""``python -m lab``: the same as the ``proxylab`` command."""
+"""``python -m proxylab``: the same as the ``proxylab`` command."""
 
 from proxylab.cli import main
 

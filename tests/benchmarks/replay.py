@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netlink.build import Wiring, _furnishing, _make_links
 from proxylab.kernel.netlink.requests import Request, get_link
+from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan, ends_by_namespace
 
 _BATCH = 64

@@ -20,8 +20,8 @@ from sandboxed import ROOT, sandboxed
 from scenario_cases import host, node, pods, scenario
 
 from proxylab.client.lab_process import LabProcess
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.model import Plan
 from proxylab.plan.topology import draw
 

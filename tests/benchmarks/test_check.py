@@ -32,7 +32,7 @@ def cpu_seconds(argv: Sequence[str], cache: Path) -> float:
 def least(tmp_path: Path) -> tuple[float, float]:
     """Of several runs by turns, in seconds: the libraries, and ``check``."""
     runs = [
-        (cpu_seconds(["-c", LIBRARIES], tmp_path), cpu_seconds(["-m", "lab", "check", str(SCENARIO)], tmp_path))
+        (cpu_seconds(["-c", LIBRARIES], tmp_path), cpu_seconds(["-m", "proxylab", "check", str(SCENARIO)], tmp_path))
         for _ in range(8)
     ]
     floor, ours = map(min, zip(*runs[1:], strict=True))

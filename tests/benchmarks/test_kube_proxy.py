@@ -10,8 +10,8 @@ import pytest
 from scenario_cases import host, node, pods, scenario
 
 from proxylab.binaries.cache import Cache
-from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice, Upstream
 
 pytestmark = pytest.mark.benchmark
 

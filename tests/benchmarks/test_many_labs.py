@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 from sandboxed import sandboxed
-from scenario_cases import front, probe, two_nodes
+from scenario_cases import frontend, probe, two_nodes
 
-from proxylab.plan.assembly import assemble
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
-from proxylab.server.process import _Desk
+from proxylab.server.process import _RequestHandler
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget]
 
@@ -83,21 +83,21 @@ async def in_a_row(launcher: Launcher) -> dict[str, Any]:
     anew, the old one stands beside it for that moment, and the heap keeps the room. The last ``Close`` is answered when
     the kernel has taken apart every namespace of every lab.
     """
-    desk = _Desk(launcher)
-    assembly = assemble(two_nodes(probe("p", "sender", front())))
+    handler = _RequestHandler(launcher)
+    assembly = assemble(two_nodes(probe("p", "sender", frontend())))
     engine = EngineChoice(cluster_cidrs=assembly.scenario.network.pod_cidrs, iptables="legacy")
     asked = Build(assembly.plan, assembly.objects, engine)
     looks: list[tuple[int, int, int, int]] = []
     for number in range(LABS + 1):
-        built = await desk.answer(asked)
+        built = await handler.answer(asked)
         assert isinstance(built, Built), built
-        assert isinstance(await desk.answer(Send(assembly.errands[0])), Sent)
-        assert isinstance(await desk.answer(Execute("echo-1", ("true",))), Executed)
+        assert isinstance(await handler.answer(Send(assembly.resolved_probes[0])), Sent)
+        assert isinstance(await handler.answer(Execute("echo-1", ("true",))), Executed)
         if number >= WARM and number % STRIDE == 0:
             gc.collect()
             looks.append(held())
     in_use, resident, descriptors, threads = zip(*looks, strict=True)
-    closed = await desk.answer(Close())
+    closed = await handler.answer(Close())
     assert isinstance(closed, Closed), closed
     return {
         "bytes a lab": median(after - before for before, after in pairwise(in_use)) / STRIDE,

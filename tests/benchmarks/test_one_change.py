@@ -36,7 +36,10 @@ METRIC = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 async def told(stage: Stage) -> tuple[float, float]:
     """How many seconds all partial synchronisations of IPv4 took, and how many there were."""
     page = await stage.launcher.run(
-        stage.place.netns, [sys.executable, "-c", ASK], place=stage.place.name, deadline=Deadline.after(30)
+        stage.netns_name.netns,
+        [sys.executable, "-c", ASK],
+        netns_name=stage.netns_name.name,
+        deadline=Deadline.after(30),
     )
     found = {"sum": 0.0, "count": 0.0}
     for line in page.stdout.decode().splitlines():

@@ -7,9 +7,7 @@ import pytest
 from browser import browser, chromium
 from recorded import World
 
-from proxylab.report.html import entry
-from proxylab.report.html import page
-from proxylab.report.html import Heading
+from proxylab.report.html import Heading, entry, page
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.judge import judge
 
@@ -26,7 +24,7 @@ BOUND = 1000.0
 def test_five_hundred_probes_are_there_within_a_second(tmp_path: Path) -> None:
     world = World(backends=("echo-1", "echo-2", "echo-3"), source=Preserved())
     counts = (world.balanced(), world.marked(), world.translated("echo-1"), world.masqueraded())
-    verdict = judge(world.probe, world.errand, None, world.evidence(world.crossing(0, "echo-1"), counts=counts))
+    verdict = judge(world.probe, world.resolved, None, world.evidence(world.crossing(0, "echo-1"), counts=counts))
     entries = [
         entry(Heading(file=f"scenarios/{number // 5}.lab.yaml", engine="embedded/iptables"), verdict)
         for number in range(PROBES)

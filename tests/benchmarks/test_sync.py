@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from rule_cases import Addresses, facts, settings
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import Renderer
 from proxylab.engines.embedded.iptables.restore import restore, restore_changes
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.addresses import Family
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
 
@@ -80,7 +80,7 @@ def full_sync(view: ClusterView) -> tuple[object, str]:
     """What a proxy keeps, and the text, of its first synchronisation."""
     renderer = Renderer(Family.IPV4, SETTINGS)
     ruleset = renderer.render(view, NODE)
-    return (renderer, ruleset), restore(ruleset, Held()).text
+    return (renderer, ruleset), restore(ruleset, KernelState()).text
 
 
 def full_text(view: ClusterView) -> str:
@@ -90,10 +90,10 @@ def full_text(view: ClusterView) -> str:
 def in_no_order(text: str) -> str:
     """The same rules with the chains of services declared by chance, as kube-proxy does."""
     lines = text.splitlines()
-    places = [index for index, line in enumerate(lines) if re.match(":KUBE-(SVC|SEP)-", line)]
-    shuffled = random.Random(0).sample(places, len(places))
-    for place, line in zip(places, [lines[index] for index in shuffled], strict=True):
-        lines[place] = line
+    netns_names = [index for index, line in enumerate(lines) if re.match(":KUBE-(SVC|SEP)-", line)]
+    shuffled = random.Random(0).sample(netns_names, len(netns_names))
+    for netns_name, line in zip(netns_names, [lines[index] for index in shuffled], strict=True):
+        lines[netns_name] = line
     return "\n".join(lines) + "\n"
 
 
@@ -182,7 +182,10 @@ def test_memory_grows_with_the_cluster_and_no_faster() -> None:
         try:
             renderer = Renderer(Family.IPV4, SETTINGS)
             loaded = renderer.render(view, NODE)
-            kept = restore(loaded, Held()).text, restore_changes(renderer.render(scaled(view), NODE), loaded).text
+            kept = (
+                restore(loaded, KernelState()).text,
+                restore_changes(renderer.render(scaled(view), NODE), loaded).text,
+            )
             assert all(kept)
             return tracemalloc.get_traced_memory()[1]
         finally:

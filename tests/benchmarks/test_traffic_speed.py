@@ -10,15 +10,15 @@ from time import perf_counter, process_time
 import pytest
 from sandboxed import ROOT, sandboxed
 from test_traffic import stage
-from traffic_plan import PODS, VIP, errand, spread
+from traffic_plan import PODS, VIP, resolved, spread
 
-from proxylab.engines.protocol import EngineChoice
 from proxylab.addresses import Transport
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
 from proxylab.scenario.load import load_scenario
-from proxylab.client.session import Session
 from proxylab.timing import Deadline
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.identity import Identity
@@ -83,18 +83,18 @@ async def ours_and_scapy(launcher: Launcher) -> dict[str, list[float]]:
     found: dict[str, list[float]] = {"ours": [], "scapy": []}
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.TCP))
-        await lab.run(errand(flows=1))
+        await lab.run(resolved(flows=1))
         for _ in range(RUNS):
             lab.runner.forget()
             begin = process_time()
-            evidence = await lab.run(errand(flows=OUR_FLOWS))
+            evidence = await lab.run(resolved(flows=OUR_FLOWS))
             found["ours"].append((process_time() - begin) / OUR_FLOWS)
             assert evidence.sent == OUR_FLOWS
             lab.runner.forget()
             theirs = await launcher.run(
                 lab.netns["client"],
                 [sys.executable, "-c", SCAPY, str(FIRST_PORT)],
-                place="client",
+                netns_name="client",
                 deadline=Deadline.after(60),
             )
             assert theirs.status == 0, theirs.stderr
@@ -107,7 +107,7 @@ async def ours_and_scapy(launcher: Launcher) -> dict[str, list[float]]:
 async def ours_and_the_kernel(launcher: Launcher) -> dict[str, list[float]]:
     """Processor seconds of runs of ``OUR_FLOWS`` flows, and of the packets and look-ups of such a run alone."""
     found: dict[str, list[float]] = {"ours": [], "kernel": []}
-    one, many = errand(Transport.UDP), errand(Transport.UDP, flows=OUR_FLOWS)
+    one, many = resolved(Transport.UDP), resolved(Transport.UDP, flows=OUR_FLOWS)
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))
         with inside(lab.netns["client"]):

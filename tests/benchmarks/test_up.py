@@ -20,7 +20,7 @@ def test_a_lab_stands_in_under_a_second(tmp_path: Path) -> None:
 
     def type_(*words: str) -> float:
         began = time.monotonic()
-        subprocess.run([sys.executable, "-m", "lab", *words], check=True, capture_output=True, env=environment)
+        subprocess.run([sys.executable, "-m", "proxylab", *words], check=True, capture_output=True, env=environment)
         return time.monotonic() - began
 
     took = []
@@ -41,8 +41,8 @@ def test_a_thousand_pods_are_gone_in_five_seconds(tmp_path: Path) -> None:
         f"  pods: {{echo: {{replicas: 1000, nodes: [{', '.join(nodes)}], ports: [8080]}}}}\n"
     )
     for words in (("up", str(scenario)), ("probe", "echo-1", "echo-1000")):
-        subprocess.run([sys.executable, "-m", "lab", *words], check=True, capture_output=True, env=environment)
+        subprocess.run([sys.executable, "-m", "proxylab", *words], check=True, capture_output=True, env=environment)
     began = time.monotonic()
-    subprocess.run([sys.executable, "-m", "lab", "down"], check=True, capture_output=True, env=environment)
+    subprocess.run([sys.executable, "-m", "proxylab", "down"], check=True, capture_output=True, env=environment)
     took = time.monotonic() - began
     assert took <= 5, took

@@ -13,9 +13,7 @@ from made_steps import all_well, entry_remains, torn_connection
 from probed import CASES, RUN
 from recorded import World
 
-from proxylab.report.html import entry
-from proxylab.report.html import page
-from proxylab.report.html import Entry, Heading, entries_of
+from proxylab.report.html import Entry, Heading, entries_of, entry, page
 from proxylab.scenario.model import NodeDevice, Preserved
 from proxylab.verdict.judge import judge
 
@@ -32,7 +30,7 @@ def crossing(ipv6: bool) -> Entry:
     world = World(ipv6=ipv6, backends=("echo-1", "echo-2", "echo-3"), source=Preserved(), name="across two nodes")
     node = ip_address("fd00:172:18::2" if ipv6 else "172.18.0.2")
     counts = (world.balanced(), world.translated("echo-1"), world.masqueraded())
-    verdict = judge(world.probe, world.errand, None, world.evidence(world.crossing(0, "echo-1", node), counts=counts))
+    verdict = judge(world.probe, world.resolved, None, world.evidence(world.crossing(0, "echo-1", node), counts=counts))
     return entry(Heading(file="scenarios/wire/across.lab.yaml", engine=OURS, tags=("wire", "snat")), verdict)
 
 
@@ -225,7 +223,7 @@ def test_the_picture_in_the_readme_is_of_this_page(tab: Browser, tmp_path: Path)
     )
     counts = (world.balanced(), world.marked(), world.translated("echo-1"))
     node_a = ip_address("172.18.0.2")
-    verdict = judge(world.probe, world.errand, node_a, world.evidence(world.crossing(0, "echo-1"), counts=counts))
+    verdict = judge(world.probe, world.resolved, node_a, world.evidence(world.crossing(0, "echo-1"), counts=counts))
     shown = entry(Heading(file="scenarios/clusterip/from-an-outside-host.lab.yaml", engine=OURS), verdict)
     file = tmp_path / "report.html"
     file.write_text(page([shown], {}), encoding="utf-8")

@@ -11,7 +11,7 @@ import pytest
 from language_server import LanguageServer
 
 HERE = Path(__file__).resolve().parent
-SCHEMA = HERE.parents[1] / "lab" / "scenario" / "schema.json"
+SCHEMA = HERE.parents[1] / "lab" / "proxylab" / "scenario" / "schema.json"
 SCENARIO = (HERE.parent / "golden" / "scenario" / "base.lab.yaml").read_text(encoding="utf-8")
 CURE = "./dev brings npm, which must reach its registry once"
 
@@ -54,7 +54,7 @@ def server(folder: Path, request: pytest.FixtureRequest) -> Iterator[LanguageSer
         yield started
 
 
-def place(text: str, marked: str) -> tuple[int, int]:
+def netns_name(text: str, marked: str) -> tuple[int, int]:
     """Line and column of the ``|`` in a piece of the text."""
     before = text[: text.index(marked.replace("|", "")) + marked.index("|")]
     return before.count("\n"), len(before) - before.rfind("\n") - 1
@@ -90,7 +90,7 @@ def test_keys_and_words_are_offered(
     text = SCENARIO.replace(old, new)
     file = folder / f"{abs(hash(at))}.lab.yaml"
     server.open(file, text)
-    found = server.complete(file, *place(text, at))
+    found = server.complete(file, *netns_name(text, at))
     assert offered <= found.keys()
     if not at.startswith(("via", "outcome")):
         for key in offered:
@@ -100,8 +100,8 @@ def test_keys_and_words_are_offered(
 def test_a_key_tells_what_it_is_for(server: LanguageServer, folder: Path) -> None:
     file = folder / "hover.lab.yaml"
     server.open(file, SCENARIO)
-    assert "How many pods there are" in server.hover(file, *place(SCENARIO, "repli|cas"))
-    assert "The front that is dialled" in server.hover(file, *place(SCENARIO, "v|ia: clusterIP"))
+    assert "How many pods there are" in server.hover(file, *netns_name(SCENARIO, "repli|cas"))
+    assert "The front that is dialled" in server.hover(file, *netns_name(SCENARIO, "v|ia: clusterIP"))
 
 
 @pytest.mark.parametrize(
@@ -119,5 +119,5 @@ def test_a_wrong_value_is_marked_where_it_stands(
     text = SCENARIO.replace(old, new)
     faults = server.open(folder / f"{abs(hash(new))}.lab.yaml", text)
     lines = {fault["range"]["start"]["line"] for fault in faults}
-    assert place(text, f"|{new}")[0] in lines
+    assert netns_name(text, f"|{new}")[0] in lines
     assert any(said in fault["message"] for fault in faults), faults

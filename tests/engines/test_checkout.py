@@ -45,7 +45,7 @@ def built_and_traced(folder: Path, version: str, staged: str, cache: Path) -> st
     scenario = str(ROOT / TRACED)
     choice = ["--engine", "kube-proxy/iptables", "--kube-proxy", str(folder)]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "trace", scenario, "client", "echo", *choice],
+        [sys.executable, "-m", "proxylab", "trace", scenario, "client", "echo", *choice],
         capture_output=True,
         text=True,
         check=False,

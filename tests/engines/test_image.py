@@ -106,9 +106,9 @@ def test_an_image_is_pulled_from_its_registry(
 ) -> None:
     """Each from a repository of its own: nothing that was pulled before helps."""
     name = f"{repository}/kube-proxy"
-    digest = UPSTREAMS.publish(engine.shelf, name, "v1.36.3")
-    UPSTREAMS.publish(engine.shelf, name, "latest")
-    ContainerImage(files={"/kube-proxy": b"another"}).publish(engine.shelf, name, "v1.35.0")
+    digest = UPSTREAMS.publish(engine.bundle_store, name, "v1.36.3")
+    UPSTREAMS.publish(engine.bundle_store, name, "latest")
+    ContainerImage(files={"/kube-proxy": b"another"}).publish(engine.bundle_store, name, "v1.35.0")
     reference = f"{engine.registry}/{name}{named.format(digest=digest)}"
     found = ImageSource(reference).obtain(Cache(tmp_path))
     assert found.path.read_bytes() == CONTENT
@@ -147,12 +147,12 @@ def test_what_has_none_is_told(engine: DockerEngine, tmp_path: Path) -> None:
 
 def test_a_scenario_runs_on_an_image(engine: DockerEngine, kube_proxy: Binary, tmp_path: Path) -> None:
     real = ContainerImage({"/usr/local/bin/kube-proxy": kube_proxy.path.read_bytes()})
-    real.publish(engine.shelf, "upstream/kube-proxy", kube_proxy.version)
+    real.publish(engine.bundle_store, "upstream/kube-proxy", kube_proxy.version)
     reference = f"{engine.registry}/upstream/kube-proxy:{kube_proxy.version}"
     scenario = str(ROOT / "scenarios/clusterip/ignores-external-traffic-policy.lab.yaml")
     choice = ["--engine", "kube-proxy/iptables", "--kube-proxy", f"image:{reference}"]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "-o", "json", *choice, scenario],
+        [sys.executable, "-m", "proxylab", "run", "-o", "json", *choice, scenario],
         capture_output=True,
         text=True,
         timeout=100,
@@ -176,7 +176,7 @@ def test_nothing_of_an_engine_remains(engine: DockerEngine, found_before: set[st
     before = Machine.now()
     with docker_engine() as other:
         seen = {pid: spaces_of(pid) for pid in descendants(other.process.pid)}
-        folder = other.shelf.parent
+        folder = other.bundle_store.parent
         if end == "killed":
             other.process.kill()
     assert len(seen) >= 4, "unshare, the first process, dockerd and containerd"

@@ -13,8 +13,8 @@ from kubectl_clusters import cloud, kind
 from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
-from proxylab.importer.importing import import_printout
-from proxylab.importer.reading import read_printout
+from proxylab.importer.importing import import_cluster
+from proxylab.importer.reading import read_kubectl_output
 
 CASES = [(cloud, "kube-proxy/nftables"), (kind, "kube-proxy/iptables")]
 
@@ -22,10 +22,10 @@ CASES = [(cloud, "kube-proxy/nftables"), (kind, "kube-proxy/iptables")]
 @pytest.mark.parametrize(("make", "engine"), CASES, ids=["cloud-nftables", "kind-iptables"])
 def test_every_promise_is_kept(make: Callable[[], Cluster], engine: str, kube_proxy: Binary, tmp_path: Path) -> None:
     file = tmp_path / "mine.lab.yaml"
-    file.write_text(import_printout(read_printout([("printout", make().json())]), "mine").text)
+    file.write_text(import_cluster(read_kubectl_output([("printout", make().json())]), "mine").text)
     command = ["run", "--no-bundles", "-o", "json", "--engine", engine, "--kube-proxy", str(kube_proxy.path), str(file)]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", *command],
+        [sys.executable, "-m", "proxylab", *command],
         capture_output=True,
         text=True,
         timeout=100,

@@ -10,12 +10,12 @@ from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
 
+from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service
 from proxylab.engines.barrier import BARRIER, without_barrier
 from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import EngineError
-from proxylab.addresses import Family
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline
 
@@ -70,9 +70,9 @@ async def ends(launcher: Launcher) -> dict[str, Any]:
     async with staged(launcher, "kube-proxy/iptables") as stage:
         await stage.synced()
         await launcher.run(
-            stage.place.netns,
+            stage.context.netns,
             ["sh", "-c", "kill -9 $(pgrep -x kube-proxy)"],
-            place=stage.place.name,
+            context=stage.context.name,
             deadline=Deadline.after(10),
         )
         stage.store.apply(ECHO)
@@ -132,7 +132,7 @@ async def rejected(launcher: Launcher) -> str:
         await stage.synced()
         wrong = "add map ip kube-proxy cluster-ips { type ipv4_addr : verdict ; }"
         flush = ["nft", f"delete table ip kube-proxy; add table ip kube-proxy; {wrong}"]
-        await launcher.run(stage.place.netns, flush, place=stage.place.name, deadline=Deadline.after(10))
+        await launcher.run(stage.context.netns, flush, context=stage.context.name, deadline=Deadline.after(10))
         stage.store.apply(ECHO)
         stage.store.apply(ENDS)
         try:

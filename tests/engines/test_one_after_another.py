@@ -10,12 +10,12 @@ from rule_cases import Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import Stage, staged
 
+from proxylab.addresses import Family
 from proxylab.engines.barrier import without_barrier
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.engines.rulesets import rule_differences
-from proxylab.addresses import Family
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.sandbox.launcher import Launcher
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
@@ -42,9 +42,9 @@ PAIRS = [
 
 async def stands(stage: Stage) -> dict[str, Any]:
     """What a node holds of each mode: chains of iptables, and the table of nftables."""
-    saved = await stage.place.tool.save(Family.IPV4)
+    saved = await stage.context.tool.save(Family.IPV4)
     chains = [line[1:].split()[0] for line in saved.splitlines() if line.startswith(":KUBE-")]
-    nft = NftTool(stage.launcher, stage.place.netns, stage.place.name)
+    nft = NftTool(stage.launcher, stage.context.netns, stage.context.name)
     return {
         "iptables": sorted(chains),
         "nftables": bool(await nft.list_table(Family.IPV4, NFT_TABLE)),
@@ -56,7 +56,7 @@ async def pairs(launcher: Launcher) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for first, then in PAIRS:
         async with staged(launcher, first) as stage, staged(launcher, then) as fresh:
-            await stage.place.tool.load(Family.IPV4, DOCKER)
+            await stage.context.tool.load(Family.IPV4, DOCKER)
             for each in (stage, fresh):
                 each.hold(ECHO, ENDS)
             await stage.synced()

@@ -10,9 +10,9 @@ from rule_cases import Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
 
+from proxylab.addresses import Family
 from proxylab.binaries.cache import Cache
 from proxylab.control.apiserver import API_PORT
-from proxylab.addresses import Family
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline, wait_until
 
@@ -48,7 +48,7 @@ async def disturbed(launcher: Launcher) -> dict[str, list[bool]]:
         async with staged(launcher, "kube-proxy/iptables") as stage:
             told: list[str] = []
             rude = await launcher.start(
-                stage.place.netns, [sys.executable, "-c", RUDE], place=stage.place.name, heard=told.append
+                stage.context.netns, [sys.executable, "-c", RUDE], context=stage.context.name, heard=told.append
             )
             await wait_until(lambda told=told: bool(told), Deadline.after(30), "rude clients")
             heard = said[path] = [told == ["all have spoken"]]

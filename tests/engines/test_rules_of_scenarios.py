@@ -14,14 +14,14 @@ import pytest
 from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 
-from proxylab.plan.assembly import assemble
+from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import without_barrier
 from proxylab.engines.rulesets import rule_differences
-from proxylab.addresses import IPNetwork
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
@@ -29,11 +29,11 @@ ENGINES = ("embedded/iptables", "kube-proxy/iptables")
 AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
-Told = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
+AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters() -> Iterator[tuple[str, Told, tuple[KubeObject, ...]]]:
+def clusters() -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
     for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
         for case in cases(load_scenario(path), "iptables"):
@@ -46,9 +46,11 @@ def clusters() -> Iterator[tuple[str, Told, tuple[KubeObject, ...]]]:
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
-def by_configuration(every: list[tuple[str, Told, tuple[KubeObject, ...]]]) -> list[tuple[Told, Clusters]]:
+def by_configuration(
+    every: list[tuple[str, AnyResponse, tuple[KubeObject, ...]]],
+) -> list[tuple[AnyResponse, Clusters]]:
     """The clusters by what engines are told. Of equal ones, which differ in their wires, only the first."""
-    groups: dict[str, tuple[Told, Clusters]] = {}
+    groups: dict[str, tuple[AnyResponse, Clusters]] = {}
     known = set()
     for name, told, objects in every:
         if (repr(told), repr(objects)) not in known:
@@ -68,7 +70,7 @@ async def compared(launcher: Launcher) -> dict[str, Any]:
     every = list(clusters())
     room = asyncio.Semaphore(AT_ONCE)
 
-    async def in_its_turn(told: Told, group: Clusters) -> tuple[dict[str, list[str]], int]:
+    async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
         async with room:
             return await compared_in(launcher, told, group)
 
@@ -81,7 +83,7 @@ async def compared(launcher: Launcher) -> dict[str, Any]:
     }
 
 
-async def compared_in(launcher: Launcher, told: Told, group: Clusters) -> tuple[dict[str, list[str]], int]:
+async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
     """The same for clusters whose engines are told the same at their start."""
     found: dict[str, list[str]] = {}
     count = 0
@@ -102,7 +104,7 @@ async def rules_of(pair: list[Stage]) -> list[str]:
     return [without_barrier(each) for each in await asyncio.gather(*(stage.synced() for stage in pair))]
 
 
-async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: Told) -> dict[str, list[Stage]]:
+async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResponse) -> dict[str, list[Stage]]:
     cidrs, configuration, nodes = told
     configuration = replace(configuration, min_sync_period=0.01)  # a second would be that long for each cluster
     made = {}

@@ -7,12 +7,12 @@ from played_scripts import in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
+from proxylab.client.session import Session
 from proxylab.engines.names import version_of
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.report.bundle import CASE, read_case
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.client.session import Session
 
 ENGINE = "kube-proxy/nftables"
 SAMPLE = {"clusterip/from-a-pod": 6, "nodeport/traffic-policy-local": 4}

@@ -35,7 +35,7 @@ def test_it_turns_red_without_what_it_is_about(file: str, kube_proxy: Binary, tm
     edited.write_text(written.replace(text, becomes))
     command = ["run", "--no-bundles", "-o", "json", "--engine", "kube-proxy/nftables", "--kube-proxy"]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", *command, str(kube_proxy.path), str(edited)],
+        [sys.executable, "-m", "proxylab", *command, str(kube_proxy.path), str(edited)],
         capture_output=True,
         text=True,
         timeout=100,

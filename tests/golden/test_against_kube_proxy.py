@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from rule_cases import CASES, Addresses
 
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.legacy import V1_23
 from proxylab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 from proxylab.engines.embedded.iptables.render import CURRENT, render
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.engines.embedded.iptables.shape import Shape
-from proxylab.addresses import Family
 
 GOLDEN = Path(__file__).parent
 KUBELETS = {("filter", "KUBE-FIREWALL"), ("nat", "KUBE-MARK-DROP")}
@@ -33,7 +33,7 @@ def test_the_same_rules(name: str, shape: Shape, version: str, family: Family) -
     case = CASES[name](Addresses(family))
     # What kube-proxy found where the files were made, and no configuration can change.
     settings = replace(case.settings, packet_counters=version == "v1.36.3", random_fully=True)
-    ours = read_rules(restore(render(case.cluster, case.node, settings, family, shape), Held()).text)
+    ours = read_rules(restore(render(case.cluster, case.node, settings, family, shape), KernelState()).text)
     theirs = read_rules((GOLDEN / f"kube-proxy-{version}" / f"{name}.{family.lower()}.saved").read_text())
     if version == "v1.23.17":
         ours, theirs = without_kubelet(ours), without_kubelet(theirs)

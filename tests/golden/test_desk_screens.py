@@ -11,23 +11,23 @@ import click
 import pytest
 from ruamel.yaml import YAML
 
-from proxylab.plan.assembly import assemble, lay_out
 from proxylab.cli import main
 from proxylab.cli.apply import lines_of as applied_lines
 from proxylab.cli.diagnose import painted
+from proxylab.client.edit import edit
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints
-from proxylab.diagnosis.model import Diagnosis, Station, holds
+from proxylab.diagnosis.model import Diagnosis, Stage, holds
 from proxylab.diagnosis.naming import judge_name
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import judge_entries
 from proxylab.diagnosis.subject import Subject
 from proxylab.diagnosis.text import lines_of
-from proxylab.client.edit import edit
-from proxylab.report.standing_labs import labs_table, standing_lines
+from proxylab.evidence.engine_progress import Progress, ProxyRecord
+from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.listing import KINDS, Kind
+from proxylab.report.standing_labs import labs_table, standing_lines
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
-from proxylab.evidence.engine_progress import Progress, ProxyRecord
 
 FILES = Path(__file__).parent / "desk"
 SCENARIO = FILES / "shop.lab.yaml"
@@ -70,7 +70,7 @@ def diagnosed(width: int, *, broken: bool, colour: bool = False) -> str:
     if broken:
         found.append(judge_entries(subject, {}, nodes))
     else:
-        found += [holds(each, "as it must be") for each in list(Station)[3:]]
+        found += [holds(each, "as it must be") for each in list(Stage)[3:]]
     diagnosis = Diagnosis.of("default/web", "embedded/iptables", tuple(found))
     commands = [f"proxylab {each}" for each in found[-1].look_at]
     lines = lines_of(diagnosis, commands, width)

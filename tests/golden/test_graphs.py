@@ -105,7 +105,7 @@ def test_every_leg_is_an_arrow_between_boxes_and_inside_the_picture(name: str) -
 
 def test_a_way_as_it_was_seen(update_golden: bool) -> None:
     world = World(backends=("echo-1", "echo-2", "echo-3"))
-    case = open_case(world.probe, world.errand, world.evidence(world.crossing(0, "echo-1", NODE_A)))
+    case = open_case(world.probe, world.resolved, world.evidence(world.crossing(0, "echo-1", NODE_A)))
     compare("seen.txt", "\n".join(path_lines(seen_path(case))) + "\n", update_golden)
 
 

@@ -11,10 +11,10 @@ import re
 import pytest
 from rule_cases import CASES, Addresses
 
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.addresses import Family
 
 V4_ONLY = {"guard of loopback", "node ports", "node ports, not on localhost, IPv4", "node port, localhost counted"}
 V6_ONLY = {"node ports, not on localhost, IPv6"}
@@ -116,7 +116,7 @@ PATTERNS = {name: pattern(shape) for name, shape in SHAPES.items()}
 def lines(family: Family) -> list[str]:
     """The rules of each cluster; the jumps of the built-in chains are the same for all."""
     cases = [make(Addresses(family)) for make in CASES.values()]
-    texts = [restore(render(each.cluster, each.node, each.settings, family), Held()).text for each in cases]
+    texts = [restore(render(each.cluster, each.node, each.settings, family), KernelState()).text for each in cases]
     return [line for text in texts for line in text.splitlines() if line.startswith("-A KUBE-")]
 
 

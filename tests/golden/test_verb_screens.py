@@ -1,7 +1,7 @@
 """What each verb shows, as files for a terminal of 80 columns without colour.
 
 On other terminals the words are the same: colour adds nothing but colour, and lines fit. What ``--help`` prints is in
-docs/reference/cli.md, what lists and describes the objects of a lab is in ``desk``, and a run is in ``run.txt``.
+docs/reference/cli.md, what lists and describes the objects of a lab is in ``handler``, and a run is in ``run.txt``.
 
 Write the files anew with ``pytest tests/golden --update-golden``, then look at them with ``cat`` in such a terminal.
 """
@@ -33,8 +33,8 @@ from proxylab.cli.doctor import doctor_lines
 from proxylab.cli.engines import engines_lines
 from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Ready
-from proxylab.scenario.model import Preserved
 from proxylab.protocol.standing_labs import Heard
+from proxylab.scenario.model import Preserved
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py
@@ -93,7 +93,7 @@ def listened(width: int) -> list[str]:
     return [frame_shown(each) for each in (Heard(at, True, first.hex()), Heard(at + 10**6, False, second.hex()))]
 
 
-class Shelf:
+class BundleStore:
     """A source of kube-proxies that lists some, or does not answer."""
 
     def __init__(self, *versions: str) -> None:
@@ -114,7 +114,7 @@ def listed(width: int) -> list[str]:
         with cache.workspace(version) as folder:
             cache.keep(program(folder / "kube-proxy", version), f"built from k8s.io/kubernetes@{version}")
     module = [f"v1.{minor}.{patch}" for minor in range(32, 37) for patch in range(4)]
-    offered = offers(Sources(cache, {"release": Shelf(), "module": Shelf(*module)}))
+    offered = offers(Sources(cache, {"release": BundleStore(), "module": BundleStore(*module)}))
     return engines_lines(cache.binaries(), offered, width)
 
 
@@ -127,7 +127,7 @@ def dump() -> str:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
+def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
     """Goes into a folder that has what the screens are about, where no lab stands, at such a terminal."""
     numbers = itertools.count()
 
@@ -157,12 +157,12 @@ Show = Callable[[str, int, bool], str]
 
 @pytest.fixture
 def show(
-    desk: Callable[[int, bool], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    handler: Callable[[int, bool], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Show:
     """What a verb prints on a terminal of so many columns, with or without colour."""
 
     def screen(name: str, width: int, colour: bool) -> str:
-        desk(width, colour)
+        handler(width, colour)
         if name in DRAWN:
             text = "\n".join(DRAWN[name](width))
             click.echo(text if colour else click.unstyle(text), color=True)

@@ -10,8 +10,8 @@ import pytest
 from rule_cases import Addresses
 from rule_walk import Fate, Packet, walk
 
-from proxylab.engines.embedded.iptables.meaning import read_rules
 from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.meaning import read_rules
 
 FILES = Path(__file__).parent / "kube-proxy-v1.36.3"
 ALL, LOCAL, ELSEWHERE = (10, 11, 12), (10, 11), (12,)
@@ -72,15 +72,15 @@ ROWS = [
 ]
 
 
-def sent(sender: str, a: Addresses, front: str) -> Packet:
-    kind, number, port = FRONTS[front]
+def sent(sender: str, a: Addresses, frontend: str) -> Packet:
+    kind, number, port = FRONTS[frontend]
     source = {
         POD: a.of("pod", 99),
         NODE: a.of("node", 2),
         OUTSIDE: a.of("external", 50),
         ITSELF: a.of("pod", 10),
     }[sender]
-    return Packet(source, a.of(kind, number), port, from_node=sender == NODE, to_node=front == "nodePort")
+    return Packet(source, a.of(kind, number), port, from_node=sender == NODE, to_node=frontend == "nodePort")
 
 
 def expected(said: object, a: Addresses) -> Fate:
@@ -91,16 +91,18 @@ def expected(said: object, a: Addresses) -> Fate:
     return Fate(frozenset((bracketed.format(a.of("pod", number)), masqueraded) for number in numbers))
 
 
-def fate(name: str, sender: str, front: str, a: Addresses) -> Fate:
+def fate(name: str, sender: str, frontend: str, a: Addresses) -> Fate:
     text = (FILES / f"{name}.{a.family.lower()}.saved").read_text()
-    return walk(read_rules(text), sent(sender, a, front))
+    return walk(read_rules(text), sent(sender, a, frontend))
 
 
 @pytest.mark.parametrize("family", list(Family), ids=str)
-@pytest.mark.parametrize(("name", "front", "senders"), ROWS, ids=[f"{name} {front}" for name, front, _ in ROWS])
-def test_the_table(name: str, front: str, senders: dict[str, object], family: Family) -> None:
+@pytest.mark.parametrize(
+    ("name", "frontend", "senders"), ROWS, ids=[f"{name} {frontend}" for name, frontend, _ in ROWS]
+)
+def test_the_table(name: str, frontend: str, senders: dict[str, object], family: Family) -> None:
     a = Addresses(family)
-    found = {sender: fate(name, sender, front, a) for sender in senders}
+    found = {sender: fate(name, sender, frontend, a) for sender in senders}
     assert found == {sender: expected(said, a) for sender, said in senders.items()}
 
 
@@ -109,9 +111,9 @@ def test_the_table(name: str, front: str, senders: dict[str, object], family: Fa
     ("name", "front"),
     [("cluster-ip", "clusterIP"), ("node-port-local", "nodePort"), ("cluster-ip-internal-local", "clusterIP")],
 )
-def test_an_endpoint_that_gets_itself_is_masqueraded(name: str, front: str, family: Family) -> None:
+def test_an_endpoint_that_gets_itself_is_masqueraded(name: str, frontend: str, family: Family) -> None:
     a = Addresses(family)
-    found = dict(fate(name, ITSELF, front, a).endpoints)
+    found = dict(fate(name, ITSELF, frontend, a).endpoints)
     itself, *others = sorted(found)
     assert found[itself], "a reply from its own address would never leave it"
     assert not any(found[other] for other in others)

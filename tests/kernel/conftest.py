@@ -5,18 +5,20 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from desk import RequestHandler
 from mutated_labs import MutatedLabs
 
 
 @pytest.fixture
-def desk(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def handler(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[RequestHandler]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "80")
-    found = Desk(tmp_path, capfd)
+    found = RequestHandler(tmp_path, capfd)
     yield found
     found.type("down", "--all")
-    assert list(found.doors.folder.iterdir()) == [], "something is left where doors are"
+    assert list(found.control_sockets.folder.iterdir()) == [], "something is left where doors are"
 
 
 @pytest.fixture(scope="session")

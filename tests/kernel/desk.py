@@ -14,10 +14,10 @@ from machine import descendants
 from sandboxed import ROOT
 
 from proxylab.cli import main
-from proxylab.client.control_sockets import Doors
-from proxylab.client.connection import Visit
-from proxylab.timing import Deadline
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets
 from proxylab.protocol.standing_labs import Greet, Greeted
+from proxylab.timing import Deadline
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
@@ -32,7 +32,7 @@ class Typed:
     errors: str
 
 
-class Desk:
+class RequestHandler:
     """In this process where nothing of it matters, which is ten times faster; else as a process of its own."""
 
     def __init__(self, runtime: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -40,8 +40,8 @@ class Desk:
         self._capfd = capfd
 
     @property
-    def doors(self) -> Doors:
-        return Doors(self.runtime / "proxylab")
+    def control_sockets(self) -> ControlSockets:
+        return ControlSockets(self.runtime / "proxylab")
 
     def type(self, *arguments: str) -> Typed:
         self._capfd.readouterr()
@@ -52,7 +52,7 @@ class Desk:
         return Typed(int(ended.value.code), output, errors)
 
     def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
-        argv = [sys.executable, "-m", "lab", *arguments]
+        argv = [sys.executable, "-m", "proxylab", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
         # A shell that starts tests in the background lets them ignore SIGINT, and so would what they start.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -69,7 +69,7 @@ class Desk:
     def complete(self, words: str) -> list[str]:
         """What a shell would offer for the last of the words."""
         done = subprocess.run(
-            [sys.executable, "-m", "lab"],
+            [sys.executable, "-m", "proxylab"],
             env={
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
@@ -87,15 +87,15 @@ class Desk:
 
     def greeting(self, name: str) -> Greeted:
         """What a lab says of itself."""
-        with Visit(self.doors.connect(name), name) as line:
+        with ControlConnection(self.control_sockets.connect(name), name) as line:
             return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
 
-    def keeper(self, name: str) -> int:
-        return int(self.doors.keeper_file(name).read_text().split()[0])
+    def supervisor(self, name: str) -> int:
+        return int(self.control_sockets.supervisor_file(name).read_text().split()[0])
 
     def processes(self, name: str) -> dict[str, int]:
         """The processes of a standing lab, from the keeper down."""
-        found = {"keeper": self.keeper(name)}
+        found = {"keeper": self.supervisor(name)}
         tree = descendants(found["keeper"])
         for role, parent in (("init", "keeper"), ("lab process", "init"), ("launcher", "lab process")):
             found[role] = tree[found[parent]][0]

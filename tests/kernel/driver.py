@@ -10,8 +10,8 @@ def say(word: str) -> None:
 
 
 def main() -> None:
-    from proxylab.scenario.load import load_scenario
     from proxylab.client.session import Session
+    from proxylab.scenario.load import load_scenario
 
     scenario = load_scenario(Path(sys.argv[1]))
     session = Session()

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
-from proxylab.kernel.sandbox.netns import inside
 from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.model import Plan, Role
 
 SECONDS = 2.0
@@ -20,7 +20,7 @@ class Place(NamedTuple):
     address: IPAddress
 
 
-def places(plan: Plan) -> Iterator[Place]:
+def netns_names(plan: Plan) -> Iterator[Place]:
     """Everybody, once for each address that counts: the first and last of hosts, the first of nodes on each uplink."""
     for pod in plan.pods:
         for address in pod.addresses:
@@ -34,11 +34,11 @@ def places(plan: Plan) -> Iterator[Place]:
                     yield Place(namespace.name, namespace.name, address)
 
 
-def udp(wiring: Wiring, place: Place, port: int = 0) -> socket.socket:
-    family = socket.AF_INET if place.address.version == 4 else socket.AF_INET6
-    with inside(wiring.namespaces[place.namespace]):
+def udp(wiring: Wiring, netns_name: Place, port: int = 0) -> socket.socket:
+    family = socket.AF_INET if netns_name.address.version == 4 else socket.AF_INET6
+    with inside(wiring.namespaces[netns_name.namespace]):
         made = socket.socket(family, socket.SOCK_DGRAM)
     made.settimeout(SECONDS)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    made.bind((str(place.address), port))
+    made.bind((str(netns_name.address), port))
     return made

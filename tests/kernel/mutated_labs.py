@@ -12,11 +12,11 @@ import pytest
 from mutation import Mutation
 from sandboxed import ROOT
 
+from proxylab.client.session import Session
 from proxylab.engines.names import version_of
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario, Step
-from proxylab.client.session import Session
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["MutatedLabs", "name_of", "notices", "title"]

@@ -30,12 +30,12 @@ class Mutation:
         *owners, name = self.attribute.split(".")
         owner: Any = reduce(getattr, owners, module)
         before, becomes = vars(owner)[name], eval(self.becomes, {"module": module})
-        places = [partial(setattr, owner, name), *(put for put, there in _held(name) if there is before)]
-        for put in places:
+        netns_names = [partial(setattr, owner, name), *(put for put, there in _held(name) if there is before)]
+        for put in netns_names:
             put(becomes)
 
         def undo() -> None:
-            for put in places:
+            for put in netns_names:
                 put(before)
 
         return undo
@@ -57,15 +57,15 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
 
 def follow(file: str) -> None:
     """Build each lab of this process with the mutation that stands in a file by then, and with no other."""
-    from proxylab.server.process import _Desk
+    from proxylab.server.process import _RequestHandler
 
-    whole, undo = _Desk._build, list[Callable[[], None]]()
+    whole, undo = _RequestHandler._build, list[Callable[[], None]]()
 
-    async def build(desk: Any, request: Any) -> Any:
+    async def build(handler: Any, request: Any) -> Any:
         while undo:
             undo.pop()()
         if text := Path(file).read_text(encoding="utf-8"):
             undo.append(Mutation(**json.loads(text)).make())
-        return await whole(desk, request)
+        return await whole(handler, request)
 
-    _Desk._build = build  # type: ignore[method-assign]
+    _RequestHandler._build = build  # type: ignore[method-assign]

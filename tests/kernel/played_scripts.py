@@ -62,5 +62,5 @@ def may_differ(done: Played) -> bool:
 
 def in_the_lab(recorded: Recorded) -> set[str]:
     """What the lab has seen of each flow, in the words of a script."""
-    case = open_case(recorded.probe, recorded.errand, recorded.evidence)
+    case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
     return {seen(case, flow) for flow in case.flows}

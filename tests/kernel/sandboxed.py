@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from proxylab.server.boot import GC_THRESHOLD
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
 from proxylab.kernel.sandbox.sandbox import enter
+from proxylab.server.boot import GC_THRESHOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDINARY = 54321  # a user id that nobody has

@@ -12,9 +12,9 @@ from wires import BASIC
 
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.answering import make_addresses_answer
+from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
 
@@ -76,7 +76,9 @@ def test_every_address_is_the_namespaces_own_when_a_build_ends() -> None:
 
 async def ip(launcher: Launcher, wiring: Wiring, *argv: str) -> None:
 
-    done = await launcher.run(wiring.namespaces["echo-1"], ("ip", *argv), place="echo-1", deadline=Deadline.after(10))
+    done = await launcher.run(
+        wiring.namespaces["echo-1"], ("ip", *argv), netns_name="echo-1", deadline=Deadline.after(10)
+    )
     assert done.status == 0, done.stderr
 
 

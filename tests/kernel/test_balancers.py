@@ -18,11 +18,11 @@ from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.control.http import Answer, HttpServer
 from proxylab.control.listen import listen_inside
-from proxylab.kernel.netlink.policy_routes import Detours
+from proxylab.kernel.netlink.build import Wiring, realise
+from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netlink.build import Wiring, realise
-from proxylab.plan.resolved import Detour
+from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
 
@@ -65,7 +65,7 @@ async def ways(launcher: Launcher, wiring: Wiring, *addresses: str) -> list[str]
         argv = ["ip", "-json", "route", "show", "to", "match", f"{address}/{length}", "table", "main"]
         if length == 128:
             argv.insert(1, "-6")
-        done = await launcher.run(wiring.namespaces["router"], argv, place="router", deadline=Deadline.after(10))
+        done = await launcher.run(wiring.namespaces["router"], argv, netns_name="router", deadline=Deadline.after(10))
         assert done.status == 0, done.stderr
         best = max(
             (route for route in json.loads(done.stdout) if route["dst"] != "default"),
@@ -159,9 +159,9 @@ async def shared(_: Launcher) -> dict[str, Any]:
     return found
 
 
-def made(wiring: Wiring, place: str, address: str) -> socket.socket:
+def made(wiring: Wiring, netns_name: str, address: str) -> socket.socket:
     family = socket.AF_INET if ip_address(address).version == 4 else socket.AF_INET6
-    with inside(wiring.namespaces[place]):
+    with inside(wiring.namespaces[netns_name]):
         return socket.socket(family, socket.SOCK_DGRAM)
 
 
@@ -189,17 +189,19 @@ def test_nodes_share_a_balanced_address_by_flow_in_both_families(ordinary: bool)
 async def detoured(launcher: Launcher) -> list[list[str]]:
     found = []
     with realise(draw(balanced())) as wiring:
-        detours = Detours(wiring)
+        policy_routes = PolicyRoutes(wiring)
         for via in ("172.18.0.4", None, "172.18.0.2"):
-            detours.take(None if via is None else detour(via))
+            policy_routes.take(None if via is None else policy_route(via))
             argv = ["ip", "-json", "route", "get", "192.0.2.33"]
-            done = await launcher.run(wiring.namespaces["router"], argv, place="router", deadline=Deadline.after(10))
+            done = await launcher.run(
+                wiring.namespaces["router"], argv, netns_name="router", deadline=Deadline.after(10)
+            )
             found.append([json.loads(done.stdout)[0]["gateway"], *await ways(launcher, wiring, "192.0.2.33")])
     return found
 
 
-def detour(via: str) -> Detour:
-    return Detour(namespace="router", destination=ip_network("192.0.2.33/32"), device="nodes", via=ip_address(via))
+def policy_route(via: str) -> PolicyRoute:
+    return PolicyRoute(namespace="router", destination=ip_network("192.0.2.33/32"), device="nodes", via=ip_address(via))
 
 
 @BOTH

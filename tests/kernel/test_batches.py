@@ -10,8 +10,8 @@ from traffic_plan import traffic_plan
 
 from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.capture.taps import Tap, open_tap
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.sandbox.launcher import Launcher
 
 MARK = b"\x88\xb5"  # an EtherType for experiments (IEEE Std 802), which nobody answers
 SIZES = (60, 167, 168, 169, 1514, 64, 900)
@@ -27,8 +27,8 @@ async def read_back(_: Launcher) -> dict[str, Any]:
     with realise(traffic_plan()) as wiring:
         reader = FrameReader()
         near, far = (
-            open_tap(wiring.namespaces[place], place, device, b"", reader)
-            for place, device in (("client", "eth0"), ("node-a", "client"))
+            open_tap(wiring.namespaces[netns_name], netns_name, device, b"", reader)
+            for netns_name, device in (("client", "eth0"), ("node-a", "client"))
         )
         empty = ours(near)
         begin = time.time_ns()

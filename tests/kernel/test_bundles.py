@@ -21,7 +21,7 @@ module.translation = lambda scope, endpoint: ()
 def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([*([str(mutation)] if mutation else []), str(ROOT)])
     return subprocess.run(
-        [sys.executable, "-m", "lab", *arguments],
+        [sys.executable, "-m", "proxylab", *arguments],
         capture_output=True,
         text=True,
         timeout=300,
@@ -84,7 +84,9 @@ def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
     assert f"seed: {seed}\n" in (case.parent / "versions.txt").read_text()
     tokens = re.findall(rb"proxylab probe ([0-9a-f]{16} [0-9a-f]{16})", (case.parent / "capture.pcapng").read_bytes())
     recorded = read_case(str(case), case.read_bytes())
-    leaving = [seen for seen in recorded.evidence.observations if (seen.place, seen.direction) == ("client", "out")]
+    leaving = [
+        seen for seen in recorded.evidence.observations if (seen.netns_name, seen.direction) == ("client", "out")
+    ]
     return set(tokens), {seen.flow: seen.source_port for seen in leaving}
 
 

@@ -16,7 +16,7 @@ CHOSEN = (
 
 def test_clients_are_remembered_whom_an_earlier_probe_sent() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", SCENARIO, "--probe", CHOSEN],
+        [sys.executable, "-m", "proxylab", "run", "--no-bundles", "-o", "json", SCENARIO, "--probe", CHOSEN],
         cwd=ROOT,
         capture_output=True,
         text=True,

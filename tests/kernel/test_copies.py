@@ -12,12 +12,12 @@ import pytest
 from sandboxed import ROOT, sandboxed
 from test_it_cannot_lie import HERE, POD, rules
 from test_traffic import Stage, stage
-from traffic_plan import PODS, errand
+from traffic_plan import PODS, resolved
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import Transport
+from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
 from proxylab.timing import Deadline
 from proxylab.verdict.explain import explain
@@ -99,13 +99,13 @@ async def copy(lab: Stage, what: str) -> None:
     """Copy packets on the node, behind all that a proxy does to them (nft(8), "dup")."""
     table = f"table ip copies {{ chain copies {{ type filter hook postrouting priority 300; {what}; }}; }}"
     done = await lab.launcher.run(
-        lab.netns["node-a"], ["nft", table], place="node-a", stdin=b"", deadline=Deadline.after(10)
+        lab.netns["node-a"], ["nft", table], netns_name="node-a", stdin=b"", deadline=Deadline.after(10)
     )
     if done.status != 0:
         raise CapabilityError(f"packets that nftables copies ({done.stderr.decode().strip()})", "modprobe nft_dup_ipv4")
 
 
-def probe_of(sent: Errand) -> Probe:
+def probe_of(sent: ResolvedProbe) -> Probe:
     return Probe(
         name="a probe",
         source=Source(name="client"),
@@ -121,9 +121,9 @@ async def judged(launcher: Launcher, case: Case, copied: str, commands: Sequence
         await lab.rules(rules(case.protocol))
         if copied:
             await copy(lab, copied)
-        for place, *argv in commands:
-            await lab.ip(place, *argv)
-        sent = errand(case.protocol, case.manner, flows=case.flows)
+        for netns_name, *argv in commands:
+            await lab.ip(netns_name, *argv)
+        sent = resolved(case.protocol, case.manner, flows=case.flows)
         verdict = judge(probe_of(sent), sent, None, await lab.run(sent))
         told = "\n".join(explain(replace(verdict, plan=lab.runner._plan), 1000))
     reasons = [f"{each.expectation}: {why}" for each in verdict.verdicts for why in each.reasons]
@@ -194,7 +194,7 @@ def test_a_copy_that_a_third_node_drops_is_no_pass(copying: str, expected: str, 
     file = tmp_path / "copied.lab.yaml"
     file.write_text(ENDS_AT_A_NODE.replace("COPYING", copying), encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", str(file)],
+        [sys.executable, "-m", "proxylab", "run", "--no-bundles", "-o", "json", str(file)],
         capture_output=True, text=True, check=False, timeout=100, cwd=ROOT,
     )  # fmt: skip
     if "dup" in done.stderr:

@@ -18,7 +18,7 @@ SAID = "its launcher, which starts commands, ended; unless something has killed 
 @pytest.mark.parametrize("after", [0.0, 0.1, 0.2, 0.3])
 def test_a_run_whose_launcher_is_killed_ends_with_one_line(after: float) -> None:
     client = subprocess.Popen(
-        [sys.executable, "-m", "lab", "run", "--no-bundles", "tests/kernel/killed.lab.yaml"],
+        [sys.executable, "-m", "proxylab", "run", "--no-bundles", "tests/kernel/killed.lab.yaml"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from desk import RequestHandler
 from sandboxed import ROOT
 
 from proxylab.binaries.cache import Cache
 from proxylab.client.diagnosis import Round
+from proxylab.client.session import Session
 from proxylab.diagnosis.model import Diagnosis
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import load_scenario
-from proxylab.client.session import Session
 
 SCENARIO = """\
 apiVersion: proxylab/v1
@@ -69,17 +69,17 @@ def scenario(tmp_path: Path) -> Path:
 class Bench:
     """A desk at which a lab stands, a node of which is broken and mended."""
 
-    desk: Desk
+    handler: RequestHandler
     node: str = "node-b"
 
     def diagnosed(self, *words: str) -> tuple[int, dict[str, str]]:
         """The exit code, and what a program is told; without stations, which are many."""
-        typed = self.desk.type("diagnose", *words, "-o", "json")
+        typed = self.handler.type("diagnose", *words, "-o", "json")
         told = json.loads(typed.output)
         return typed.status, {"at": told["breaksAt"], "cause": told["cause"], "look": " & ".join(told["lookAt"])}
 
     def do(self, *argv: str) -> str:
-        typed = self.desk.type("exec", self.node, "--", *argv)
+        typed = self.handler.type("exec", self.node, "--", *argv)
         assert typed.status == 0, typed.errors
         return typed.output
 
@@ -98,9 +98,9 @@ class Bench:
         return found
 
 
-def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path) -> None:
-    assert desk.type("up", str(scenario)).status == 0
-    bench = Bench(desk)
+def test_every_station_is_named_at_which_a_lab_breaks(handler: RequestHandler, scenario: Path) -> None:
+    assert handler.type("up", str(scenario)).status == 0
+    bench = Bench(handler)
 
     def echo() -> tuple[int, dict[str, str]]:
         return bench.diagnosed("echo")
@@ -109,7 +109,7 @@ def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path
 
     missing = bench.diagnosed("ecko")
     assert missing[1]["cause"] == "there is no Service 'ecko' in namespace default; did you mean echo?"
-    near = Bench(desk, "node-a")
+    near = Bench(handler, "node-a")
     asked = near.without(near.rule("KUBE-SERVICES .*kube-dns:dns cluster"), echo)
     assert (asked["at"], "asked past the Service" in asked["cause"]) == ("name", True)
 
@@ -143,11 +143,11 @@ def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path
     assert (itself["at"], "echo-2 got its own packet" in itself["cause"]) == ("hairpin", True)
     assert echo()[0] == 0, "all is as it was"
 
-    screen = desk.type("diagnose", "nobody").output
+    screen = handler.type("diagnose", "nobody").output
     assert "  engine       -       not looked at, since endpoints break\n" in screen
     assert "look at:\n  proxylab describe service nobody\n" in screen
-    assert "nobody" in desk.complete("proxylab diagnose no")
-    assert desk.type("diagnose", "echo", "--from", "nobody").status == 2
+    assert "nobody" in handler.complete("proxylab diagnose no")
+    assert handler.type("diagnose", "echo", "--from", "nobody").status == 2
 
     for chain in ("PREROUTING", "OUTPUT"):  # all of the proxy's rules are there, and none is asked
         bench.do("iptables-legacy", "-t", "nat", "-I", chain, "-d", "10.96.1.1", "-j", "ACCEPT")
@@ -159,10 +159,10 @@ def test_every_station_is_named_at_which_a_lab_breaks(desk: Desk, scenario: Path
     )
 
 
-def test_a_node_that_tells_balancers_the_wrong_thing_is_named(desk: Desk, scenario: Path) -> None:
-    assert desk.type("up", str(scenario)).status == 0
-    bench = Bench(desk)
-    port = json.loads(desk.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
+def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHandler, scenario: Path) -> None:
+    assert handler.type("up", str(scenario)).status == 0
+    bench = Bench(handler)
+    port = json.loads(handler.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
 
     def checked(*rule: str) -> dict[str, str]:
         """What is found of the Service while a rule leads those astray who ask a node for its health."""
@@ -209,7 +209,7 @@ def check_rounds(engine: EngineChoice, file: Path) -> None:
     dead = found.pop("dead").broken
     assert {name: each.broken for name, each in found.items()} == dict.fromkeys(SOUND), "a false alarm"
     assert dead is not None
-    assert (dead.station, dead.look_at[0]) == ("engine", "logs node-b")
+    assert (dead.stage, dead.look_at[0]) == ("engine", "logs node-b")
     assert dead.cause.startswith("the engine of node-b does not run")
 
 
@@ -227,8 +227,8 @@ def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
 
 
-def test_the_lab_of_a_file_is_made_for_it(desk: Desk, scenario: Path) -> None:
-    done = desk.type("diagnose", str(scenario), "nobody")
+def test_the_lab_of_a_file_is_made_for_it(handler: RequestHandler, scenario: Path) -> None:
+    done = handler.type("diagnose", str(scenario), "nobody")
     assert done.status == 1
     assert f"look at:\n  proxylab up {scenario}\n  proxylab describe service nobody\n" in done.output
-    assert desk.type("ps", "-o", "name").output == "", f"it is closed; {ROOT}"
+    assert handler.type("ps", "-o", "name").output == "", f"it is closed; {ROOT}"

@@ -12,7 +12,7 @@ SCENARIO = "scenarios/steps/scaled-to-zero-under-streams.lab.yaml"
 
 
 def compared(*engines: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "lab", "diff", SCENARIO, "--rules", "--engines", ",".join(engines)]
+    argv = [sys.executable, "-m", "proxylab", "diff", SCENARIO, "--rules", "--engines", ",".join(engines)]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
 
 

@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 def doctor(*argv: str, ordinary: bool = False, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     with checkout_for(ordinary=ordinary) as (root, become):
         return subprocess.run(
-            [*become, *within, python_of(root), "-m", "lab", "doctor", *argv],
+            [*become, *within, python_of(root), "-m", "proxylab", "doctor", *argv],
             capture_output=True,
             text=True,
             check=False,

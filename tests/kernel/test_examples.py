@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 import pytest
-from desk import Desk
-from kube_proxies import Shelf
+from desk import RequestHandler
+from kube_proxies import BundleStore
 from kubectl_clusters import k3s
 from sandboxed import ROOT
 from screen_lab import record
@@ -48,21 +48,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_example_of_every_verb_does_what_it_says(desk: Desk, folder: Path) -> None:
+def test_the_example_of_every_verb_does_what_it_says(handler: RequestHandler, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
     for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, *APART}), *LAST):
         words = example(verb)
         assert words[0] == verb
-        done = desk.type(*words)
+        done = handler.type(*words)
         lacks = verb in OF_A_KUBE_PROXY and done.status == ExitCode.CAPABILITY
         assert done.status == ExitCode.OK or lacks, f"{shlex.join(words)}: {done.output}{done.errors}"
     assert (folder / "mine.lab.yaml").exists(), "import writes it"
     assert (folder / "my-first.lab.yaml").exists(), "init writes it"
 
 
-def test_the_example_of_shell_opens_one(desk: Desk) -> None:
-    desk.up(scenario="scenarios/clusterip/from-a-pod.lab.yaml")
-    shell = desk.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def test_the_example_of_shell_opens_one(handler: RequestHandler) -> None:
+    handler.up(scenario="scenarios/clusterip/from-a-pod.lab.yaml")
+    shell = handler.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert shell.communicate(b"hostname\n", timeout=30)[0] == b"client\n"
     assert shell.returncode == 0
 
@@ -71,8 +71,8 @@ def test_the_example_of_engines_obtains_the_newest_patch_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of a source of our own: those of users may build for minutes."""
-    shelf = Shelf(("v1.33.9", "v1.34.2", "v1.34.4", "v1.35.0"))
-    sources = Sources(Cache(folder / "cache"), {"release": shelf})
+    bundle_store = BundleStore(("v1.33.9", "v1.34.2", "v1.34.4", "v1.35.0"))
+    sources = Sources(Cache(folder / "cache"), {"release": bundle_store})
     monkeypatch.setattr(Sources, "of_user", lambda: sources)
     told = []
     for _ in range(2):
@@ -83,10 +83,10 @@ def test_the_example_of_engines_obtains_the_newest_patch_once(
     assert told[0].out == told[1].out
     assert inspect_binary(Path(told[0].out.rstrip()), "the shelf").version == "v1.34.4"
     assert "obtaining kube-proxy v1.34.4" in told[0].err
-    assert (told[1].err, shelf.asked) == ("", ["v1.34.4"])
+    assert (told[1].err, bundle_store.asked) == ("", ["v1.34.4"])
 
 
-def test_the_example_of_the_command_itself_works(desk: Desk, folder: Path) -> None:
+def test_the_example_of_the_command_itself_works(handler: RequestHandler, folder: Path) -> None:
     found = re.search(EXAMPLE, inspect.cleandoc(proxylab.help or ""), re.MULTILINE)
     assert found is not None
-    assert desk.type(*shlex.split(found[1])).status == ExitCode.OK
+    assert handler.type(*shlex.split(found[1])).status == ExitCode.OK

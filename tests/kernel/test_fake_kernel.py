@@ -12,8 +12,8 @@ from small_plan import small_plan
 from wires import BASIC, TUNNELLED
 
 from proxylab.errors import LabError
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netlink.survey import Kernel
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.model import Address, Namespace, Plan, Route, Sysctl
 from proxylab.plan.topology import draw
 from proxylab.testing.kernel import FakeKernel
@@ -70,20 +70,20 @@ RIGHT: Mapping[str, Callable[[], Plan]] = {
 def seen(kernel: Kernel | FakeKernel, plan: Plan) -> Any:
     """All that can be seen of a plan that was realised, or the fault that it met."""
     try:
-        with kernel.realise(plan) as wire:
-            assert wire.namespaces == tuple(namespace.name for namespace in plan.namespaces)
-            return {each.name: seen_in(wire, each) for each in plan.namespaces}
+        with kernel.realise(plan) as network:
+            assert network.namespaces == tuple(namespace.name for namespace in plan.namespaces)
+            return {each.name: seen_in(network, each) for each in plan.namespaces}
     except LabError as error:
         names = re.findall(r"\bE[A-Z]{3,}\b|which it does not make|is not a sysctl|could not be written", str(error))
         return [type(error).__name__, *names]
 
 
-def seen_in(wire: Any, namespace: Namespace) -> Any:
-    survey = wire.survey(namespace.name)
+def seen_in(network: Any, namespace: Namespace) -> Any:
+    survey = network.survey(namespace.name)
     sysctls = (*namespace.sysctls, *namespace.device_sysctls)
     return {
         **{kind: sorted(str(asdict(each)) for each in getattr(survey, kind)) for kind in survey.__slots__},
-        "sysctls": {each.name: wire.sysctl(namespace.name, each.name) for each in sysctls},
+        "sysctls": {each.name: network.sysctl(namespace.name, each.name) for each in sysctls},
     }
 
 

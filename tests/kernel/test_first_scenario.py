@@ -21,7 +21,7 @@ def test_the_first_scenario_passes_check_and_run(ordinary: bool) -> None:
 
         def type_(*argv: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                [*become, python_of(root), "-m", "lab", *argv],
+                [*become, python_of(root), "-m", "proxylab", *argv],
                 capture_output=True,
                 text=True,
                 timeout=100,

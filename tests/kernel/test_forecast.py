@@ -6,18 +6,18 @@ from dataclasses import dataclass
 import pytest
 from sandboxed import ROOT
 
-from proxylab.plan.assembly import assemble
+from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.errors import CapabilityError
+from proxylab.evidence.evidence import Packet
+from proxylab.plan.assembly import assemble
 from proxylab.plan.names import ROUTER
 from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Leg
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Outcome, Probe, Scenario
-from proxylab.client.session import Session
 from proxylab.verdict.case import open_case
-from proxylab.evidence.evidence import Packet
 from proxylab.verdict.model import Judgement, ProbeVerdict
 from proxylab.verdict.stops import stops
 
@@ -34,7 +34,7 @@ SCENARIOS = (
 class Way:
     """Places in their order, and what the packet is in the end; ports of senders are the proxy's choice."""
 
-    places: tuple[str, ...]
+    netns_names: tuple[str, ...]
     source: str
     destination: str
 
@@ -48,16 +48,16 @@ def planned(scenario: Scenario, probe: Probe) -> set[Way]:
 
 def way_of(legs: tuple[Leg, ...]) -> Way:
     source, _, destination = legs[-1].packet.partition(" > ")
-    places = (legs[0].origin, *(leg.target for leg in legs if leg.target != ROUTER))
-    return Way(places, source, destination)
+    netns_names = (legs[0].origin, *(leg.target for leg in legs if leg.target != ROUTER))
+    return Way(netns_names, source, destination)
 
 
 def seen(verdict: ProbeVerdict) -> Way:
     """The way that the first flow's packet was seen to take."""
-    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     found = [stop for stop in stops(case.flows[0]) if stop.packet is Packet.REQUEST]
     last = found[-1].seen[0]
-    return Way(tuple(stop.place for stop in found), str(last.source), found[-1].came.destination)
+    return Way(tuple(stop.netns_name for stop in found), str(last.source), found[-1].came.destination)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -15,7 +15,7 @@ from sandboxed import ROOT
 
 def proxylab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "lab", *arguments],
+        [sys.executable, "-m", "proxylab", *arguments],
         input=text,
         capture_output=True,
         text=True,

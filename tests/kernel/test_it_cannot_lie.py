@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from sandboxed import sandboxed
 from test_traffic import Stage, stage
-from traffic_plan import PODS, VIP, errand, errand_over_ipv6, nat, sixth
+from traffic_plan import PODS, VIP, errand_over_ipv6, nat, resolved, sixth
 
 from proxylab.addresses import Family, Transport
 from proxylab.kernel.capture.taps import Tap
@@ -42,7 +42,7 @@ def rules(protocol: Transport, family: Family = Family.IPV4) -> str:
 
 async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) -> list[Any]:
     """The overall judgement, and every reason."""
-    sent = errand(protocol, manner, flows=flows)
+    sent = resolved(protocol, manner, flows=flows)
     if lab.family is Family.IPV6:
         sent = errand_over_ipv6(sent)
     expect = Expect(outcome=Outcome.DELIVERED, backends=(POD,), source=Preserved(), position=HERE)
@@ -76,9 +76,9 @@ async def cut_link(lab: Stage) -> None:
     await lab.ip("echo-1", "link", "set", "eth0", "down")
 
 
-async def lossy_tap(lab: Stage, place: str = POD, device: str = "eth0") -> None:
+async def lossy_tap(lab: Stage, netns_name: str = POD, device: str = "eth0") -> None:
     assert lab.runner._watch is not None
-    tap = lab.runner._watch.tap(place, device)
+    tap = lab.runner._watch.tap(netns_name, device)
     assert isinstance(tap, Tap)
     tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 
@@ -108,10 +108,10 @@ async def swapped_replies(lab: Stage) -> None:
 
     responders = lab.runner._responders
     assert responders is not None
-    for door in responders._udp.values():
-        answer = type(door.voice).answer
-        door.voice = SimpleNamespace(  # type: ignore[misc]
-            answer=partial(swapped, door.voice), _name=door.voice._name
+    for control_socket in responders._udp.values():
+        answer = type(control_socket.voice).answer
+        control_socket.voice = SimpleNamespace(  # type: ignore[misc]
+            answer=partial(swapped, control_socket.voice), _name=control_socket.voice._name
         )
 
 
@@ -156,11 +156,11 @@ async def flushed_conntrack(lab: Stage) -> None:
 async def killed_responder(lab: Stage) -> None:
     responders = lab.runner._responders
     assert responders is not None
-    for doors in (responders._tcp, responders._udp):
-        for fd, door in tuple(doors.items()):
-            if door.voice._name == b'"echo-1"':
-                del doors[fd]
-                door.sock.close()
+    for control_sockets in (responders._tcp, responders._udp):
+        for fd, control_socket in tuple(control_sockets.items()):
+            if control_socket.voice._name == b'"echo-1"':
+                del control_sockets[fd]
+                control_socket.sock.close()
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 from sandboxed import USERS, sandboxed
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import Family
+from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
-from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError, choose_iptables
 from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
@@ -51,7 +51,7 @@ async def loads(launcher: Launcher) -> dict[str, Any]:
             found["huge"] = error.missing
         found["after the huge one"] = await chains()
         fed = await launcher.run(
-            netns, ["cat"], place="node-a", stdin=b"x" * 300_000, fed=True, deadline=Deadline.after(20)
+            netns, ["cat"], netns_name="node-a", stdin=b"x" * 300_000, fed=True, deadline=Deadline.after(20)
         )
         found["fed"] = len(fed.stdout)
     finally:

@@ -10,9 +10,9 @@ from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
 from proxylab.errors import InternalError
+from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.linux import mount
-from proxylab.kernel.netlink.build import realise
 from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
@@ -21,9 +21,9 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 async def where_am_i(launcher: Launcher) -> dict[str, Any]:
     with realise(small_plan()) as wiring:
 
-        async def run(place: str, *argv: str, stdin: bytes = b"") -> str:
+        async def run(netns_name: str, *argv: str, stdin: bytes = b"") -> str:
             done = await launcher.run(
-                wiring.namespaces[place], argv, place=place, stdin=stdin, deadline=Deadline.after(10)
+                wiring.namespaces[netns_name], argv, netns_name=netns_name, stdin=stdin, deadline=Deadline.after(10)
             )
             return f"{done.status}:{(done.stdout + done.stderr).decode().strip()}"
 
@@ -68,7 +68,7 @@ async def overdue(launcher: Launcher) -> dict[str, Any]:
             await launcher.run(
                 netns,
                 ["sh", "-c", "trap '' TERM; sleep 1000 & echo $! >/run/pid; wait"],
-                place="pod-1",
+                netns_name="pod-1",
                 deadline=Deadline.after(0.3),
             )
             words = "it ended"
@@ -77,7 +77,7 @@ async def overdue(launcher: Launcher) -> dict[str, Any]:
         gone = await launcher.run(
             netns,
             ["sh", "-c", "p=$(cat /run/pid); while kill -0 $p 2>/dev/null; do :; done; echo gone"],
-            place="pod-1",
+            netns_name="pod-1",
             deadline=Deadline.after(5),
         )
         return {"words": words, "child": gone.stdout.decode()}
@@ -106,7 +106,7 @@ async def runaways(launcher: Launcher) -> dict[str, Any]:
         netns = wiring.namespaces["pod-1"]
 
         async def run(*argv: str) -> str:
-            done = await launcher.run(netns, argv, place="pod-1", deadline=Deadline.after(10))
+            done = await launcher.run(netns, argv, netns_name="pod-1", deadline=Deadline.after(10))
             return done.stdout.decode().strip()
 
         other = asyncio.create_task(run("sleep", "1"))  # of another command, and left alone
@@ -137,7 +137,7 @@ echo 1 >/proc/sys/net/ipv4/ip_forward && cat /proc/sys/net/ipv4/ip_forward
 async def writes(launcher: Launcher) -> str:
     with realise(small_plan()) as wiring:
         done = await launcher.run(
-            wiring.namespaces["pod-1"], ["sh", "-c", WRITES], place="pod-1", deadline=Deadline.after(10)
+            wiring.namespaces["pod-1"], ["sh", "-c", WRITES], netns_name="pod-1", deadline=Deadline.after(10)
         )
         return (done.stdout + done.stderr).decode()
 
@@ -154,7 +154,7 @@ async def many_at_once(launcher: Launcher) -> list[str]:
         netns = wiring.namespaces["pod-1"]
         done = await asyncio.gather(
             *(
-                launcher.run(netns, ["echo", str(number)], place="pod-1", deadline=Deadline.after(20))
+                launcher.run(netns, ["echo", str(number)], netns_name="pod-1", deadline=Deadline.after(20))
                 for number in range(300)
             )
         )
@@ -170,11 +170,11 @@ async def too_long_a_command(launcher: Launcher) -> list[str]:
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]
         try:
-            await launcher.run(netns, ["echo", "x" * 200_000], place="pod-1", deadline=Deadline.after(20))
+            await launcher.run(netns, ["echo", "x" * 200_000], netns_name="pod-1", deadline=Deadline.after(20))
             words = "it ran"
         except InternalError as error:
             words = str(error)
-        after = await launcher.run(netns, ["echo", "alive"], place="pod-1", deadline=Deadline.after(20))
+        after = await launcher.run(netns, ["echo", "alive"], netns_name="pod-1", deadline=Deadline.after(20))
         return [words, after.stdout.decode()]
 
 
@@ -189,14 +189,14 @@ async def nobody_waits(launcher: Launcher) -> str:
         netns = wiring.namespaces["pod-1"]
         sleeper = asyncio.create_task(
             launcher.run(
-                netns, ["sh", "-c", "echo $$ >/run/pid; sleep 1000"], place="pod-1", deadline=Deadline.after(99)
+                netns, ["sh", "-c", "echo $$ >/run/pid; sleep 1000"], netns_name="pod-1", deadline=Deadline.after(99)
             )
         )
         waits = "until test -s /run/pid; do :; done"
-        await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        await launcher.run(netns, ["sh", "-c", waits], netns_name="pod-1", deadline=Deadline.after(20))
         sleeper.cancel()
         waits = "while kill -0 $(cat /run/pid) 2>/dev/null; do :; done; echo gone"
-        done = await launcher.run(netns, ["sh", "-c", waits], place="pod-1", deadline=Deadline.after(20))
+        done = await launcher.run(netns, ["sh", "-c", waits], netns_name="pod-1", deadline=Deadline.after(20))
         return done.stdout.decode()
 
 
@@ -207,8 +207,10 @@ def test_a_command_that_nobody_waits_for_any_more_is_killed() -> None:
 async def surroundings(launcher: Launcher) -> dict[str, str]:
     with realise(small_plan()) as wiring:
 
-        async def run(place: str, *argv: str) -> str:
-            done = await launcher.run(wiring.namespaces[place], argv, place=place, deadline=Deadline.after(10))
+        async def run(netns_name: str, *argv: str) -> str:
+            done = await launcher.run(
+                wiring.namespaces[netns_name], argv, netns_name=netns_name, deadline=Deadline.after(10)
+            )
             return f"{done.status}:{(done.stdout + done.stderr).decode().strip()}"
 
         return {
@@ -248,7 +250,7 @@ async def resolv_confs(launcher: Launcher) -> dict[str, str]:
                 Path("/etc/resolv.conf").symlink_to(target)
             argv = ["sh", "-c", "cat /etc/resolv.conf /etc/other"]
             done = await launcher.run(
-                wiring.namespaces["pod-1"], argv, place=f"pod-1/{number}", deadline=Deadline.after(10)
+                wiring.namespaces["pod-1"], argv, netns_name=f"pod-1/{number}", deadline=Deadline.after(10)
             )
             found[target] = (done.stdout + done.stderr).decode()
     return found
@@ -266,7 +268,7 @@ async def laid_out(launcher: Launcher) -> dict[str, Any]:
             running = await launcher.start(
                 netns,
                 ["said"],
-                place="pod-1",
+                netns_name="pod-1",
                 heard=heard.append,
                 files={"/run/it/text": text},
                 links={"/run/it/bin/said": "/bin/sh", "/run/it/bin/cat": "/bin/cat"},
@@ -278,7 +280,7 @@ async def laid_out(launcher: Launcher) -> dict[str, Any]:
         refused = []
         for path in ("/tmp/it", "/run/../tmp/it"):
             try:
-                await launcher.start(netns, ["true"], place="pod-1", heard=heard.append, files={path: "it"})
+                await launcher.start(netns, ["true"], netns_name="pod-1", heard=heard.append, files={path: "it"})
             except InternalError as error:
                 refused.append(str(error))
         return {"heard": heard, "refused": refused, "there": [each.name for each in Path("/run").iterdir()]}
@@ -303,7 +305,7 @@ async def failed_starts(launcher: Launcher) -> list[int]:
             reading, writing = os.pipe()
             os.close(reading)
             given = os.open(os.devnull, os.O_RDONLY)
-            started = await launcher.start_attached(netns, argv, place="pod-1", standard=(given, writing, writing))
+            started = await launcher.start_attached(netns, argv, netns_name="pod-1", standard=(given, writing, writing))
             os.close(writing)
             os.close(given)
             found.append(await started.status)
@@ -319,9 +321,9 @@ async def forgotten(launcher: Launcher) -> str:
     """What a launcher says that was told to forget as many places as the largest lab has, all at once."""
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]
-        await launcher.run(netns, ["touch", "/run/mark"], place="1/pod-1", deadline=Deadline.after(10))
+        await launcher.run(netns, ["touch", "/run/mark"], netns_name="1/pod-1", deadline=Deadline.after(10))
         launcher.forget([f"1/{'pod' * 20}-{number}" for number in range(1024)] + ["1/pod-1"])
-        done = await launcher.run(netns, ["ls", "/run"], place="1/pod-1", deadline=Deadline.after(10))
+        done = await launcher.run(netns, ["ls", "/run"], netns_name="1/pod-1", deadline=Deadline.after(10))
         return done.stdout.decode()
 
 

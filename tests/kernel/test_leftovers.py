@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from scenario_cases import front, probe, two_nodes
+from scenario_cases import frontend, probe, two_nodes
 from small_plan import small_plan
 
-from proxylab.plan.assembly import assemble
 from proxylab.engines.protocol import EngineChoice
+from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import end_processes, leftovers, note_departure
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_REMOUNT, mount
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.kernel.sandbox.origins import Origins
-from proxylab.kernel.netlink.build import realise
+from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
-from proxylab.server.process import _Desk
+from proxylab.server.process import _RequestHandler
 from proxylab.timing import Deadline, wait_until
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
@@ -76,13 +76,13 @@ def test_whatever_holds_a_namespace_is_found_and_named_by_it(ordinary: bool) -> 
 
 
 def build() -> tuple[Build, Any]:
-    assembly = assemble(two_nodes(probe("p", "sender", front())))
+    assembly = assemble(two_nodes(probe("p", "sender", frontend())))
     choice = EngineChoice(cluster_cidrs=assembly.scenario.network.pod_cidrs)
     return Build(assembly.plan, assembly.objects, choice), assembly
 
 
-def kept_in(desk: _Desk, place: str) -> socket.socket:
-    with inside(desk._standing().wire.wiring.namespaces[place]):
+def kept_in(handler: _RequestHandler, netns_name: str) -> socket.socket:
+    with inside(handler._standing().network.wiring.namespaces[netns_name]):
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
@@ -94,23 +94,23 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     """A lab closed, and a lab replaced by another, each with something left; and one that leaves no trace."""
     origins = Origins()
     origins.watch()
-    desk = _Desk(launcher, origins, see_off_seconds=1)  # what is left on purpose is waited for in vain
+    handler = _RequestHandler(launcher, origins, see_off_seconds=1)  # what is left on purpose is waited for in vain
     request, _ = build()
-    assert isinstance(await desk.answer(request), Built)
+    assert isinstance(await handler.answer(request), Built)
     for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):
-        done = await desk.answer(Execute("echo-1", ("sh", "-c", command)))
+        done = await handler.answer(Execute("echo-1", ("sh", "-c", command)))
         assert isinstance(done, Executed)
-    kept = kept_in(desk, "echo-2")
-    found = {"closed": words(await desk.answer(Close()))}
+    kept = kept_in(handler, "echo-2")
+    found = {"closed": words(await handler.answer(Close()))}
     kept.close()
-    assert isinstance(await desk.answer(Close()), Closed)
+    assert isinstance(await handler.answer(Close()), Closed)
 
-    assert isinstance(await desk.answer(request), Built)
-    kept = kept_in(desk, "echo-2")
-    assert isinstance(await desk.answer(request), Built)
-    found["replaced"] = words(await desk.answer(request))
+    assert isinstance(await handler.answer(request), Built)
+    kept = kept_in(handler, "echo-2")
+    assert isinstance(await handler.answer(request), Built)
+    found["replaced"] = words(await handler.answer(request))
     kept.close()
-    assert isinstance(await desk.answer(request), Built)
+    assert isinstance(await handler.answer(request), Built)
     a_file = os.open(__file__, os.O_RDONLY)
     stop = threading.Event()
 
@@ -119,11 +119,11 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
 
     a_thread = threading.Thread(target=stay, name="stays")
     a_thread.start()
-    found["at large"] = words(await desk.answer(Close()))
+    found["at large"] = words(await handler.answer(Close()))
     os.close(a_file)
     stop.set()
     a_thread.join()
-    assert isinstance(await desk.answer(Close()), Closed)
+    assert isinstance(await handler.answer(Close()), Closed)
     return found
 
 
@@ -155,13 +155,13 @@ async def many_labs(launcher: Launcher) -> dict[str, Any]:
         # The user namespace's own bound: were namespaces not taken apart, they would run out.
         mount("none", "/proc/sys", "", MS_BIND | MS_REMOUNT)
         Path("/proc/sys/user/max_net_namespaces").write_text("200")
-    desk = _Desk(launcher)
+    handler = _RequestHandler(launcher)
     request, assembly = build()
     states: list[tuple[int, int, int]] = []
     tracemalloc.start()
     for number in range(LABS):
-        answers = [await desk.answer(request), await desk.answer(Send(assembly.errands[0]))]
-        answers += [await desk.answer(Execute("echo-1", ("true",))), await desk.answer(Close())]
+        answers = [await handler.answer(request), await handler.answer(Send(assembly.resolved_probes[0]))]
+        answers += [await handler.answer(Execute("echo-1", ("true",))), await handler.answer(Close())]
         assert [type(answer) for answer in answers] == [Built, Sent, Executed, Closed], answers
         if WARM <= number < WARM + SOME or number >= LABS - SOME:
             del answers

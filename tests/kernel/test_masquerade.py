@@ -7,9 +7,9 @@ from sandboxed import USERS, sandboxed
 from wires import BASIC
 
 from proxylab.addresses import Family
-from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.topology import draw
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)

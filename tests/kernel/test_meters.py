@@ -8,10 +8,10 @@ from sandboxed import sandboxed
 from saved_counters import TextMeter
 
 from proxylab.addresses import Family
-from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.netns import inside, make_netns
 from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside, make_netns
 from proxylab.timing import Deadline
 from proxylab.traffic.meters import TableMeter
 
@@ -53,8 +53,10 @@ async def compared(launcher: Launcher, variant: str) -> list[Any]:
         netns = make_netns(str(family))
         tool = f"{'iptables' if family is Family.IPV4 else 'ip6tables'}-{variant}"
 
-        async def run(*argv: str, stdin: str = "", netns: Any = netns, place: str = str(family)) -> str:
-            done = await launcher.run(netns, argv, place=place, stdin=stdin.encode(), deadline=Deadline.after(10))
+        async def run(*argv: str, stdin: str = "", netns: Any = netns, netns_name: str = str(family)) -> str:
+            done = await launcher.run(
+                netns, argv, netns_name=netns_name, stdin=stdin.encode(), deadline=Deadline.after(10)
+            )
             assert done.status == 0, done.stderr
             return done.stdout.decode()
 
@@ -99,7 +101,7 @@ async def savings(launcher: Launcher) -> int:
     netns, asked = make_netns("n"), 0
 
     async def run(*argv: str, stdin: str = "") -> str:
-        done = await launcher.run(netns, argv, place="n", stdin=stdin.encode(), deadline=Deadline.after(10))
+        done = await launcher.run(netns, argv, netns_name="n", stdin=stdin.encode(), deadline=Deadline.after(10))
         assert done.status == 0, done.stderr
         return done.stdout.decode()
 

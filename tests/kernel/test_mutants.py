@@ -340,7 +340,7 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
         encoding="utf-8",
     )
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", "--no-bundles", "-o", "json", str(ROOT / RULES_ARE_FLUSHED)],
+        [sys.executable, "-m", "proxylab", "run", "--no-bundles", "-o", "json", str(ROOT / RULES_ARE_FLUSHED)],
         capture_output=True,
         text=True,
         timeout=100,

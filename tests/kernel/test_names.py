@@ -13,20 +13,20 @@ import dns.message
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, traffic_plan
 
+from proxylab.addresses import Protocol
+from proxylab.client.session import Session
 from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
 from proxylab.cluster.store import Store
 from proxylab.control.naming import NameService
 from proxylab.control.resolver import ask
 from proxylab.engines.names import ENGINES
 from proxylab.engines.protocol import EngineChoice
-from proxylab.addresses import Protocol
+from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netlink.build import realise
-from proxylab.plan.resolved import Query
 from proxylab.plan.model import Listener
+from proxylab.plan.resolved import Query
 from proxylab.scenario.load import parse_scenario
-from proxylab.client.session import Session
 from proxylab.timing import Deadline
 from proxylab.traffic.responder import Responders
 

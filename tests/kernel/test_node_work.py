@@ -14,6 +14,7 @@ import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, node_port, slice_of
 from sandboxed import sandboxed
 
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.configuration import ConntrackTimeouts, ProxyConfiguration, SocketAddress
 from proxylab.cluster.objects import Node, ServicePort
 from proxylab.cluster.store import Store
@@ -22,13 +23,12 @@ from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, Place
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.addresses import Family, Protocol
-from proxylab.kernel.netlink.addresses import read_addresses
 from proxylab.kernel.netfilter.conntrack import Conntrack
-from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netlink.addresses import read_addresses
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 from proxylab.timing import Deadline, wait_until
 
@@ -65,7 +65,7 @@ async def staged(
         "ip link set lo up; ip route add 10.96.0.0/16 dev lo; for a in 10 11; do ip addr add 10.42.0.$a/32 dev lo; done"
     )
     script = f"{commands}; {before}" if before else commands
-    done = await launcher.run(netns, ["sh", "-ec", script], place="t", deadline=Deadline.after(10))
+    done = await launcher.run(netns, ["sh", "-ec", script], netns_name="t", deadline=Deadline.after(10))
     assert done.status == 0, done.stderr
     tool = IptablesTool(launcher, netns, "t", await choose_iptables(launcher))
     store = Store()
@@ -259,7 +259,7 @@ async def node_story(launcher: Launcher) -> dict[str, Any]:
         before = stage.engine.logs()
         flush = "*nat\nCOMMIT\n*filter\nCOMMIT\n*mangle\nCOMMIT\n"
         tool = (await choose_iptables(launcher)).command(Family.IPV4, "restore")
-        await launcher.run(stage.netns, [tool], place="t", stdin=flush.encode(), deadline=Deadline.after(10))
+        await launcher.run(stage.netns, [tool], netns_name="t", stdin=flush.encode(), deadline=Deadline.after(10))
 
         def mended() -> bool:
             return any("full sync" in line for line in stage.engine.logs()[len(before) :])
@@ -327,7 +327,7 @@ async def left_story(launcher: Launcher) -> dict[str, Any]:
 
         async def tables() -> list[str]:
             argv = ["nft", "list", "tables"]
-            done = await launcher.run(stage.netns, argv, place="t", deadline=Deadline.after(10))
+            done = await launcher.run(stage.netns, argv, netns_name="t", deadline=Deadline.after(10))
             return [line for line in done.stdout.decode().splitlines() if line.split()[-1] in ("kube-proxy", "mine")]
 
         said: dict[str, Any] = {"tables": await tables(), "log": stage.engine.logs()[0]}

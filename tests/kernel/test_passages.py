@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from sandboxed import USERS, sandboxed
 from test_traffic import stage, told
-from traffic_plan import errand, nat, spread
+from traffic_plan import nat, resolved, spread
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
-from proxylab.evidence.evidence import Evidence
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
-from proxylab.evidence.passages import PassageBook
 
 FLOWS = {Transport.TCP: 2000, Transport.UDP: 10_000}
 CHOSEN = 4711
@@ -31,7 +31,7 @@ def one_dropped(flows: int) -> str:
 
 def way(evidence: Evidence, flow: int) -> list[str]:
     return [
-        f"{seen.place}/{seen.device} {seen.direction} {seen.packet} {seen.source} > {seen.destination}"
+        f"{seen.netns_name}/{seen.device} {seen.direction} {seen.packet} {seen.source} > {seen.destination}"
         for seen in evidence.of_flow(flow)
     ]
 
@@ -47,7 +47,7 @@ async def many(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         for protocol, flows in FLOWS.items():
             await lab.rules(spread(protocol))
-            evidence = await lab.run(errand(protocol, flows=flows))
+            evidence = await lab.run(resolved(protocol, flows=flows))
             found[protocol] = told(evidence) | {
                 "ways": ways(evidence),
                 "chosen": way(evidence, flows - CHOSEN % flows),
@@ -55,7 +55,7 @@ async def many(launcher: Launcher) -> dict[str, Any]:
             }
         flows = FLOWS[Transport.UDP]
         await lab.rules(one_dropped(flows))
-        sent = errand(Transport.UDP, flows=flows)
+        sent = resolved(Transport.UDP, flows=flows)
         probe = Probe(
             name="one is unlucky",
             source=Source(name="client"),

@@ -8,15 +8,15 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from everybody import Place, places, udp
+from everybody import Place, netns_names, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
 from wires import BALANCED, BASIC, TUNNELLED, crowded
 
 from proxylab.addresses import Family
+from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
@@ -29,7 +29,7 @@ def lost(scenario: Scenario) -> list[str]:
     """The pairs that a datagram does not cross, or crosses under another address than the one it was sent from."""
     failed = []
     with realise(draw(scenario)) as wiring:
-        everybody = list(places(wiring.plan))
+        everybody = list(netns_names(wiring.plan))
         listening = {each.address: udp(wiring, each, 4000) for each in everybody}
         for sender, receiver in permutations(everybody, 2):
             if sender.address.version != receiver.address.version or sender.address == receiver.address:
@@ -66,9 +66,9 @@ def test_everybody_reaches_everybody_through_tunnels(ordinary: bool) -> None:
     assert sandboxed(lost_in_tunnels, ordinary=ordinary) == {name: [] for name in TUNNELLED}
 
 
-async def ip(launcher: Launcher, wiring: Wiring, place: str, *argv: str) -> Any:
+async def ip(launcher: Launcher, wiring: Wiring, netns_name: str, *argv: str) -> Any:
     argv = ("ip", "-json", *argv) if argv[0] != "bridge" else ("bridge", "-json", "-details", *argv[1:])
-    done = await launcher.run(wiring.namespaces[place], argv, place=place, deadline=Deadline.after(10))
+    done = await launcher.run(wiring.namespaces[netns_name], argv, netns_name=netns_name, deadline=Deadline.after(10))
     assert done.status == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -86,7 +86,7 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
         nodes = {name: udp(wiring, Place(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
         for sock in nodes.values():
             sock.setblocking(False)
-        client = next(each for each in places(wiring.plan) if each.name == "client")
+        client = next(each for each in netns_names(wiring.plan) if each.name == "client")
         arrived: dict[str, list[bytes]] = {name: [] for name in nodes}
         for number in range(100):
             with udp(wiring, client) as out:
@@ -149,7 +149,7 @@ async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUE
     found = {}
     for name, case in cases.items():
         with realise(draw(case)) as wiring:
-            everybody = list(places(wiring.plan))
+            everybody = list(netns_names(wiring.plan))
             for family in Family:
                 own = {each.name: each for each in everybody if Family.of(each.address) is family}
                 if not own:
@@ -169,13 +169,13 @@ async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUE
                     "MASQUERADE",
                 ]
                 deadline = Deadline.after(10)
-                done = await launcher.run(wiring.namespaces["node-a"], rule, place="node-a", deadline=deadline)
+                done = await launcher.run(wiring.namespaces["node-a"], rule, netns_name="node-a", deadline=deadline)
                 assert done.status == 0, done.stderr
                 other = "overlay" if wiring.plan.namespace("node-a").vxlans else "uplink"
                 for device, receiver in (("pods", "echo-1"), (other, "echo-2")):
                     # By a route of its own, a packet for the other node's pod passes node-a as a Service's would.
                     add = ["ip", "route", "replace", str(own[receiver].address), "via", str(at_node_a)]
-                    await launcher.run(wiring.namespaces["router"], add, place="router", deadline=deadline)
+                    await launcher.run(wiring.namespaces["router"], add, netns_name="router", deadline=deadline)
                     with udp(wiring, own[receiver], 4000) as into, udp(wiring, own["client"]) as out:
                         out.sendto(b"x", (str(own[receiver].address), 4000))
                         source = into.recvfrom(100)[1][0]

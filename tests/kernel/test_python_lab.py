@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from sandboxed import ROOT
 
+from proxylab.client.session import Session
 from proxylab.engines.names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
+from proxylab.evidence.segments import Spoken
 from proxylab.plan.dialogue import Turn, client, server
 from proxylab.scenario.load import parse_with_probes
 from proxylab.scenario.model import Position
-from proxylab.client.session import Session
-from proxylab.evidence.segments import Spoken
 
 OUT_OF_WINDOW = "scenarios/bugs/test_74839_segment_out_of_window.py"
 # Run from a checkout that is not installed, pytest knows the plugin by nobody.

@@ -10,18 +10,20 @@ from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 
 from proxylab.errors import CapabilityError, InternalError
+from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.carry import make_links_carry
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth
 from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
-async def ip(launcher: Launcher, wiring: Wiring, place: str, *argv: str) -> Any:
-    done = await launcher.run(wiring.namespaces[place], ["ip", "-j", *argv], place=place, deadline=Deadline.after(10))
+async def ip(launcher: Launcher, wiring: Wiring, netns_name: str, *argv: str) -> Any:
+    done = await launcher.run(
+        wiring.namespaces[netns_name], ["ip", "-j", *argv], netns_name=netns_name, deadline=Deadline.after(10)
+    )
     assert done.status == 0, done.stderr
     return json.loads(done.stdout or b"[]")
 
@@ -30,7 +32,7 @@ async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
     with realise(small_plan()) as wiring:
         links = await ip(launcher, wiring, "node-a", "link")
         addresses = await ip(launcher, wiring, "node-a", "-4", "address")
-        routes = {place: await ip(launcher, wiring, place, "route") for place in ("node-b", "pod-1")}
+        routes = {netns_name: await ip(launcher, wiring, netns_name, "route") for netns_name in ("node-b", "pod-1")}
         return {
             "links": {link["ifname"]: [link["ifindex"], link["address"]] for link in links},
             "up": sorted(link["ifname"] for link in links if "LOWER_UP" in link["flags"]),
@@ -39,8 +41,8 @@ async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
             },
             "routes": sorted(
                 f"{route['dst']} via {route.get('gateway', '-')} on {route['dev']}"
-                for place in routes
-                for route in routes[place]
+                for netns_name in routes
+                for route in routes[netns_name]
             ),
             "neighbours": [
                 [entry["dst"], entry["lladdr"], *entry["state"]]
@@ -85,13 +87,13 @@ async def sysctls_before_links(_: Launcher) -> list[str]:
 
     with realise(small_plan()) as wiring:
         values = []
-        for place, name in (
+        for netns_name, name in (
             ("node-a", "ip_forward"),
             ("pod-1", "ip_forward"),
             ("node-a", "conf/eth0/rp_filter"),
             ("node-a", "conf/pod-1/rp_filter"),
         ):
-            with inside(wiring.namespaces[place]):
+            with inside(wiring.namespaces[netns_name]):
                 values.append(read(name))
         return values
 

@@ -16,12 +16,12 @@ from failing_probes import BROKEN, Broken
 from played_scripts import Played, in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
+from proxylab.client.session import Session
 from proxylab.engines.names import version_of
 from proxylab.report.bundle import CASE, read_case
 from proxylab.report.reproduction import MOST_LINES
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.client.session import Session
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 pytestmark = pytest.mark.timeout(400)  # the first test waits for all labs
@@ -76,7 +76,7 @@ def bundles_of(together: Sequence[Broken], folder: Path) -> dict[str, Path]:
     (folder / "sitecustomize.py").write_text(together[0].patch, encoding="utf-8")
     names = dict.fromkeys(name for broken in together for name in (broken.before, broken.probe) if name)
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", *(file.name for file in files),
+        [sys.executable, "-m", "proxylab", "run", *(file.name for file in files),
          *(word for name in names for word in ("--probe", name)), "--bundle-dir", "kept"],
         cwd=folder,
         capture_output=True,

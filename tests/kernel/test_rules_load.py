@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from rule_cases import CASES, Addresses, Case
 from rule_worlds import clusters, edited, proxies
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.cleanup import cleanup_text
-from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.legacy import V1_23
 from proxylab.engines.embedded.iptables.meaning import differences, read_rules
 from proxylab.engines.embedded.iptables.names import Table
@@ -27,7 +28,6 @@ from proxylab.engines.embedded.iptables.rules import Ruleset
 from proxylab.engines.embedded.iptables.shape import Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.addresses import Family
 
 VARIANTS = ("nft", "legacy")
 LOADED = {name: make for name, make in CASES.items() if name != "packet-counters"}
@@ -89,21 +89,21 @@ def rule_count(text: RestoreText) -> int:
 def test_every_case_loads_one_after_the_other(family: Family, variant: str, tmp_path: Path) -> None:
     """One load follows the other, as in a running proxy: each must clear away what the one before has left."""
     ready(family, variant)
-    held, texts = Held(), []
+    held, texts = KernelState(), []
     for make in LOADED.values():
         wanted = ruleset(make(Addresses(family)), family)
         texts.append(restore(wanted, held).text)
         held = held.after(wanted)
     done = load_and_save(family, variant, texts, tmp_path)
     assert done.returncode == 0, done.stderr
-    assert read_held(done.stdout) == held
+    assert read_kernel_state(done.stdout) == held
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("family", list(Family), ids=str)
 def test_the_kernel_holds_every_rule_of_the_text(family: Family, variant: str, tmp_path: Path) -> None:
     ready(family, variant)
-    text = restore(ruleset(CASES["load-balancer-source-ranges-with-node"](Addresses(family)), family), Held())
+    text = restore(ruleset(CASES["load-balancer-source-ranges-with-node"](Addresses(family)), family), KernelState())
     done = load_and_save(family, variant, [text.text], tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count(" -A ") == rule_count(text)
@@ -117,22 +117,22 @@ def test_a_restarted_proxy_finds_its_jumps_and_clears_stale_chains(
     """What iptables-save prints is enough to know what is missing: nothing is put in twice."""
     ready(family, variant)
     addresses = Addresses(family)
-    before = restore(ruleset(CASES["node-port-local-affinity"](addresses), family), Held())
+    before = restore(ruleset(CASES["node-port-local-affinity"](addresses), family), KernelState())
     saved = load_and_save(family, variant, [before.text], tmp_path)
     wanted = ruleset(CASES["empty"](addresses), family)
-    again = restore(wanted, read_held(saved.stdout))
+    again = restore(wanted, read_kernel_state(saved.stdout))
     assert not [line for line, _ in again.lines if line.startswith("-I")]
 
     done = load_and_save(family, variant, [before.text, again.text], tmp_path)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count(" -A ") == rule_count(restore(wanted, Held()))
+    assert done.stdout.count(" -A ") == rule_count(restore(wanted, KernelState()))
     assert "KUBE-SVC-" not in done.stdout
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_fresh_forward_chain_has_kube_proxys_order(variant: str, tmp_path: Path) -> None:
     ready(Family.IPV4, variant)
-    text = restore(ruleset(CASES["empty"](Addresses(Family.IPV4)), Family.IPV4), Held())
+    text = restore(ruleset(CASES["empty"](Addresses(Family.IPV4)), Family.IPV4), KernelState())
     done = load_and_save(Family.IPV4, variant, [text.text], tmp_path)
     forward = [line.rsplit(" ", 1)[1] for line in done.stdout.splitlines() if " -A FORWARD " in line]
     assert forward == ["KUBE-PROXY-FIREWALL", "KUBE-FORWARD", "KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES"]
@@ -143,7 +143,7 @@ def test_a_fresh_forward_chain_has_kube_proxys_order(variant: str, tmp_path: Pat
 def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_path: Path) -> None:
     """The tool's own words, whichever it finds: a bad argument while parsing, or a rule the kernel does not take."""
     ready(Family.IPV4, variant)
-    good = restore(ruleset(CASES["cluster-ip"](Addresses(Family.IPV4)), Family.IPV4), Held())
+    good = restore(ruleset(CASES["cluster-ip"](Addresses(Family.IPV4)), Family.IPV4), KernelState())
     lines = tuple((line.replace("-s 10.42.0.11", wrong), service) for line, service in good.lines)
     bad = RestoreText(lines)
     done = load_and_save(Family.IPV4, variant, [bad.text], tmp_path)
@@ -168,7 +168,7 @@ def test_the_kernel_means_what_was_written_in_every_case(
     ready(family, variant)
     restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
     cases = {name: make(Addresses(family)) for name, make in LOADED.items()}
-    texts = {name: restore(ruleset(case, family, shape), Held()).text for name, case in cases.items()}
+    texts = {name: restore(ruleset(case, family, shape), KernelState()).text for name, case in cases.items()}
     commands = []
     for name, text in texts.items():
         file, back = tmp_path / f"{name}.rules", tmp_path / f"{name}.saved"
@@ -186,7 +186,7 @@ def test_the_kernel_means_what_was_written_in_every_case(
 @pytest.mark.parametrize("family", list(Family), ids=str)
 def test_a_clean_up_leaves_what_a_kubelet_may_own(family: Family, variant: str, tmp_path: Path) -> None:
     ready(family, variant)
-    text = restore(ruleset(CASES["node-port-local-affinity"](Addresses(family)), family), Held()).text
+    text = restore(ruleset(CASES["node-port-local-affinity"](Addresses(family)), family), KernelState()).text
     saved = load_and_save(family, variant, [text], tmp_path).stdout
     done = load_and_save(family, variant, [text, cleanup_text(saved)], tmp_path)
     assert done.returncode == 0, done.stderr
@@ -211,7 +211,7 @@ def test_the_kernel_holds_after_partial_loads_what_one_full_load_leaves(
     ready(family, variant)
     renderer, cluster = Renderer(family, chosen), data.draw(clusters(family))
     loaded = renderer.render(cluster, node)
-    texts = [restore(loaded, Held()).text]
+    texts = [restore(loaded, KernelState()).text]
     for _ in range(7):
         cluster = edited(cluster, data.draw(clusters(family)), data)
         wanted = renderer.render(cluster, node)
@@ -220,4 +220,4 @@ def test_the_kernel_holds_after_partial_loads_what_one_full_load_leaves(
     with tempfile.TemporaryDirectory() as folder:
         done = load_and_save(family, variant, texts, Path(folder))
     assert done.returncode == 0, done.stderr
-    assert differences(read_rules(restore(loaded, Held()).text), read_rules(done.stdout)) == []
+    assert differences(read_rules(restore(loaded, KernelState()).text), read_rules(done.stdout)) == []

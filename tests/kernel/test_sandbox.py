@@ -18,8 +18,8 @@ from small_plan import small_plan
 from proxylab.client.lab_process import LabProcess
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netlink.build import realise
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.protocol.messages import Build, Built, Execute, Executed
 from proxylab.timing import Deadline
 
@@ -184,7 +184,7 @@ except CapabilityError as error:
 async def what_a_command_may_do(launcher: Launcher) -> dict[str, Any]:
     with realise(small_plan()) as wiring:
         done = await launcher.run(
-            wiring.namespaces["pod-1"], ["cat", "/proc/self/status"], place="pod-1", deadline=Deadline.after(10)
+            wiring.namespaces["pod-1"], ["cat", "/proc/self/status"], netns_name="pod-1", deadline=Deadline.after(10)
         )
         status = dict(line.split(":\t", 1) for line in done.stdout.decode().splitlines() if ":\t" in line)
         return {"bounding": int(status["CapBnd"], 16), "ignored": int(status["SigIgn"], 16)}

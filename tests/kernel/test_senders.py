@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from sandboxed import USERS, sandboxed
 from test_traffic import Stage, nat, stage, told
-from traffic_plan import PODS, VIP, errand
+from traffic_plan import PODS, VIP, resolved
 
 from proxylab.addresses import Transport
-from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.netns import inside
+from proxylab.evidence.evidence import Packet
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
-from proxylab.plan.resolved import STACK, Errand, Fence, Receiver, Sender
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import inside
+from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.model import Manner
-from proxylab.evidence.evidence import Packet
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 NODE = IPv4Address("172.18.0.2")
@@ -26,10 +26,10 @@ AT_THE_POD = ("echo-1", Packet.REQUEST)
 MANNERS = [(protocol, manner) for protocol in (Transport.TCP, Transport.UDP) for manner in Manner]
 
 
-def from_node(protocol: Transport, manner: Manner, **changes: Any) -> Errand:
+def from_node(protocol: Transport, manner: Manner, **changes: Any) -> ResolvedProbe:
     sender = Sender(name="node-a", namespace="node-a", device=STACK, address=NODE, mac=NO_MAC, next_hop_mac=NO_MAC)
-    fences = tuple(Fence(name=pod, address=PODS[pod][0]) for pod in PODS)
-    return replace(errand(protocol, manner, **changes), sender=sender, fences=fences)
+    sentinels = tuple(Sentinel(name=pod, address=PODS[pod][0]) for pod in PODS)
+    return replace(resolved(protocol, manner, **changes), sender=sender, sentinels=sentinels)
 
 
 def translate(protocol: Transport) -> str:
@@ -45,7 +45,12 @@ async def translated(launcher: Launcher) -> dict[str, Any]:
             await lab.rules(translate(protocol))
             evidence = await lab.run(from_node(protocol, manner, flows=20))
             ways = {
-                (f"{seen.place} {seen.device} {seen.direction}", seen.packet, str(seen.source), str(seen.destination))
+                (
+                    f"{seen.netns_name} {seen.device} {seen.direction}",
+                    seen.packet,
+                    str(seen.source),
+                    str(seen.destination),
+                )
                 for seen in evidence.observations
             }
             result[f"{protocol} {manner}"] = told(evidence) | {"ways": sorted(ways)}
@@ -107,10 +112,10 @@ async def at_home(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(nat(f"-A PREROUTING -d {VIP}/32 -p udp -j DNAT --to-destination {NODE}:5353"))
         agent = Receiver(name="agent", namespace="node-a", device=STACK, address=NODE, ports=(5353,))
-        asked = errand(Transport.UDP, Manner.PACKET)
+        asked = resolved(Transport.UDP, Manner.PACKET)
         evidence = await lab.run(replace(asked, receivers=(*asked.receivers, agent)))
         return told(evidence) | {
-            "devices": sorted({seen.device for seen in evidence.observations if seen.place == "node-a"}),
+            "devices": sorted({seen.device for seen in evidence.observations if seen.netns_name == "node-a"}),
             "errors": [str(seen.source) for seen in evidence.observations if seen.packet is Packet.PORT_UNREACHABLE],
         }
 
@@ -166,7 +171,9 @@ async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
             evidence = await lab.run(
                 replace(from_node(Transport.TCP, Manner.PACKET), sender=replace(sender, port=port))
             )
-            sources += [seen.source_port for seen in evidence.observations if (seen.place, seen.packet) == AT_THE_POD]
+            sources += [
+                seen.source_port for seen in evidence.observations if (seen.netns_name, seen.packet) == AT_THE_POD
+            ]
         dialled = Tuple(socket.IPPROTO_TCP, NODE, 0, VIP, 80)
         lookup = FlowLookup(lab.netns["node-a"])
         kept = [entry and entry.destination_port for entry in lookup.replies(dialled, (20000, 3253))]

@@ -10,13 +10,13 @@ import pytest
 from recorded import World
 from sandboxed import USERS, sandboxed
 from test_traffic import Stage, stage
-from traffic_plan import NODE, PODS, errand, spread, traffic_plan
+from traffic_plan import NODE, PODS, resolved, spread, traffic_plan
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.drop_reasons import drop_told
@@ -53,7 +53,7 @@ def is_machines_root() -> bool:
 
 
 async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddress | None = None) -> dict[str, Any]:
-    base = errand(Transport.UDP, flows=FLOWS)
+    base = resolved(Transport.UDP, flows=FLOWS)
     sent = replace(
         base,
         sender=replace(base.sender, address=sender or base.sender.address),

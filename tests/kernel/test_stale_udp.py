@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from sandboxed import sandboxed
 from test_traffic import Stage, stage
-from traffic_plan import PODS, VIP, errand, nat, traffic_plan
+from traffic_plan import PODS, VIP, nat, resolved, traffic_plan
 
 from proxylab.addresses import Transport
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
@@ -28,7 +28,7 @@ def rules(pod: str) -> str:
     return nat(f"-A PREROUTING -d {VIP}/32 -p udp --dport 80 -j DNAT --to-destination {PODS[pod][0]}:8080")
 
 
-async def explained(lab: Stage, sent: Errand) -> list[str]:
+async def explained(lab: Stage, sent: ResolvedProbe) -> list[str]:
     """The judgement, then the explanation."""
     probe = Probe(
         name="a query by a port that was used before",
@@ -46,7 +46,7 @@ async def remembered(launcher: Launcher) -> dict[str, Any]:
     found = {}
     for manner in (Manner.PACKET, Manner.CONNECT):
         async with stage(launcher) as lab:
-            sent = errand(Transport.UDP, manner)
+            sent = resolved(Transport.UDP, manner)
             sent = replace(sent, sender=replace(sent.sender, port=PORT))
             await lab.rules(rules("echo-1"))
             await lab.run(sent)

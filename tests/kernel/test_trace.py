@@ -6,16 +6,16 @@ from typing import Any
 import pytest
 from sandboxed import ROOT, USERS, sandboxed
 from test_traffic import stage
-from traffic_plan import VIP, errand, nat
+from traffic_plan import VIP, nat, resolved
 
-from proxylab.engines.protocol import EngineChoice
 from proxylab.addresses import Transport
+from proxylab.client.session import Session
+from proxylab.engines.protocol import EngineChoice
+from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import Outcome
-from proxylab.client.session import Session
 from proxylab.timing import Deadline
-from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.verdict.journey import journey
 
 # A masqueraded packet leaves its node by an address that the node has, from a port of the kernel's choice.
@@ -48,11 +48,11 @@ async def traced(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         for protocol in BOTH:
             await lab.rules(redirect(protocol))
-            result[protocol] = told(await lab.runner.run(errand(protocol), trace=True))
-            result[f"{protocol} again"] = len((await lab.runner.run(errand(protocol), trace=True)).steps)
-            result[f"{protocol} untraced"] = len((await lab.runner.run(errand(protocol))).steps)
+            result[protocol] = told(await lab.runner.run(resolved(protocol), trace=True))
+            result[f"{protocol} again"] = len((await lab.runner.run(resolved(protocol), trace=True)).steps)
+            result[f"{protocol} untraced"] = len((await lab.runner.run(resolved(protocol))).steps)
         await lab.rules("*filter\n-A FORWARD -p udp -j REJECT\nCOMMIT\n")
-        result["rejected"] = told(await lab.runner.run(errand(Transport.UDP), trace=True))
+        result["rejected"] = told(await lab.runner.run(resolved(Transport.UDP), trace=True))
     return result
 
 
@@ -102,13 +102,17 @@ async def native(launcher: Launcher) -> list[Any]:
     async with stage(launcher) as lab:
         for rules in (MAPS, DROPS):
             done = await launcher.run(
-                lab.netns["node-a"], ["nft", "-f", "-"], place="a", stdin=rules.encode(), deadline=Deadline.after(10)
+                lab.netns["node-a"],
+                ["nft", "-f", "-"],
+                netns_name="a",
+                stdin=rules.encode(),
+                deadline=Deadline.after(10),
             )
             assert done.status == 0, done.stderr
-            evidence = await lab.runner.run(errand(Transport.UDP), trace=True)
+            evidence = await lab.runner.run(resolved(Transport.UDP), trace=True)
             request = [step for step in evidence.steps if step.packet is Packet.REQUEST]
             steps = [[s.chain, s.kind, s.verdict, f"{s.destination}", s.mark] for s in request]
-            found.append({"steps": steps, "words": [*journey(errand(Transport.UDP), evidence)]})
+            found.append({"steps": steps, "words": [*journey(resolved(Transport.UDP), evidence)]})
     return found
 
 

@@ -8,9 +8,9 @@ import pytest
 from sandboxed import sandboxed
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
 from proxylab.timing import Deadline
 
 FAMILIES: dict[Family, Any] = {
@@ -30,8 +30,10 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
     for family, (tool, network, dialled, own, to) in FAMILIES.items():
         netns = make_netns(str(family))
 
-        async def run(*argv: str, stdin: str = "", netns: Any = netns, place: str = str(family)) -> None:
-            done = await launcher.run(netns, argv, place=place, stdin=stdin.encode(), deadline=Deadline.after(10))
+        async def run(*argv: str, stdin: str = "", netns: Any = netns, netns_name: str = str(family)) -> None:
+            done = await launcher.run(
+                netns, argv, netns_name=netns_name, stdin=stdin.encode(), deadline=Deadline.after(10)
+            )
             assert done.status == 0, done.stderr
 
         lookup = FlowLookup(netns)

@@ -11,22 +11,22 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from traffic_plan import LISTENERS, PODS, VIP, errand, nat, over_ipv6, spread, traffic_plan
+from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread, traffic_plan
 
 from proxylab.addresses import Family, Transport
+from proxylab.evidence.evidence import Direction, Evidence, Packet
+from proxylab.evidence.passages import PassageBook
+from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netlink.build import realise
-from proxylab.kernel.netfilter.xtables import TableReader
-from proxylab.plan.resolved import Errand
 from proxylab.plan.model import Listener
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.meters import TableMeter
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
-from proxylab.evidence.evidence import Direction, Evidence, Packet
-from proxylab.evidence.passages import PassageBook
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 PROTOCOLS = (Transport.TCP, Transport.UDP)
@@ -43,29 +43,29 @@ class Stage:
     runner: Runner
     family: Family = Family.IPV4
 
-    async def rules(self, text: str, place: str = "node-a") -> None:
-        await self._run(place, [f"{self._tables}-legacy-restore"], text)
+    async def rules(self, text: str, netns_name: str = "node-a") -> None:
+        await self._run(netns_name, [f"{self._tables}-legacy-restore"], text)
 
     @property
     def _tables(self) -> str:
         return "iptables" if self.family is Family.IPV4 else "ip6tables"
 
-    async def run(self, errand: Errand) -> Evidence:
-        return await self.runner.run(errand)
+    async def run(self, resolved: ResolvedProbe) -> Evidence:
+        return await self.runner.run(resolved)
 
-    async def saved(self, place: str) -> str:
+    async def saved(self, netns_name: str) -> str:
         """Table by table, since the list of tables in /proc is the machine's root's to read."""
         tables = ("mangle", "filter", "nat")
         return "".join(
-            [await self._run(place, [f"{self._tables}-legacy-save", "-c", "-t", table], "") for table in tables]
+            [await self._run(netns_name, [f"{self._tables}-legacy-save", "-c", "-t", table], "") for table in tables]
         )
 
-    async def ip(self, place: str, *argv: str) -> None:
-        await self._run(place, ["ip", *argv], "")
+    async def ip(self, netns_name: str, *argv: str) -> None:
+        await self._run(netns_name, ["ip", *argv], "")
 
-    async def _run(self, place: str, argv: list[str], text: str) -> str:
+    async def _run(self, netns_name: str, argv: list[str], text: str) -> str:
         done = await self.launcher.run(
-            self.netns[place], argv, place=place, stdin=text.encode(), deadline=Deadline.after(10)
+            self.netns[netns_name], argv, netns_name=netns_name, stdin=text.encode(), deadline=Deadline.after(10)
         )
         assert done.status == 0, done.stderr
         return done.stdout.decode()
@@ -93,7 +93,7 @@ def seen(evidence: Evidence) -> Counter[str]:
     """How many observations there are of each sort, at whatever device of a place."""
     book = PassageBook(evidence.passages)
     passed = chain.from_iterable(map(book.of, range(evidence.sent)))
-    return Counter(f"{o.place} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
+    return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
 
 
 def told(evidence: Evidence) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def told(evidence: Evidence) -> dict[str, Any]:
         "seen": seen(evidence),
         "errors": Counter(report.error for report in evidence.connects),
         "backends": Counter(report.backend for report in evidence.connects),
-        "fences": {fence.name: fence.answered for fence in evidence.fences},
+        "fences": {sentinel.name: sentinel.answered for sentinel in evidence.sentinels},
         "counts": {count.text: count.packets for count in evidence.counts},
         "losses": [loss.frames for loss in evidence.losses],
         "refused": Counter(evidence.refused_sends),
@@ -118,8 +118,10 @@ async def delivered(launcher: Launcher) -> dict[str, Any]:
         for protocol in PROTOCOLS:
             await lab.rules(spread(protocol))
             for manner in MANNERS:
-                evidence = await lab.run(errand(protocol, manner, flows=40))
-                by_flow = {o.flow: o for o in evidence.observations if (o.place, o.packet) == ("client", Packet.REPLY)}
+                evidence = await lab.run(resolved(protocol, manner, flows=40))
+                by_flow = {
+                    o.flow: o for o in evidence.observations if (o.netns_name, o.packet) == ("client", Packet.REPLY)
+                }
                 result[f"{protocol} {manner}"] = told(evidence) | {
                     "replies from": sorted({f"{o.source}:{o.source_port}" for o in by_flow.values()}),
                     "flows": len(by_flow),
@@ -184,7 +186,7 @@ async def not_delivered(launcher: Launcher) -> dict[str, Any]:
             await lab.rules(rules)
             for protocol in PROTOCOLS:
                 for manner in MANNERS:
-                    result[f"{fate} {protocol} {manner}"] = told(await lab.run(errand(protocol, manner, flows=70)))
+                    result[f"{fate} {protocol} {manner}"] = told(await lab.run(resolved(protocol, manner, flows=70)))
     return result
 
 
@@ -230,7 +232,7 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(f"*filter\n-A OUTPUT -d {VIP}/32 -j DROP\nCOMMIT\n", "client")
         return {
-            "EPERM": told(await lab.run(errand(Transport.UDP, Manner.CONNECT, flows=3))),
+            "EPERM": told(await lab.run(resolved(Transport.UDP, Manner.CONNECT, flows=3))),
         }
 
 
@@ -248,7 +250,7 @@ async def hairpin(launcher: Launcher) -> dict[str, Any]:
             dnat = f"-A PREROUTING -d {VIP}/32 -p {protocol.lower()} -j DNAT --to-destination 10.244.0.11:8080"
             await lab.rules(nat(dnat, "-A POSTROUTING -s 10.244.0.11/32 -d 10.244.0.11/32 -j MASQUERADE"))
             for manner in MANNERS:
-                evidence = await lab.run(errand(protocol, manner, sender="echo-1", flows=20))
+                evidence = await lab.run(resolved(protocol, manner, sender="echo-1", flows=20))
                 result[f"{protocol} {manner}"] = told(evidence)
     return result
 
@@ -257,14 +259,14 @@ async def hairpin(launcher: Launcher) -> dict[str, Any]:
 def test_a_pod_that_reaches_itself_is_sender_and_receiver_at_one_tap(ordinary: bool) -> None:
     for name, found in sandboxed(hairpin, ordinary=ordinary).items():
         ways = ("out request", "in request", "out reply", "in reply")
-        assert found["seen"] == {f"{place} {way}": 20 for place in ("echo-1", "node-a") for way in ways}, name
+        assert found["seen"] == {f"{netns_name} {way}": 20 for netns_name in ("echo-1", "node-a") for way in ways}, name
 
 
 async def unanswered(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(f"*filter\n-A FORWARD -d {VIP}/32 -j DROP\n-A FORWARD -d 10.244.0.12 -p icmp -j DROP\nCOMMIT\n")
         await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
-        return told(await lab.run(errand(Transport.TCP, Manner.CONNECT, flows=200)))
+        return told(await lab.run(resolved(Transport.TCP, Manner.CONNECT, flows=200)))
 
 
 def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
@@ -280,7 +282,7 @@ async def overflow(launcher: Launcher) -> dict[str, Any]:
         assert lab.runner._watch is not None
         tap = lab.runner._watch.tap("echo-1", "eth0")
         tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
-        return told(await lab.run(errand(Transport.UDP, flows=1000)))
+        return told(await lab.run(resolved(Transport.UDP, flows=1000)))
 
 
 def test_frames_that_a_tap_could_not_keep_are_counted() -> None:
@@ -319,7 +321,7 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
                 except BlockingIOError:
                     answers[name] = ""
             await lab.rules(spread(Transport.TCP))
-            return told(await lab.run(errand(Transport.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
+            return told(await lab.run(resolved(Transport.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
 
 
 def test_odd_clients_disturb_nobody() -> None:
@@ -356,10 +358,10 @@ def test_two_listeners_on_one_port_are_refused_by_name() -> None:
 async def again(launcher: Launcher) -> dict[str, Any]:
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))
-        first = await lab.run(errand(Transport.UDP, flows=50))
-        second = await lab.run(errand(Transport.UDP, flows=50))
+        first = await lab.run(resolved(Transport.UDP, flows=50))
+        second = await lab.run(resolved(Transport.UDP, flows=50))
         ports = [
-            {o.source_port for o in run.observations if o.place == "client" and o.direction is Direction.OUT}
+            {o.source_port for o in run.observations if o.netns_name == "client" and o.direction is Direction.OUT}
             for run in (first, second)
         ]
         return {"shared": len(ports[0] & ports[1]), "second": told(second)}
@@ -376,10 +378,10 @@ async def used_up(launcher: Launcher) -> dict[str, Any]:
     result = {}
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))
-        result["first"] = told(await lab.run(errand(Transport.UDP, flows=50)))
+        result["first"] = told(await lab.run(resolved(Transport.UDP, flows=50)))
         lab.runner._ports.deal(("client", Family.IPV4), Transport.UDP, lab.runner._ports.size - 80)
-        result["second"] = told(await lab.run(errand(Transport.UDP, flows=50)))
-        chosen = errand(Transport.UDP)
+        result["second"] = told(await lab.run(resolved(Transport.UDP, flows=50)))
+        chosen = resolved(Transport.UDP)
         chosen = replace(chosen, sender=replace(chosen.sender, port=5000))
         for turn in ("third", "fourth"):
             result[turn] = told(await lab.run(chosen))

@@ -19,7 +19,7 @@ FILES = (
 
 def run(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "lab", "run", *options, *(str(ROOT / file) for file in FILES)],
+        [sys.executable, "-m", "proxylab", "run", *options, *(str(ROOT / file) for file in FILES)],
         capture_output=True,
         text=True,
         timeout=100,

@@ -29,7 +29,7 @@ STRANGER = "NodePort over SCTP with externalTrafficPolicy Local preserves the cl
 def ran(folder: Path, scenario: Path, *probes: str) -> subprocess.CompletedProcess[str]:
     (folder / "sitecustomize.py").write_text(WATCH, encoding="utf-8")
     return subprocess.run(
-        [sys.executable, "-m", "lab", "run", str(scenario), "--no-bundles",
+        [sys.executable, "-m", "proxylab", "run", str(scenario), "--no-bundles",
          *(word for probe in probes for word in ("--probe", probe))],
         cwd=folder,
         capture_output=True,

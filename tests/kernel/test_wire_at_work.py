@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from everybody import Place, places, udp
+from everybody import Place, netns_names, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, node, pods, scenario
 from wires import BASIC
 
+from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
 
@@ -48,7 +48,7 @@ async def reached_themselves(launcher: Launcher) -> list[Any]:
         lab = scenario([node("node-a", sysctls=sysctls)], [pods("echo", "node-a")],
                        network={**DUAL, "pod_network": "bridge", "hairpin": mode})  # fmt: skip
         with realise(draw(lab)) as wiring:
-            for pod in places(wiring.plan):
+            for pod in netns_names(wiring.plan):
                 if pod.name == "echo":
                     seen = await whom_it_sees(launcher, wiring, pod, UNUSED[pod.address.version == 6])
                     found.append([mode, passed, pod.address.version, seen])
@@ -59,7 +59,7 @@ async def whom_it_sees(launcher: Launcher, wiring: Wiring, pod: Place, service: 
     rules = HAIRPIN_RULES.format(service=service, pod=pod.address).encode()
     restore = "iptables-restore" if pod.address.version == 4 else "ip6tables-restore"
     done = await launcher.run(
-        wiring.namespaces["node-a"], [restore, "-w"], place="node-a", stdin=rules, deadline=Deadline.after(10)
+        wiring.namespaces["node-a"], [restore, "-w"], netns_name="node-a", stdin=rules, deadline=Deadline.after(10)
     )
     assert done.status == 0, done.stderr
     with udp(wiring, pod, 4000) as sock:
@@ -92,8 +92,8 @@ async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
         with realise(
             draw(scenario([node("node-a", sysctls=sysctls)], [pods("sender", "node-a")], network=DUAL))
         ) as wiring:
-            at_node = {each.address.version: each.address for each in places(wiring.plan) if each.name == "node-a"}
-            for sender in (each for each in places(wiring.plan) if each.name == "sender"):
+            at_node = {each.address.version: each.address for each in netns_names(wiring.plan) if each.name == "node-a"}
+            for sender in (each for each in netns_names(wiring.plan) if each.name == "sender"):
                 target = str(at_node[sender.address.version])
                 heard.setdefault(name, []).append(
                     sum(is_refused(wiring, sender, target) for _ in range(REJECTED_FLOWS))
@@ -123,7 +123,7 @@ async def looped(_: Launcher) -> dict[str, list[int]]:
     """How often a packet to a cluster IP that nobody has crosses its node's uplink, and the ICMP error that ends it."""
     found = {}
     with realise(draw(BASIC["ptp dual"])) as wiring:
-        sender = {each.address.version: each for each in places(wiring.plan) if each.name == "sender"}
+        sender = {each.address.version: each for each in netns_names(wiring.plan) if each.name == "sender"}
         for address in map(ip_address, UNUSED):
             with udp(wiring, sender[address.version]) as out:
                 recverr = (socket.IPPROTO_IP, 11) if address.version == 4 else (socket.IPPROTO_IPV6, 25)

@@ -6,8 +6,8 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Any
 
 from proxylab.addresses import IPAddress, IPNetwork, Protocol, Transport
-from proxylab.plan.resolved import Errand, Fence, Receiver, Sender
 from proxylab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
+from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.model import Manner
 
 GATEWAY = IPv4Address("10.244.0.1")
@@ -102,23 +102,23 @@ def over_ipv6(plan: Plan) -> Plan:
     )
 
 
-def errand_over_ipv6(errand: Errand) -> Errand:
+def errand_over_ipv6(resolved: ResolvedProbe) -> ResolvedProbe:
     """The same errand there."""
     return replace(
-        errand,
-        sender=replace(errand.sender, address=sixth(errand.sender.address)),
-        destination=sixth(errand.destination),
-        receivers=tuple(replace(each, address=sixth(each.address)) for each in errand.receivers),
-        fences=tuple(replace(each, address=sixth(each.address)) for each in errand.fences),
+        resolved,
+        sender=replace(resolved.sender, address=sixth(resolved.sender.address)),
+        destination=sixth(resolved.destination),
+        receivers=tuple(replace(each, address=sixth(each.address)) for each in resolved.receivers),
+        sentinels=tuple(replace(each, address=sixth(each.address)) for each in resolved.sentinels),
     )
 
 
-def errand(
+def resolved(
     protocol: Transport = Transport.TCP, manner: Manner = Manner.PACKET, sender: str = "client", **changes: Any
-) -> Errand:
+) -> ResolvedProbe:
     """An errand from a pod to port 80 of the virtual address, unless ``changes`` say otherwise."""
     address, outer, inner = PODS[sender]
-    whole = Errand(
+    whole = ResolvedProbe(
         number=0,
         name="a probe",
         sender=Sender(
@@ -136,9 +136,9 @@ def errand(
         flows=1,
         payload=0,
         receivers=tuple(Receiver(name=pod, namespace=pod, device="eth0", address=PODS[pod][0]) for pod in PODS),
-        fences=(
-            Fence(name="node-a", address=NODE),
-            *(Fence(name=pod, address=PODS[pod][0]) for pod in PODS if pod != sender),
+        sentinels=(
+            Sentinel(name="node-a", address=NODE),
+            *(Sentinel(name=pod, address=PODS[pod][0]) for pod in PODS if pod != sender),
         ),
         nodes=("node-a",),
     )

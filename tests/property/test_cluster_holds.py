@@ -6,10 +6,10 @@ from ipaddress import ip_address, ip_network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from proxylab.addresses import Family
 from proxylab.cluster.allocate import NODE_PORTS, allocate_services
 from proxylab.cluster.objects import Pod, PodPort, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.cluster.slices import MAX_ENDPOINTS_PER_SLICE, derive_slices
-from proxylab.addresses import Family
 
 examples = settings(max_examples=50, deadline=None)
 

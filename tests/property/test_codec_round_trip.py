@@ -9,12 +9,12 @@ from thoroughness import examples
 
 from proxylab.cluster.objects import KubeObject
 from proxylab.codec import decode, dumps, encode, loads
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.testing.scenarios import scenario_texts
-from proxylab.evidence.evidence import Evidence
 
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))
 st.register_type_strategy(Mapping, lambda hint: st.dictionaries(*map(st.from_type, get_args(hint)), max_size=3))
@@ -33,9 +33,9 @@ def test_plan(plan: Plan) -> None:
 
 
 @settings(max_examples=examples(10), deadline=None)
-@given(st.from_type(Errand))
-def test_errand(errand: Errand) -> None:
-    assert loads(dumps(errand, Errand), Errand) == errand
+@given(st.from_type(ResolvedProbe))
+def test_errand(resolved: ResolvedProbe) -> None:
+    assert loads(dumps(resolved, ResolvedProbe), ResolvedProbe) == resolved
 
 
 # Drawn from its types alone a scenario is all but always too large; the public strategies draw such as people write.

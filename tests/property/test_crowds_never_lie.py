@@ -16,8 +16,8 @@ from recorded import World
 from scipy import stats
 from thoroughness import examples
 
-from proxylab.scenario.model import Shares, Spread
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TapLoss
+from proxylab.scenario.model import Shares, Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
@@ -34,7 +34,7 @@ class Crowd:
     """How many flows, of how many clients in turn, and where each goes: to a pod, or nowhere."""
 
     spread: Spread | Shares
-    places: tuple[str, ...]
+    netns_names: tuple[str, ...]
     clients: int = 1
     named: bool = True
 
@@ -43,26 +43,26 @@ class Crowd:
         first = ADDRESSES["debug"]
         return World(
             pods=PODS,
-            flows=len(self.places),
+            flows=len(self.netns_names),
             backends=BACKENDS if self.named else None,
             spread=self.spread,
             others=tuple(first + 100 + number for number in range(1, self.clients)),
         )
 
     def evidence(self) -> Evidence:
-        trips = (trip(flow, self.clients, place) for flow, place in enumerate(self.places))
+        trips = (trip(flow, self.clients, netns_name) for flow, netns_name in enumerate(self.netns_names))
         return self.world.evidence([each for one in trips for each in one])
 
 
 @cache
-def trip(flow: int, clients: int, place: str) -> tuple[Observation, ...]:
+def trip(flow: int, clients: int, netns_name: str) -> tuple[Observation, ...]:
     """All that is seen of one flow. ``both`` is a flow that is seen at two pods."""
     world = replace(Crowd(Spread.STICKY, ("",), clients).world, flows=flow + 1)
-    if not place:
+    if not netns_name:
         return (world.leaves(flow),)
-    if place == "both":
+    if netns_name == "both":
         return (*world.round_trip(flow, "echo-1"), world.arrives(flow, "echo-2"))
-    return world.round_trip(flow, place)
+    return world.round_trip(flow, netns_name)
 
 
 def arrived(evidence: Evidence, flows: int) -> list[set[str]]:
@@ -70,25 +70,25 @@ def arrived(evidence: Evidence, flows: int) -> list[set[str]]:
     found: list[set[str]] = [set() for _ in range(flows)]
     for each in evidence.observations:
         if each.packet is Packet.REQUEST and each.direction is Direction.IN and each.flow < flows:
-            found[each.flow] |= {each.place} if ADDRESSES.get(each.place) == each.destination else set()
+            found[each.flow] |= {each.netns_name} if ADDRESSES.get(each.netns_name) == each.destination else set()
     return found
 
 
 def forbidden(crowd: Crowd, evidence: Evidence) -> Iterator[str]:
     """Why a pass of the spread is a lie."""
-    places = arrived(evidence, len(crowd.places))
-    if any(not each for each in places):
+    netns_names = arrived(evidence, len(crowd.netns_names))
+    if any(not each for each in netns_names):
         yield "a flow that no pod saw"
-    if crowd.named and set().union(*places) - set(BACKENDS):
+    if crowd.named and set().union(*netns_names) - set(BACKENDS):
         yield "a pod that is no backend"
     if crowd.spread is Spread.STICKY:
-        of_clients = [set().union(*places[client :: crowd.clients]) for client in range(crowd.clients)]
+        of_clients = [set().union(*netns_names[client :: crowd.clients]) for client in range(crowd.clients)]
         if any(len(each) > 1 for each in of_clients):
             yield "a client at two pods"
-        if not crowd.named or 0.5 ** (len(places) - crowd.clients) >= 1e-9:
+        if not crowd.named or 0.5 ** (len(netns_names) - crowd.clients) >= 1e-9:
             yield "chance does that"
     elif isinstance(crowd.spread, Shares):
-        hits = Counter(place for each in places for place in each)
+        hits = Counter(netns_name for each in netns_names for netns_name in each)
         if set(hits) - set(NAMED):
             yield "a pod without a share"
         if not shown_by(sum(hits[name] for name in NAMED)):
@@ -111,8 +111,8 @@ def sticking(draw: st.DrawFn) -> Crowd:
     clients = draw(st.sampled_from([1, 1, 2, 10]))
     flows = draw(st.sampled_from([2, 30, 31, 40, 60]))
     own = draw(st.lists(st.sampled_from((*BACKENDS * 4, "echo-3")), min_size=clients, max_size=clients))
-    places = [own[flow % clients] for flow in range(flows)]
-    return Crowd(Spread.STICKY, draw(strayed(places)), clients, draw(st.integers(0, 4)) < 4)
+    netns_names = [own[flow % clients] for flow in range(flows)]
+    return Crowd(Spread.STICKY, draw(strayed(netns_names)), clients, draw(st.integers(0, 4)) < 4)
 
 
 @st.composite
@@ -121,21 +121,21 @@ def sharing(draw: st.DrawFn) -> Crowd:
     flows = draw(st.sampled_from([ENOUGH - 1, ENOUGH, ENOUGH]))
     share = draw(st.sampled_from([0.4, 0.4, 0.4, 0.6, 0.28, 0.52, 0.0]))
     first = round(flows * share)
-    places = ["echo-1"] * first + ["echo-2"] * (flows - first)
-    return Crowd(Shares(of=NAMED), draw(strayed(places)), named=draw(st.booleans()))
+    netns_names = ["echo-1"] * first + ["echo-2"] * (flows - first)
+    return Crowd(Shares(of=NAMED), draw(strayed(netns_names)), named=draw(st.booleans()))
 
 
-def strayed(places: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
+def strayed(netns_names: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
     """All as it is; or one flow elsewhere, nowhere or at two pods."""
-    elsewhere = st.tuples(st.integers(0, len(places) - 1), st.sampled_from(["", "both", "echo-1", "echo-3"]))
-    changed = elsewhere.map(lambda one: (*places[: one[0]], one[1], *places[one[0] + 1 :]))
-    return st.one_of(st.just(tuple(places)), changed, changed)
+    elsewhere = st.tuples(st.integers(0, len(netns_names) - 1), st.sampled_from(["", "both", "echo-1", "echo-3"]))
+    changed = elsewhere.map(lambda one: (*netns_names[: one[0]], one[1], *netns_names[one[0] + 1 :]))
+    return st.one_of(st.just(tuple(netns_names)), changed, changed)
 
 
-def nearly(place: str) -> Crowd:
+def nearly(netns_name: str) -> Crowd:
     """Flows that are shared as they should be, but for the last."""
     first = round(ENOUGH * NAMED["echo-1"])
-    return Crowd(Shares(of=NAMED), ("echo-1",) * first + ("echo-2",) * (ENOUGH - first) + (place,))
+    return Crowd(Shares(of=NAMED), ("echo-1",) * first + ("echo-2",) * (ENOUGH - first) + (netns_name,))
 
 
 SPOILT = st.sampled_from([{}, {}, {}, {"losses": (TapLoss("echo-1", "eth0", 1),)}, {"unfinished": "too late"}])
@@ -160,7 +160,7 @@ def hold(crowd: Crowd, spoilt: dict[str, object]) -> None:
     """What is forbidden does not pass, and what is not forbidden does."""
     evidence = replace(crowd.evidence(), **spoilt)  # type: ignore[arg-type]
     world = crowd.world
-    verdicts = judge(world.probe, world.errand, None, evidence).verdicts
+    verdicts = judge(world.probe, world.resolved, None, evidence).verdicts
     (verdict,) = (each for each in verdicts if each.expectation == "spread")
     event(f"{verdict.judgement}")
     lies = [*untrustworthy(world, evidence), *forbidden(crowd, evidence)]

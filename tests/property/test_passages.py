@@ -12,15 +12,15 @@ from packed_passages import packed
 from recorded import World
 from thoroughness import examples
 
-from proxylab.codec import dumps, loads
 from proxylab.addresses import Transport
+from proxylab.codec import dumps, loads
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.match import Matcher, Vantage
 from proxylab.traffic.passing import MOST_TOLD
-from proxylab.evidence.evidence import Evidence
 from proxylab.verdict.judge import judge
-from proxylab.evidence.passages import PassageBook
 
 FLOWS = MOST_TOLD + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)
@@ -114,12 +114,12 @@ def test_the_judge_sees_the_same_in_both(ipv6: bool, fates: list[str]) -> None:
         for flow, fate in enumerate(fates)
     ]
     everything = [each for trip in trips for each in trip]
-    on_nodes = [each for each in everything if each.place in world.errand.nodes]
-    ends = [each for each in everything if each.place not in world.errand.nodes]
+    on_nodes = [each for each in everything if each.netns_name in world.resolved.nodes]
+    ends = [each for each in everything if each.netns_name not in world.resolved.nodes]
     told = world.evidence(everything)
     evidence = replace(world.evidence(ends), passages=packed(on_nodes))
     book = PassageBook(evidence.passages)
     for flow, trip in enumerate(trips):
-        assert {*book.of(flow)} == {each for each in trip if each.place in world.errand.nodes}
-    judged = [judge(world.probe, world.errand, None, each) for each in (told, evidence)]
+        assert {*book.of(flow)} == {each for each in trip if each.netns_name in world.resolved.nodes}
+    judged = [judge(world.probe, world.resolved, None, each) for each in (told, evidence)]
     assert judged[0].verdicts == judged[1].verdicts

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenario_cases import DUAL, IPV6, host, node, pods, scenario
 
+from proxylab.plan.forwarding import way
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.topology import draw
-from proxylab.plan.forwarding import way
 from proxylab.scenario.model import Scenario
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?", fullmatch=True).filter(
@@ -105,13 +105,13 @@ def test_neighbours_are_those_at_the_other_end(plan: Plan) -> None:
         for neighbour in namespace.neighbours:
             tunnels = [(each.name, top) for each in plan.namespaces for top in each.vxlans if top.mac == neighbour.mac]
             if tunnels:
-                place, device = tunnels[0][0], tunnels[0][1].device
+                netns_name, device = tunnels[0][0], tunnels[0][1].device
                 assert (neighbour.device, neighbour.mac) in {(each.device, each.mac) for each in namespace.forwarding}
             else:
                 peer = plan.peer(namespace.name, neighbour.device)
                 assert neighbour.mac == peer.mac
-                place, device = peer.namespace, peer.device
-            addresses = plan.namespace(place).addresses
+                netns_name, device = peer.namespace, peer.device
+            addresses = plan.namespace(netns_name).addresses
             assert any(each.device == device and each.interface.ip == neighbour.address for each in addresses)
 
 

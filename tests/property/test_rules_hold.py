@@ -11,21 +11,21 @@ from memory_loader import BUILT_IN, MemoryLoader, fresh
 from rule_worlds import ZONES, World, clusters, edited, proxies, worlds
 from thoroughness import examples as many
 
-from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.render import Renderer, render
 from proxylab.engines.embedded.iptables.restore import restore, restore_changes
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.addresses import Family
 
 # No deadline: how long an example takes says more about the machine than about the rules.
 examples = settings(max_examples=many(20), deadline=None)
 
 
-def written(world: World, held: Held | None = None) -> list[str]:
+def written(world: World, held: KernelState | None = None) -> list[str]:
     (family, chosen, node), cluster = world
-    return restore(render(cluster, node, chosen, family), held or Held()).text.splitlines()
+    return restore(render(cluster, node, chosen, family), held or KernelState()).text.splitlines()
 
 
 def by_table(lines: list[str]) -> dict[str, list[str]]:
@@ -101,7 +101,7 @@ def test_a_load_after_any_others_leaves_what_a_first_load_leaves(history: list[W
     """Nothing of former clusters stays, and the memory of what the kernel holds agrees with what it holds."""
     family = history[0][0][0]
     one_family = [world for world in history if world[0][0] is family]
-    tables, held = fresh(), Held()
+    tables, held = fresh(), KernelState()
     for (_, chosen, node), cluster in one_family:
         ruleset = render(cluster, node, chosen, family)
         tables, held = MemoryLoader._loaded(tables, restore(ruleset, held).text), held.after(ruleset)
@@ -109,7 +109,7 @@ def test_a_load_after_any_others_leaves_what_a_first_load_leaves(history: list[W
         (table, chain) for table, chains in tables.items() for chain in chains if chain not in BUILT_IN[table]
     }
     (_, chosen, node), cluster = one_family[-1]
-    direct = restore(render(cluster, node, chosen, family), Held())
+    direct = restore(render(cluster, node, chosen, family), KernelState())
     alone = MemoryLoader._loaded(fresh(), direct.text)
     if "localnet" not in str(alone):
         tables["filter"].pop("KUBE-FIREWALL"), alone["filter"].pop("KUBE-FIREWALL")
@@ -122,11 +122,11 @@ def test_what_was_loaded_is_read_back(world: World) -> None:
     (family, chosen, node), cluster = world
     ruleset = render(cluster, node, chosen, family)
     lines = []
-    for table, chains in MemoryLoader._loaded(fresh(), restore(ruleset, Held()).text).items():
+    for table, chains in MemoryLoader._loaded(fresh(), restore(ruleset, KernelState()).text).items():
         lines.append(f"*{table}")
         lines += [f":{chain} {'ACCEPT' if chain in BUILT_IN[table] else '-'} [0:0]" for chain in chains]
         lines += [f"-A {chain} {rule}" for chain, rules in chains.items() for rule in rules]
-    assert read_held("\n".join(lines)) == Held().after(ruleset)
+    assert read_kernel_state("\n".join(lines)) == KernelState().after(ruleset)
 
 
 @given(proxies(), st.data())
@@ -139,7 +139,7 @@ def test_a_partial_sync_after_any_changes_equals_a_full_one(
     cluster = data.draw(clusters(family))
     renderer = Renderer(family, chosen)
     loaded = renderer.render(cluster, node)
-    tables = MemoryLoader._loaded(fresh(), restore(loaded, Held()).text)
+    tables = MemoryLoader._loaded(fresh(), restore(loaded, KernelState()).text)
     for _ in range(data.draw(st.integers(1, 5))):
         cluster = edited(cluster, data.draw(clusters(family)), data)
         node = replace(node, zone=data.draw(st.sampled_from([node.zone, *ZONES])))
@@ -147,4 +147,4 @@ def test_a_partial_sync_after_any_changes_equals_a_full_one(
         assert ruleset == render(cluster, node, chosen, family)
         tables = MemoryLoader._loaded(tables, restore_changes(ruleset, loaded).text)
         loaded = ruleset
-    assert tables == MemoryLoader._loaded(fresh(), restore(loaded, Held()).text)
+    assert tables == MemoryLoader._loaded(fresh(), restore(loaded, KernelState()).text)

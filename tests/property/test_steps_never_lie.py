@@ -14,9 +14,9 @@ from made_steps import ADDRESSES, CLIENT, NEW, OLD, answered, entry, judged, los
 from thoroughness import examples
 
 from proxylab.addresses import Transport
+from proxylab.evidence.streams import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.evidence.streams import Pulse, StreamRecord
 from proxylab.verdict.step_causes import cause_of_step
 from proxylab.verdict.tables import held
 
@@ -35,9 +35,9 @@ KEYS = {
 
 
 @st.composite
-def pulses(draw: st.DrawFn, sorts: tuple[str, ...]) -> list[Pulse]:
+def packets(draw: st.DrawFn, sorts: tuple[str, ...]) -> list[StreamPacket]:
     """Up to eight pulses, one each 5 ms."""
-    found: list[Pulse] = []
+    found: list[StreamPacket] = []
     for number, sort in enumerate(sorts):
         at = 5.0 * number
         match sort:
@@ -56,7 +56,7 @@ def pulses(draw: st.DrawFn, sorts: tuple[str, ...]) -> list[Pulse]:
 def records(draw: st.DrawFn) -> StreamRecord:
     """Mostly in good order, and often just as it should be."""
     sorts = draw(st.one_of(st.lists(st.just("new"), max_size=8), st.lists(st.sampled_from(SORTS), max_size=8)))
-    found = draw(pulses(tuple(sorts)))
+    found = draw(packets(tuple(sorts)))
     if found and draw(st.integers(0, 9)) == 0:
         found.insert(draw(st.integers(0, len(found))), found[-1])
     return replace(record(*found, resets=draw(st.integers(0, 3))), silent=draw(st.sampled_from([(), (), ("node-b",)])))
@@ -67,7 +67,7 @@ def unproven(draw: st.DrawFn) -> StreamRecord:
     """Of some pulse nothing was heard, and some fence is not back."""
     sorts = draw(st.lists(st.sampled_from(SORTS), max_size=7))
     sorts.insert(draw(st.integers(0, len(sorts))), "lost")
-    return replace(record(*draw(pulses(tuple(sorts)))), silent=("node-b",))
+    return replace(record(*draw(packets(tuple(sorts)))), silent=("node-b",))
 
 
 def hold(verdict: StepVerdict, expect: StreamExpect, seen: StreamRecord) -> None:
@@ -104,9 +104,9 @@ def test_a_loss_that_nothing_proves_fails_nothing(key: str, data: st.DataObject,
     event(f"something fails: {bool(failed)}")
     for backend in ("old", "new"):
         healed = tuple(
-            answered(each.number, each.at / 1_000_000, backend) if silent(each) else each for each in seen.pulses
+            answered(each.number, each.at / 1_000_000, backend) if silent(each) else each for each in seen.packets
         )
-        after = judged(whole, replace(seen, pulses=healed, silent=()))
+        after = judged(whole, replace(seen, packets=healed, silent=()))
         passed = {each.expectation for each in after.verdicts if each.judgement is Judgement.PASS}
         assert not failed & passed, f"{failed & passed} failed for want of an answer that may only be late"
 

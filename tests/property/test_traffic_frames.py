@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import Packet
 from proxylab.kernel.capture.batches import Frame
-from proxylab.plan.resolved import Errand, Sender
+from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import Manner
 from proxylab.traffic.chunks import abort, init_ack
-from proxylab.traffic.craft import enveloped, fences, filling, first_packets
+from proxylab.traffic.craft import enveloped, filling, first_packets, sentinels
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
 from proxylab.traffic.fragments import Reassembly, cut
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.plain import plain_reader
-from proxylab.evidence.evidence import Packet
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 
@@ -46,9 +46,11 @@ def inet() -> Any:
     return inet
 
 
-def make_errand(protocol: Transport, source: IPAddress, destination: IPAddress, port: int, payload: int) -> Errand:
+def make_resolved_probe(
+    protocol: Transport, source: IPAddress, destination: IPAddress, port: int, payload: int
+) -> ResolvedProbe:
     sender = Sender(name="a", namespace="a", device="eth0", address=source, mac=MACS[0], next_hop_mac=MACS[1])
-    return Errand(
+    return ResolvedProbe(
         number=0,
         name="a probe",
         sender=sender,
@@ -59,7 +61,7 @@ def make_errand(protocol: Transport, source: IPAddress, destination: IPAddress, 
         flows=1,
         payload=payload,
         receivers=(),
-        fences=(),
+        sentinels=(),
         nodes=(),
     )
 
@@ -76,8 +78,8 @@ def test_a_patched_datagram_is_what_scapy_builds_for_that_flow(
     inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], nonce: bytes, serial: int, payload: int
 ) -> None:
     identity = Identity(nonce, serial, 4, len(sources))
-    errand = make_errand(Transport.UDP, *ends, port, payload)
-    for flow, frame in enumerate(first_packets(errand, identity, sources)):
+    resolved = make_resolved_probe(Transport.UDP, *ends, port, payload)
+    for flow, frame in enumerate(first_packets(resolved, identity, sources)):
         built = headers(inet, *ends) / inet.UDP(sport=sources[flow], dport=port)
         assert frame == bytes(built / (identity.token(Kind.PROBE, flow) + filling(payload)))
 
@@ -87,7 +89,7 @@ def test_flows_leave_from_all_addresses_of_a_crowd_in_turn(
     ends: tuple[IPAddress, IPAddress], others: int, sources: list[int]
 ) -> None:
     identity = Identity(bytes(8), 0, 4, len(sources))
-    alone = make_errand(Transport.UDP, *ends, 53, 0)
+    alone = make_resolved_probe(Transport.UDP, *ends, 53, 0)
     more = tuple(type(ends[0])((int(ends[0]) + 1 + each) % 2**32) for each in range(others))
     crowd = replace(alone, sender=replace(alone.sender, others=more))
     frames = list(first_packets(crowd, identity, sources))
@@ -103,8 +105,8 @@ def test_a_patched_syn_is_what_scapy_builds_for_that_flow(
     inet: Any, ends: tuple[IPAddress, IPAddress], port: int, sources: list[int], first: int
 ) -> None:
     identity = Identity(bytes(8), 0, first, len(sources))
-    errand = make_errand(Transport.TCP, *ends, port, 0)
-    for flow, frame in enumerate(first_packets(errand, identity, sources)):
+    resolved = make_resolved_probe(Transport.TCP, *ends, port, 0)
+    for flow, frame in enumerate(first_packets(resolved, identity, sources)):
         syn = inet.TCP(
             sport=sources[flow],
             dport=port,
@@ -121,10 +123,10 @@ def test_a_patched_echo_request_is_what_scapy_builds_for_that_flow(
     inet: Any, ends: tuple[IPAddress, IPAddress], identifiers: list[int], nonce: bytes, serial: int, payload: int
 ) -> None:
     identity = Identity(nonce, serial, 4, len(identifiers))
-    errand = make_errand(Transport.ICMP, *ends, 0, payload)
+    resolved = make_resolved_probe(Transport.ICMP, *ends, 0, payload)
     icmp, kind = (ICMP, (8, 0)) if ends[0].version == 4 else (ICMPV6, (128, 0))
-    assert errand.protocol_number == icmp
-    for flow, frame in enumerate(first_packets(errand, identity, identifiers)):
+    assert resolved.protocol_number == icmp
+    for flow, frame in enumerate(first_packets(resolved, identity, identifiers)):
         build = inet.ICMP if ends[0].version == 4 else inet.ICMPv6EchoRequest
         request = build(type=kind[0], id=identifiers[flow])
         assert frame == bytes(headers(inet, *ends) / request / (identity.token(Kind.PROBE, flow) + filling(payload)))
@@ -137,19 +139,19 @@ def test_a_patched_echo_request_is_what_scapy_builds_for_that_flow(
 def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group: list[IPAddress], nonce: bytes) -> None:
     source, *targets = group
     identity = Identity(nonce, 0, 4, 1)
-    sender = make_errand(Transport.TCP, source, source, 1, 0).sender
+    sender = make_resolved_probe(Transport.TCP, source, source, 1, 0).sender
     request = inet.ICMP(type=8) if source.version == 4 else inet.ICMPv6EchoRequest()
     told = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
-    for (target, token), frame in zip(told, fences(sender, told), strict=True):
+    for (target, token), frame in zip(told, sentinels(sender, told), strict=True):
         assert frame == bytes(headers(inet, source, target) / request / token)
 
 
 def test_every_checksum_that_a_datagram_can_have_is_right() -> None:
     """All source ports in turn drive the checksum through all its values; zero is written as 0xFFFF (RFC 768)."""
     identity = Identity(bytes(8), 0, 4, 65536)
-    errand = make_errand(Transport.UDP, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 80, 0)
+    resolved = make_resolved_probe(Transport.UDP, IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 80, 0)
     checksums = set()
-    for frame in first_packets(errand, identity, range(65536)):
+    for frame in first_packets(resolved, identity, range(65536)):
         (checksum,) = struct.unpack_from("!H", frame, 40)
         checksums.add(checksum)
         assert sum_of_words(frame) % 0xFFFF == 0
@@ -302,7 +304,9 @@ def test_what_is_told_of_a_plain_frame_is_what_a_closer_look_tells(
     protocol: Transport, ends: tuple[IPv4Address, IPv4Address], flow: int, damages: int, cut: int, rng: random.Random
 ) -> None:
     identity = Identity(bytes(8), 1, 1000, 5)
-    whole = list(first_packets(make_errand(protocol, *ends, 80, 0), identity, [1024 + n for n in range(5)]))[flow]
+    whole = list(first_packets(make_resolved_probe(protocol, *ends, 80, 0), identity, [1024 + n for n in range(5)]))[
+        flow
+    ]
     read = plain_reader(identity, protocol, None)
     assert read(whole) == (flow, Packet.REQUEST, ends[0], 1024 + flow, ends[1], 80)
     damaged = bytearray(whole)
@@ -334,8 +338,8 @@ def test_an_init_is_what_scapy_builds_for_that_flow_and_is_read_back(
     from scapy.layers import sctp
 
     identity = Identity(bytes(8), 0, first, len(sources))
-    errand = make_errand(Transport.SCTP, *ends, port, 0)
-    for flow, frame in enumerate(first_packets(errand, identity, sources)):
+    resolved = make_resolved_probe(Transport.SCTP, *ends, port, 0)
+    for flow, frame in enumerate(first_packets(resolved, identity, sources)):
         tag = identity.sequence(flow)
         init = sctp.SCTPChunkInit(
             init_tag=tag, a_rwnd=106496, n_out_streams=10, n_in_streams=10, init_tsn=tag, params=[]
@@ -372,8 +376,8 @@ def test_the_answers_to_an_init_bear_its_tag_and_a_checksum_that_scapy_agrees_wi
 def test_a_packet_that_was_cut_is_whole_again_when_its_last_fragment_has_come(
     ends: tuple[IPAddress, IPAddress], payload: int, mtu: int, rng: random.Random
 ) -> None:
-    errand = make_errand(Transport.UDP, *ends, 80, payload)
-    (frame,) = first_packets(errand, Identity(bytes(8), 0, 4, 1), [1024])
+    resolved = make_resolved_probe(Transport.UDP, *ends, 80, payload)
+    (frame,) = first_packets(resolved, Identity(bytes(8), 0, 4, 1), [1024])
     pieces = list(cut(frame, mtu, 7))
     assert all(len(piece) <= 14 + mtu for piece in pieces)
     if len(pieces) == 1:

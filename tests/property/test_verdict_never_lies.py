@@ -13,9 +13,9 @@ from random_evidence import CONNTRACK, HTTP, PLACES, answered, cases, entry, exp
 from recorded import World
 from thoroughness import examples
 
+from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
 from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
 from proxylab.verdict.case import open_case
-from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
 from proxylab.verdict.explain import explain, why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
@@ -43,7 +43,7 @@ def test_no_answer_by_http_and_no_table_passes_that_the_definition_forbids(flows
 
 def hold(world: World, evidence: Evidence) -> ProbeVerdict:
     """The verdict, which passes nothing that is forbidden, and says why of all that it does not pass."""
-    verdict = judge(world.probe, world.errand, None, evidence)
+    verdict = judge(world.probe, world.resolved, None, evidence)
     for each in verdict.verdicts:
         if each.judgement is not Judgement.PASS:
             assert each.reasons, f"{each.expectation} is {each.judgement} without a reason"
@@ -51,7 +51,7 @@ def hold(world: World, evidence: Evidence) -> ProbeVerdict:
         forbidden = NO_OUTCOME[world.outcome] if each.expectation == "outcome" else FORBIDDEN[each.expectation]
         lies = [*untrustworthy(world, evidence), *forbidden(world, evidence)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
-    sentence = why(open_case(world.probe, world.errand, evidence), verdict)
+    sentence = why(open_case(world.probe, world.resolved, evidence), verdict)
     failed = Judgement.FAIL in {each.judgement for each in verdict.verdicts}
     assert sentence.endswith(".") if failed else not sentence, (
         "every failure has its sentence, and nothing else has one"
@@ -63,7 +63,7 @@ def hold(world: World, evidence: Evidence) -> ProbeVerdict:
 @given(cases())
 def test_a_reply_from_elsewhere_fails_whatever_else_is_in_doubt(case: tuple[World, Evidence]) -> None:
     world, evidence = case
-    for each in judge(world.probe, world.errand, None, evidence).verdicts:
+    for each in judge(world.probe, world.resolved, None, evidence).verdicts:
         if each.expectation != "reply":
             continue
         astray = [
@@ -80,7 +80,7 @@ def test_a_reply_from_elsewhere_fails_whatever_else_is_in_doubt(case: tuple[Worl
 @given(cases())
 def test_every_verdict_can_be_explained_in_80_columns(case: tuple[World, Evidence]) -> None:
     world, evidence = case
-    lines = explain(judge(world.probe, world.errand, None, evidence))
+    lines = explain(judge(world.probe, world.resolved, None, evidence))
     assert lines[0].startswith("scenarios/cluster-ip.lab.yaml:")
     assert max(map(len, lines)) <= 80
 
@@ -113,4 +113,4 @@ def test_the_expected_stories_pass_when_nothing_goes_wrong(outcome: Outcome, man
             http=tuple(HttpReport(flow, 200, 1) for flow in range(2)),
             entries=tuple(entry(world, flow) for flow in range(2)),
         )
-        assert judge(world.probe, world.errand, None, evidence).overall is Judgement.PASS
+        assert judge(world.probe, world.resolved, None, evidence).overall is Judgement.PASS

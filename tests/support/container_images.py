@@ -47,12 +47,12 @@ class ContainerImage:
             }
         )
 
-    def publish(self, shelf: Path, name: str, tag: str) -> str:
+    def publish(self, bundle_store: Path, name: str, tag: str) -> str:
         """Lay it where a registry serves it, behind a list of machines as upstream's images are; return its digest."""
         layer = self._layer()
         packed = gzip.compress(layer, 1)
         config = self._config(layer)
-        blobs, manifests = shelf / name / "blobs", shelf / name / "manifests"
+        blobs, manifests = bundle_store / name / "blobs", bundle_store / name / "manifests"
         for folder in (blobs, manifests):
             folder.mkdir(parents=True, exist_ok=True)
         for blob in (packed, config):

@@ -41,7 +41,7 @@ class DockerEngine:
 
     host: str
     registry: str
-    shelf: Path
+    bundle_store: Path
     process: subprocess.Popen[str]
 
 
@@ -55,8 +55,8 @@ def docker_engine() -> Iterator[DockerEngine]:
     programs = unpacked()
     folder = Path(tempfile.mkdtemp(prefix="docker-", dir="/tmp"))  # short: a socket's path has 107 characters
     try:
-        shelf = folder / "registry"
-        shelf.mkdir()
+        bundle_store = folder / "registry"
+        bundle_store.mkdir()
         init = [sys.executable, str(Path(__file__).with_name("docker_init.py")), str(programs), str(folder)]
         with subprocess.Popen(
             ["unshare", *_OWN, "--fork", "--kill-child", *init],
@@ -72,7 +72,7 @@ def docker_engine() -> Iterator[DockerEngine]:
                     log = folder / "log"
                     raise AssertionError(f"no Docker engine: {log.read_text() if log.exists() else 'not even started'}")
                 (init_pid,) = descendants(process.pid)[process.pid]
-                yield DockerEngine(f"unix://{folder}/socket", json.loads(said)["registry"], shelf, process)
+                yield DockerEngine(f"unix://{folder}/socket", json.loads(said)["registry"], bundle_store, process)
                 process.communicate(timeout=_SECONDS)  # which closes its standard input
                 # Whoever killed unshare did not wait for its child. The first process of a pid namespace has ended when
                 # all the others have.

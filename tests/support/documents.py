@@ -80,19 +80,19 @@ def needs_a_checkout(command: Command) -> bool:
 
 def steps(text: str) -> Iterator[File | Command]:
     """What a reader of the page does, in order."""
-    for fence in _FENCE.finditer(text):
-        language, info, body = fence.groups()
+    for sentinel in _FENCE.finditer(text):
+        language, info, body = sentinel.groups()
         title = _TITLE.search(info)
         if title:
             yield File(title[1], body)
         elif language == "console":
-            yield from _commands(text, fence.start(3), body)
+            yield from _commands(text, sentinel.start(3), body)
 
 
 def untyped(text: str) -> Iterator[tuple[str, str]]:
     """The blocks of which a reader types nothing: the language that each names, and what stands in it."""
-    for fence in _FENCE.finditer(text):
-        language, info, body = fence.groups()
+    for sentinel in _FENCE.finditer(text):
+        language, info, body = sentinel.groups()
         if language != "console" and not _TITLE.search(info):
             yield language, body
 

@@ -9,16 +9,16 @@ something is left when the session ends.
 from ipaddress import ip_address
 from pathlib import Path
 
+from proxylab.addresses import Transport
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
-from proxylab.addresses import Transport
-from proxylab.protocol.messages import Built
-from proxylab.plan.resolved import Errand, Sender
-from proxylab.plan.model import Plan
-from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.evidence.evidence import Capture, Evidence
-from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 from proxylab.evidence.streams import StepEvidence
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe, Sender
+from proxylab.protocol.messages import Built
+from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]
 
@@ -46,7 +46,7 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
     here = ip_address("10.244.0.2")
     return ProbeVerdict(
         probe=probe,
-        errand=Errand(
+        resolved=ResolvedProbe(
             number=0,
             name=probe.name,
             sender=Sender(
@@ -59,7 +59,7 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
             flows=1,
             payload=0,
             receivers=(),
-            fences=(),
+            sentinels=(),
             nodes=(),
         ),
         verdicts=tuple(
@@ -105,7 +105,9 @@ def step_verdict_on(step: Step, number: int) -> StepVerdict:
 class FakeSession:
     """Keeps the interface of ``proxylab.client.session.Session``, and writes every call to a journal."""
 
-    def __init__(self, journal: Path, engine: EngineChoice | None = None, seed: int = 0, door: object = None) -> None:
+    def __init__(
+        self, journal: Path, engine: EngineChoice | None = None, seed: int = 0, control_socket: object = None
+    ) -> None:
         self._journal = journal
         self._left = False
         self.engine = choice = engine or EngineChoice()
@@ -189,9 +191,9 @@ class FakeLab:
             self._made += 1
             self._concluded = False
 
-    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
+    def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
-        return verdict_on(probe).errand, Evidence(sent=1)
+        return verdict_on(probe).resolved, Evidence(sent=1)
 
     def plan_as_found(self) -> Plan:
         return Plan(namespaces=(), links=())

@@ -11,7 +11,6 @@ from forbidden_entries import fits, in_tables, other_entries
 from recorded import World
 
 from proxylab.addresses import Transport
-from proxylab.scenario.model import Manner, Outcome
 from proxylab.evidence.evidence import (
     Direction,
     Evidence,
@@ -19,6 +18,7 @@ from proxylab.evidence.evidence import (
     Observation,
     Packet,
 )
+from proxylab.scenario.model import Manner, Outcome
 
 PODS = ("echo-1", "echo-2")
 NODE = ip_address("172.18.0.2")
@@ -41,15 +41,15 @@ def of(evidence: Evidence, flow: int, packet: Packet, direction: Direction) -> l
 
 def at_pods(evidence: Evidence, flow: int) -> list[Observation]:
     coming = of(evidence, flow, Packet.REQUEST, Direction.IN)
-    return [o for o in coming if POD_ADDRESS.get(o.place) == o.destination]
+    return [o for o in coming if POD_ADDRESS.get(o.netns_name) == o.destination]
 
 
 def departures(evidence: Evidence, flow: int) -> list[Observation]:
-    return [o for o in of(evidence, flow, Packet.REQUEST, Direction.OUT) if o.place == "debug"]
+    return [o for o in of(evidence, flow, Packet.REQUEST, Direction.OUT) if o.netns_name == "debug"]
 
 
 def heard(evidence: Evidence, flow: int, *packets: Packet) -> list[Observation]:
-    found = [o for packet in packets for o in of(evidence, flow, packet, Direction.IN) if o.place == "debug"]
+    found = [o for packet in packets for o in of(evidence, flow, packet, Direction.IN) if o.netns_name == "debug"]
     return [o for o in found if not (o.icmp and (o.icmp[0] not in GONE or o.icmp == (3, 4)))]
 
 
@@ -84,7 +84,7 @@ def stack_drops(evidence: Evidence) -> list[KernelCount]:
 def mistracked(evidence: Evidence) -> Iterator[str]:
     """Conntrack knows nothing of what was seen at a pod, or knows otherwise."""
     for arrival in (o for o in evidence.observations if o.packet is Packet.REQUEST and o.direction is Direction.IN):
-        if evidence.tracked is None or POD_ADDRESS.get(arrival.place) != arrival.destination:
+        if evidence.tracked is None or POD_ADDRESS.get(arrival.netns_name) != arrival.destination:
             continue
         there = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
         entries = [e for e in evidence.tracked if e.flow == arrival.flow]
@@ -97,7 +97,7 @@ def copies(evidence: Evidence, flow: int) -> list[Observation]:
     """Requests that came in at a pod or host under an address that is not its own."""
     arrived = at_pods(evidence, flow)
     came = of(evidence, flow, Packet.REQUEST, Direction.IN)
-    return [o for o in came if o not in arrived and not o.place.startswith("node-")]
+    return [o for o in came if o not in arrived and not o.netns_name.startswith("node-")]
 
 
 def leading_to(evidence: Evidence, arrival: Observation) -> int:
@@ -120,7 +120,7 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
     yield from mistracked(evidence)
     for flow in range(world.flows):
         arrivals = at_pods(evidence, flow)
-        if len({o.place for o in arrivals}) != 1:
+        if len({o.netns_name for o in arrivals}) != 1:
             yield "not at exactly one pod"
         if not departures(evidence, flow) or len(arrivals) > len(departures(evidence, flow)):
             yield "more arrived than left"
@@ -132,7 +132,7 @@ def no_delivery(world: World, evidence: Evidence) -> Iterator[str]:
         if evidence.counted and any(leading_to(evidence, o) < 1 for o in awaited):
             yield "no rule translated it"
         for report in reports(evidence, flow) if world.manner is Manner.CONNECT else ():
-            if not report.error and report.backend not in {o.place for o in arrivals}:
+            if not report.error and report.backend not in {o.netns_name for o in arrivals}:
                 yield "answered by another pod"
 
 
@@ -149,8 +149,8 @@ def no_reply(world: World, evidence: Evidence) -> Iterator[str]:
         sent = of(evidence, flow, Packet.REPLY, Direction.OUT)
         if len(replies) > max(1, len(sent)):
             yield "more replies than were sent"
-        senders = {o.place for o in sent}
-        if not {o.place for o in at_pods(evidence, flow)} <= senders:
+        senders = {o.netns_name for o in sent}
+        if not {o.netns_name for o in at_pods(evidence, flow)} <= senders:
             yield "a reply that no pod sent"
         if world.manner is Manner.CONNECT and any(report.error for report in reports(evidence, flow)):
             yield "a socket that was not answered"
@@ -180,7 +180,7 @@ def no_refusal(world: World, evidence: Evidence) -> Iterator[str]:
             yield "no reset from the address dialled"
         if heard(evidence, flow, Packet.REPLY, Packet.PORT_UNREACHABLE, Packet.OTHER_ICMP):
             yield "something else was heard"
-        if len({o.place for o in at_pods(evidence, flow)}) > 1:
+        if len({o.netns_name for o in at_pods(evidence, flow)}) > 1:
             yield "at two pods"
         if at_pods(evidence, flow) and copies(evidence, flow):
             yield "a copy somewhere else"
@@ -220,13 +220,13 @@ def seen_last_on_node_a(world: World, evidence: Evidence) -> bool:
     requests = [
         [o for o in evidence.observations if (o.flow, o.packet) == (f, Packet.REQUEST)] for f in range(world.flows)
     ]
-    return all(seen and sorted(seen, key=lambda o: o.at)[-1].place == "node-a" for seen in requests)
+    return all(seen and sorted(seen, key=lambda o: o.at)[-1].netns_name == "node-a" for seen in requests)
 
 
 def came_in(world: World, evidence: Evidence) -> bool:
     """Whether a drop is said to be at a pod, and anything came in anywhere."""
     coming = [o for o in evidence.observations if (o.packet, o.direction) == (Packet.REQUEST, Direction.IN)]
-    return world.at == "echo-1" and any(o.place not in NODES for o in coming)
+    return world.at == "echo-1" and any(o.netns_name not in NODES for o in coming)
 
 
 def no_drop_at_the_pod(world: World, evidence: Evidence) -> Iterator[str]:
@@ -234,11 +234,11 @@ def no_drop_at_the_pod(world: World, evidence: Evidence) -> Iterator[str]:
     left = 0
     for flow in range(world.flows):
         left += max(1, len(departures(evidence, flow)))
-        coming = [o for o in of(evidence, flow, Packet.REQUEST, Direction.IN) if o.place not in NODES]
-        if {o.place for o in coming} != {"echo-1"}:
+        coming = [o for o in of(evidence, flow, Packet.REQUEST, Direction.IN) if o.netns_name not in NODES]
+        if {o.netns_name for o in coming} != {"echo-1"}:
             yield "it did not come in at echo-1, or also elsewhere"
         if of(evidence, flow, Packet.REPLY, Direction.OUT) and any(
-            o.place in PODS and o.source == POD_ADDRESS[o.place]
+            o.netns_name in PODS and o.source == POD_ADDRESS[o.netns_name]
             for o in of(evidence, flow, Packet.REPLY, Direction.OUT)
         ):
             yield "a pod answered"
@@ -256,14 +256,14 @@ def no_passing_by(world: World, evidence: Evidence) -> Iterator[str]:
     """Untranslated: it left a node or came in somewhere as it was dialled, and was nowhere seen as anything else."""
     for flow in range(world.flows):
         seen = [o for o in evidence.observations if (o.flow, o.packet) == (flow, Packet.REQUEST)]
-        beyond = [o for o in seen if o.place != "debug"]
+        beyond = [o for o in seen if o.netns_name != "debug"]
         as_dialled = [o for o in beyond if (o.destination, o.destination_port) == DIALLED]
-        outside = [o for o in as_dialled if o.place not in NODES and o.direction is Direction.IN]
-        if not outside and not any(o.place in NODES and o.direction is Direction.OUT for o in as_dialled):
+        outside = [o for o in as_dialled if o.netns_name not in NODES and o.direction is Direction.IN]
+        if not outside and not any(o.netns_name in NODES and o.direction is Direction.OUT for o in as_dialled):
             yield "it was not seen to go on as it was dialled"
         if any(o.direction is Direction.IN and (o.destination, o.destination_port) != DIALLED for o in beyond):
             yield "it came in somewhere as something else"
-        if any(o.place in NODES and (o.destination, o.destination_port) != DIALLED for o in beyond):
+        if any(o.netns_name in NODES and (o.destination, o.destination_port) != DIALLED for o in beyond):
             yield "it crossed a node as something else"
         if heard(evidence, flow, Packet.REPLY, Packet.RESET):
             yield "it was answered"
@@ -277,12 +277,12 @@ def no_passing_by(world: World, evidence: Evidence) -> Iterator[str]:
 
 def silence_that_may_break(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
-        for fence in evidence.fences:
-            if not fence.answered or any(fence.at < o.at for o in departures(evidence, flow)[:1]):
+        for sentinel in evidence.sentinels:
+            if not sentinel.answered or any(sentinel.at < o.at for o in departures(evidence, flow)[:1]):
                 yield "a fence that proves nothing"
     if evidence.unpinned:
         yield "fences that may have overtaken a packet"
-    if {fence.name for fence in evidence.fences} < {"node-a", *PODS}:
+    if {sentinel.name for sentinel in evidence.sentinels} < {"node-a", *PODS}:
         yield "a fence that was not sent"
 
 
@@ -299,13 +299,15 @@ def wrong_source(world: World, evidence: Evidence) -> Iterator[str]:
 
 def wrong_backend(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
-        if not {o.place for o in at_pods(evidence, flow)} or "echo-2" in {o.place for o in at_pods(evidence, flow)}:
+        if not {o.netns_name for o in at_pods(evidence, flow)} or "echo-2" in {
+            o.netns_name for o in at_pods(evidence, flow)
+        }:
             yield "a pod that is no backend, or none"
 
 
 def too_few(world: World, evidence: Evidence) -> Iterator[str]:
-    places = {o.place for flow in range(world.flows) for o in at_pods(evidence, flow)}
-    if places != {"echo-1"}:
+    netns_names = {o.netns_name for flow in range(world.flows) for o in at_pods(evidence, flow)}
+    if netns_names != {"echo-1"}:
         yield "a spread that three flows cannot show"
 
 
@@ -324,9 +326,9 @@ def elsewhere(world: World, evidence: Evidence) -> Iterator[str]:
 
 def not_on_node_a(world: World, evidence: Evidence) -> Iterator[str]:
     for flow in range(world.flows):
-        out = [o for o in of(evidence, flow, Packet.REQUEST, Direction.OUT) if o.place in NODES]
+        out = [o for o in of(evidence, flow, Packet.REQUEST, Direction.OUT) if o.netns_name in NODES]
         went_on = [o for o in out if (o.destination, o.destination_port) == DIALLED]
-        if not went_on or went_on[0].place != "node-a":
+        if not went_on or went_on[0].netns_name != "node-a":
             yield "it did not go on from node-a first"
 
 

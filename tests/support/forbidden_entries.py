@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.scenario.model import ConntrackExpect, Entries
 from proxylab.evidence.evidence import TableEntry
+from proxylab.scenario.model import ConntrackExpect, Entries
 
 __all__ = ["fits", "in_tables", "other_entries"]
 

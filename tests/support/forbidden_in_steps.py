@@ -6,9 +6,9 @@ from forbidden_entries import other_entries
 from made_steps import ADDRESSES, SETTLED
 
 from proxylab.addresses import Transport
-from proxylab.scenario.model import ConntrackExpect, Count, StreamExpect
 from proxylab.evidence.evidence import TableEntry
-from proxylab.evidence.streams import Pulse, StreamRecord
+from proxylab.evidence.streams import StreamPacket, StreamRecord
+from proxylab.scenario.model import ConntrackExpect, Count, StreamExpect
 
 LIMIT = 1_000_000
 """Nanoseconds in a millisecond."""
@@ -18,24 +18,24 @@ STREAMED = {Transport.TCP, Transport.UDP, Transport.SCTP}
 """What a step means that names no protocol: no echo requests."""
 
 
-def behind(record: StreamRecord) -> list[Pulse]:
-    return [pulse for pulse in record.pulses if pulse.at >= SETTLED]
+def behind(record: StreamRecord) -> list[StreamPacket]:
+    return [packet for packet in record.packets if packet.at >= SETTLED]
 
 
-def silent(pulse: Pulse) -> bool:
+def silent(packet: StreamPacket) -> bool:
     """Nothing was heard of it, neither from the network nor from the sender's own socket."""
-    return pulse.fate == "lost" and pulse.error == ""
+    return packet.fate == "lost" and packet.error == ""
 
 
 def may_still_come(record: StreamRecord) -> int:
     """How many answers nobody has proven to be gone: some fence is not back."""
-    return len([pulse for pulse in record.pulses if silent(pulse)]) if record.silent else 0
+    return len([packet for packet in record.packets if silent(packet)]) if record.silent else 0
 
 
 def badly_recorded(record: StreamRecord) -> Iterator[str]:
-    if not record.pulses:
+    if not record.packets:
         yield "nothing was sent"
-    for before, after in zip(record.pulses, record.pulses[1:], strict=False):
+    for before, after in zip(record.packets, record.packets[1:], strict=False):
         if after.number != before.number + 1:
             yield "a pulse is not in the record, or twice"
 
@@ -43,16 +43,16 @@ def badly_recorded(record: StreamRecord) -> Iterator[str]:
 def another_backend(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     if not behind(record):
         yield "nobody was asked behind the wait"
-    for pulse in behind(record):
-        if pulse.fate != "answered" or pulse.backend != expect.backend:
-            yield f"pulse {pulse.number} was not answered by {expect.backend}"
+    for packet in behind(record):
+        if packet.fate != "answered" or packet.backend != expect.backend:
+            yield f"pulse {packet.number} was not answered by {expect.backend}"
 
 
 def other_backends(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     order: list[str] = []
-    for pulse in record.pulses:
-        if pulse.fate == "answered" and pulse.backend not in order:
-            order.append(pulse.backend)
+    for packet in record.packets:
+        if packet.fate == "answered" and packet.backend not in order:
+            order.append(packet.backend)
     if order != list(expect.backends or ()):
         yield f"they answered in the order {order}"
 
@@ -60,9 +60,9 @@ def other_backends(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
 def another_source(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     if not behind(record):
         yield "nobody was asked behind the wait"
-    for pulse in behind(record):
-        if pulse.peer != expect.source:
-            yield f"pulse {pulse.number} was seen as {pulse.peer}"
+    for packet in behind(record):
+        if packet.peer != expect.source:
+            yield f"pulse {packet.number} was seen as {packet.peer}"
 
 
 def outside(wanted: Count | None, least: int, most: int) -> Iterator[str]:
@@ -73,12 +73,12 @@ def outside(wanted: Count | None, least: int, most: int) -> Iterator[str]:
 
 
 def other_losses(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
-    lost = len([pulse for pulse in record.pulses if pulse.fate == "lost"])
+    lost = len([packet for packet in record.packets if packet.fate == "lost"])
     yield from outside(expect.lost, lost - may_still_come(record), lost)
 
 
 def other_rejections(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
-    rejected = len([pulse for pulse in record.pulses if pulse.fate == "rejected"])
+    rejected = len([packet for packet in record.packets if packet.fate == "rejected"])
     yield from outside(expect.rejected, rejected, rejected)
 
 
@@ -89,7 +89,7 @@ def other_resets(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
 
 def longer(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     assert expect.delay is not None
-    delays = [pulse.delay for pulse in record.pulses if pulse.fate == "answered"]
+    delays = [packet.delay for packet in record.packets if packet.fate == "answered"]
     if not delays:
         yield "nothing was answered"
     if any(delay > expect.delay * LIMIT for delay in delays):

@@ -6,16 +6,16 @@ from ipaddress import ip_address
 
 from recorded import World
 
+from proxylab.evidence.evidence import (
+    Direction,
+    Evidence,
+    Packet,
+)
 from proxylab.scenario.model import (
     Manner,
     Outcome,
     Preserved,
     Spread,
-)
-from proxylab.evidence.evidence import (
-    Direction,
-    Evidence,
-    Packet,
 )
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -31,7 +31,7 @@ SPREAD = World(flows=2000, backends=("echo-1", "echo-2", "echo-3"), spread=Sprea
 
 
 def judged(world: World, evidence: Evidence, source: str | None = None) -> ProbeVerdict:
-    return judge(world.probe, world.errand, ip_address(source) if source else None, evidence)
+    return judge(world.probe, world.resolved, ip_address(source) if source else None, evidence)
 
 
 def one(world: World, evidence: Evidence, key: str) -> Verdict:

@@ -17,7 +17,7 @@ def program(path: Path, version: str) -> Path:
 
 
 @dataclass
-class Shelf:
+class BundleStore:
     """A source whose kube-proxies are scripts."""
 
     has: tuple[str, ...] = ()

@@ -116,7 +116,7 @@ def suffix(*words: str) -> str:
     """Five letters and digits, as controllers put behind the names of what they make."""
     number = int(hashlib.sha256("/".join(words).encode()).hexdigest(), 16)
     letters = "bcdfghjklmnpqrstvwxz2456789"  # those of k8s.io/apimachinery/pkg/util/rand
-    return "".join(letters[number // len(letters) ** place % len(letters)] for place in range(5))
+    return "".join(letters[number // len(letters) ** netns_name % len(letters)] for netns_name in range(5))
 
 
 def _uid(*words: str) -> str:

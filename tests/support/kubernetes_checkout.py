@@ -56,10 +56,10 @@ def make_checkout(folder: Path, version: str, staged: str = ".*") -> None:
     _commit(folder, version)
 
 
-def _stage(module: Path, place: Path, published: str) -> None:
-    shutil.copytree(module, place, ignore=shutil.ignore_patterns("*_test.go", "testdata", "go.mod"))
+def _stage(module: Path, netns_name: Path, published: str) -> None:
+    shutil.copytree(module, netns_name, ignore=shutil.ignore_patterns("*_test.go", "testdata", "go.mod"))
     text = (module / "go.mod").read_text()
-    (place / "go.mod").write_text(re.sub(rf"(k8s\.io/\S+) {re.escape(published)}", r"\1 v0.0.0", text))
+    (netns_name / "go.mod").write_text(re.sub(rf"(k8s\.io/\S+) {re.escape(published)}", r"\1 v0.0.0", text))
 
 
 def _commit(folder: Path, tag: str) -> None:

@@ -5,11 +5,11 @@ from ipaddress import ip_address
 from typing import Any
 
 from proxylab.addresses import Transport
-from proxylab.plan.resolved import Errand, Sender
-from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.evidence.streams import Break, BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.plan.resolved import ResolvedProbe, Sender
+from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from proxylab.verdict.model import StepVerdict
-from proxylab.evidence.streams import Break, BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
 from proxylab.verdict.steps import judge_step
 
 __all__ = [
@@ -41,22 +41,22 @@ def at(line: int, column: int = 5) -> Position:
     return Position("roll.lab.yaml", line, column)
 
 
-def answered(number: int, ms: float, backend: str, delay: float = 0.2, peer: Any = CLIENT) -> Pulse:
-    return Pulse(number, int(ms * MS), PulseFate.ANSWERED, int(delay * MS), backend, peer, 12345)
+def answered(number: int, ms: float, backend: str, delay: float = 0.2, peer: Any = CLIENT) -> StreamPacket:
+    return StreamPacket(number, int(ms * MS), StreamPacketFate.ANSWERED, int(delay * MS), backend, peer, 12345)
 
 
-def lost(number: int, ms: float, error: str = "") -> Pulse:
-    return Pulse(number, int(ms * MS), PulseFate.LOST, error=error)
+def lost(number: int, ms: float, error: str = "") -> StreamPacket:
+    return StreamPacket(number, int(ms * MS), StreamPacketFate.LOST, error=error)
 
 
-def rejected(number: int, ms: float) -> Pulse:
-    return Pulse(number, int(ms * MS), PulseFate.REJECTED, error="ECONNREFUSED")
+def rejected(number: int, ms: float) -> StreamPacket:
+    return StreamPacket(number, int(ms * MS), StreamPacketFate.REJECTED, error="ECONNREFUSED")
 
 
-def record(*pulses: Pulse, resets: int = 0, closed: float | None = None, **others: Any) -> StreamRecord:
+def record(*packets: StreamPacket, resets: int = 0, closed: float | None = None, **others: Any) -> StreamRecord:
     breaks = [Break(25 * MS, BreakKind.RESET)] * resets
     breaks += [] if closed is None else [Break(int(closed * MS), BreakKind.CLOSED)]
-    return StreamRecord(stream="queries", port=12345, pulses=pulses, breaks=tuple(breaks), **others)
+    return StreamRecord(stream="queries", port=12345, packets=packets, breaks=tuple(breaks), **others)
 
 
 def entry(who: Any, node: str = "node-a") -> TableEntry:
@@ -81,11 +81,11 @@ def step(conntrack: bool = False, **expected: Any) -> Step:
     return Step(name="the old one is gone", expect=expect, position=at(19, 11))
 
 
-def errand(protocol: Transport = Transport.UDP) -> Errand:
+def resolved(protocol: Transport = Transport.UDP) -> ResolvedProbe:
     sender = Sender(
         name="client", namespace="client", device="eth0", address=CLIENT, mac="02:00:00:00:00:01", next_hop_mac=""
     )
-    return Errand(
+    return ResolvedProbe(
         number=0,
         name="queries",
         sender=sender,
@@ -97,7 +97,7 @@ def errand(protocol: Transport = Transport.UDP) -> Errand:
         payload=0,
         every=5,
         receivers=(),
-        fences=(),
+        sentinels=(),
         nodes=("node-a", "node-b"),
     )
 
@@ -107,7 +107,7 @@ def judged(
 ) -> StepVerdict:
     evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
     sources = {"queries": source} if "queries" in wanted.expect.streams else {}
-    return judge_step(wanted, 4, (errand(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
+    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
 
 
 ZERO = Count(at_most=0)
@@ -115,15 +115,15 @@ ZERO = Count(at_most=0)
 
 def entry_remains() -> StepVerdict:
     """The proxy has forgotten to forget."""
-    pulses = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
+    packets = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
     wanted = step(conntrack=True, backend="new", lost=ZERO)
-    seen = replace(record(*pulses), tracked=tracked(OLD))
+    seen = replace(record(*packets), tracked=tracked(OLD))
     return replace(judged(wanted, seen, entries=(entry(OLD),)), bundle=".proxylab/bundles/roll/step-004")
 
 
 def torn_connection() -> StepVerdict:
     """A reset in the midst, and a slow answer."""
-    pulses = (
+    packets = (
         answered(9, 0.2, "old"),
         lost(10, 5.2, "ECONNRESET"),
         rejected(11, 10.2),
@@ -131,17 +131,17 @@ def torn_connection() -> StepVerdict:
     )
     wanted = step(backends=("old", "new"), lost=ZERO, rejected=ZERO, resets=ZERO, delay=100)
     late = (answered(3, -400.0, "old", delay=410.0),)
-    return judged(wanted, replace(record(*pulses, resets=1, closed=30.0), late=late, tracked=tracked(NEW)))
+    return judged(wanted, replace(record(*packets, resets=1, closed=30.0), late=late, tracked=tracked(NEW)))
 
 
 def unproven_loss() -> StepVerdict:
     """Losses that nothing proves."""
-    pulses = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
-    return judged(step(lost=Count(at_most=2)), replace(record(*pulses), silent=("node-b", "new")))
+    packets = (answered(9, 0.2, "old"), *(lost(number, 20 + 5 * (number - 10)) for number in range(10, 15)))
+    return judged(step(lost=Count(at_most=2)), replace(record(*packets), silent=("node-b", "new")))
 
 
 def all_well() -> StepVerdict:
     """What passes, and what that rests on."""
-    pulses = (answered(9, 0.2, "old"), *(answered(number, 20 + 5 * (number - 10), "new") for number in range(10, 15)))
+    packets = (answered(9, 0.2, "old"), *(answered(number, 20 + 5 * (number - 10), "new") for number in range(10, 15)))
     wanted = step(conntrack=True, backend="new", source=CLIENT, lost=ZERO, delay=100)
-    return judged(wanted, replace(record(*pulses), tracked=tracked(NEW)), entries=(entry(NEW),))
+    return judged(wanted, replace(record(*packets), tracked=tracked(NEW)), entries=(entry(NEW),))

@@ -7,8 +7,8 @@ of a chain that is still in use.
 import asyncio
 from collections import defaultdict
 
-from proxylab.engines.embedded.loader import RulesRefusedError
 from proxylab.addresses import Family
+from proxylab.engines.embedded.loader import RulesRefusedError
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),

@@ -10,8 +10,8 @@ __all__ = ["packed"]
 
 def packed(seen: list[Observation]) -> tuple[Passages, ...]:
     """Requests and replies of one protocol, tap by tap."""
-    taps = {(each.place, each.device): each for each in seen}
-    return tuple(one_tap([each for each in seen if (each.place, each.device) == tap]) for tap in taps)
+    taps = {(each.netns_name, each.device): each for each in seen}
+    return tuple(one_tap([each for each in seen if (each.netns_name, each.device) == tap]) for tap in taps)
 
 
 def one_tap(seen: list[Observation]) -> Passages:
@@ -27,4 +27,4 @@ def one_tap(seen: list[Observation]) -> Passages:
         rows.append(struct.pack("<IBII", each.flow, kind, *divmod(each.at, 1_000_000_000)) + ends + ports)
     planes = [bytes(row[at] for row in rows) for at in range(len(rows[0]))]
     first = seen[0]
-    return pack(first.place, first.device, first.protocol, first.source.version, planes)
+    return pack(first.netns_name, first.device, first.protocol, first.source.version, planes)

@@ -7,6 +7,16 @@ from ipaddress import ip_address
 from recorded import FILE, World
 
 from proxylab.errors import EngineError, ExitCode
+from proxylab.evidence.evidence import (
+    Direction,
+    Evidence,
+    HttpReport,
+    RuleCount,
+    SentinelReport,
+    TableEntry,
+    TapLoss,
+    TrackedFlow,
+)
 from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -19,16 +29,6 @@ from proxylab.scenario.model import (
     Preserved,
     Shares,
     Spread,
-)
-from proxylab.evidence.evidence import (
-    Direction,
-    Evidence,
-    FenceReport,
-    HttpReport,
-    RuleCount,
-    TableEntry,
-    TapLoss,
-    TrackedFlow,
 )
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
@@ -45,7 +45,7 @@ MANY = World(flows=2000, backends=ECHOES, spread=Spread.EVEN, name="flows are sh
 
 
 def judged(world: World, evidence: Evidence, source: object = None) -> ProbeVerdict:
-    return judge(world.probe, world.errand, source, evidence)  # type: ignore[arg-type]
+    return judge(world.probe, world.resolved, source, evidence)  # type: ignore[arg-type]
 
 
 def passed() -> ProbeVerdict:
@@ -78,7 +78,7 @@ def no_translation() -> ProbeVerdict:
 
 
 def strayed() -> ProbeVerdict:
-    stray = replace(PLAIN.leaves(0), place="outside", direction=Direction.IN, at=1001)
+    stray = replace(PLAIN.leaves(0), netns_name="outside", direction=Direction.IN, at=1001)
     return judged(PLAIN, PLAIN.evidence([PLAIN.leaves(0), stray]))
 
 
@@ -181,8 +181,8 @@ def no_witness() -> ProbeVerdict:
 
 def broken_way() -> ProbeVerdict:
     world = World(outcome=Outcome.DROPPED, at="node-a", name="no local endpoint drops")
-    fences = (FenceReport("node-a", False), *world.fences[1:])
-    return judged(world, world.evidence([world.leaves(0)], fences=fences, counts=(world.dropped(),)))
+    sentinels = (SentinelReport("node-a", False), *world.sentinels[1:])
+    return judged(world, world.evidence([world.leaves(0)], sentinels=sentinels, counts=(world.dropped(),)))
 
 
 def lossy_tap() -> ProbeVerdict:
@@ -214,8 +214,8 @@ def wrong_health() -> ProbeVerdict:
     world = World(manner=Manner.CONNECT, name="a node without endpoint says so")
     expect = Expect(http=HttpExpect(status=503, local_endpoints=0), outcome=Outcome.DELIVERED, position=AT)
     probe = replace(world.probe, expect=replace(expect, positions={"http": AT}))
-    errand = replace(world.errand, http=True, nodes=("node-a", "node-b"))
-    return judge(probe, errand, None, world.evidence((world.leaves(0),), http=(HttpReport(0, 200, 1),)))
+    resolved = replace(world.resolved, http=True, nodes=("node-a", "node-b"))
+    return judge(probe, resolved, None, world.evidence((world.leaves(0),), http=(HttpReport(0, 200, 1),)))
 
 
 def not_forgotten() -> ProbeVerdict:
@@ -226,12 +226,12 @@ def not_forgotten() -> ProbeVerdict:
     wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
     names = {name: (world.address(name),) for name in world.pods}
-    errand = replace(world.errand, tables=True, addresses=names)
+    resolved = replace(world.resolved, tables=True, addresses=names)
     tracked = (TrackedFlow(0, "node-a", world.address("old"), 8080, *world.client(0)),)
     ends = (*world.client(0), *world.dialled, world.address("old"), 8080, *world.client(0))
-    entries = (TableEntry("node-a", world.errand.protocol, *ends),)
+    entries = (TableEntry("node-a", world.resolved.protocol, *ends),)
     evidence = world.evidence((world.leaves(0), world.arrives(0, "old")), tracked=tracked, entries=entries)
-    return judge(probe, errand, None, replace(evidence, counted=("node-a", "node-b")))
+    return judge(probe, resolved, None, replace(evidence, counted=("node-a", "node-b")))
 
 
 def forgotten_too_late() -> ProbeVerdict:
@@ -239,17 +239,17 @@ def forgotten_too_late() -> ProbeVerdict:
     world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="nobody remembers the old pod")
     wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
-    errand = replace(world.errand, tables=True, addresses={name: (world.address(name),) for name in world.pods})
+    resolved = replace(world.resolved, tables=True, addresses={name: (world.address(name),) for name in world.pods})
     ends = (*world.client(7), *world.dialled, world.address("old"), 8080, *world.client(7))
-    entries = (TableEntry("node-a", world.errand.protocol, *ends),)
+    entries = (TableEntry("node-a", world.resolved.protocol, *ends),)
     evidence = world.evidence(world.round_trip(0, "new"), entries=entries, counts=(world.translated("new"),))
-    return judge(probe, errand, None, evidence)
+    return judge(probe, resolved, None, evidence)
 
 
 def translated_instead() -> ProbeVerdict:
     """What was to be left alone is translated, and delivered."""
     world = World(outcome=Outcome.UNTRANSLATED, at="node-a/eth0", name="a port that the Service lacks is left alone")
-    crossing = replace(world.arrives(0, "echo-1"), place="node-a", direction=Direction.OUT)
+    crossing = replace(world.arrives(0, "echo-1"), netns_name="node-a", direction=Direction.OUT)
     evidence = world.evidence((*world.round_trip(0, "echo-1"), crossing), counts=(world.translated("echo-1"),))
     return judged(world, evidence)
 

@@ -8,19 +8,19 @@ from hypothesis import strategies as st
 from recorded import World
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
 from proxylab.evidence.evidence import (
     Direction,
     Evidence,
-    FenceReport,
     HttpReport,
     KernelCount,
     Observation,
     RuleCount,
+    SentinelReport,
     TableEntry,
     TapLoss,
     TrackedFlow,
 )
+from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
 
 PLACES: dict[Outcome, tuple[str | None, ...]] = {
     Outcome.DROPPED: (None, "node-a", "echo-1"),
@@ -131,7 +131,7 @@ def crossing(world: World, flow: int, node: str = "node-a", pod: str = "") -> Ob
     """The request as it leaves a node: as it was dialled, or for a pod."""
     left = world.leaves(flow)
     there = (left.destination, left.destination_port) if not pod else (POD_ADDRESS[pod], 8080)
-    return replace(left, place=node, destination=there[0], destination_port=there[1], at=left.at + 1)
+    return replace(left, netns_name=node, destination=there[0], destination_port=there[1], at=left.at + 1)
 
 
 def intruders(world: World) -> st.SearchStrategy[Observation]:
@@ -151,8 +151,8 @@ def intruders(world: World) -> st.SearchStrategy[Observation]:
             st.sampled_from([None, (3, 1), (3, 4), (3, 13), (5, 1), (11, 0)]),
         ),
         st.builds(crossing, st.just(world), flow, st.sampled_from(NODES), st.sampled_from(["", "", "echo-1"])),
-        st.builds(lambda f: replace(world.leaves(f), place="outside", direction=Direction.IN), flow),
-        st.builds(lambda f: replace(world.leaves(f), place="echo-1", direction=Direction.IN), flow),
+        st.builds(lambda f: replace(world.leaves(f), netns_name="outside", direction=Direction.IN), flow),
+        st.builds(lambda f: replace(world.leaves(f), netns_name="echo-1", direction=Direction.IN), flow),
     )
 
 
@@ -220,7 +220,7 @@ def counts(world: World) -> st.SearchStrategy[tuple[RuleCount, ...]]:
 
 
 def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
-    fences = world.fences
+    sentinels = world.sentinels
     return st.sampled_from(
         [
             {"unfinished": "the deadline passed"},
@@ -232,9 +232,9 @@ def spoilt(world: World) -> st.SearchStrategy[dict[str, object]]:
             {"losses": (TapLoss("echo-1", "eth0", 0),)},
             {"fences": ()},
             {"unpinned": "refused"},
-            {"fences": fences[1:]},
-            {"fences": (FenceReport("node-a", False), *fences[1:])},
-            {"fences": tuple(replace(fence, at=1) for fence in fences)},
+            {"fences": sentinels[1:]},
+            {"fences": (SentinelReport("node-a", False), *sentinels[1:])},
+            {"fences": tuple(replace(sentinel, at=1) for sentinel in sentinels)},
             {"sent": world.flows - 1},
             {"sent": world.flows - 1, "refused_sends": ("EPERM",)},
             {"sent": 0, "refused_sends": ("EPERM",) * world.flows},

@@ -10,11 +10,20 @@ from functools import cache
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.plan.resolved import Errand, Fence, Receiver, Sender
+from proxylab.evidence.evidence import (
+    ConnectReport,
+    Direction,
+    Evidence,
+    Observation,
+    Packet,
+    RuleCount,
+    SentinelReport,
+)
+from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.model import (
     ConntrackExpect,
     Expect,
-    Front,
+    Frontend,
     HttpExpect,
     Manner,
     Outcome,
@@ -26,15 +35,6 @@ from proxylab.scenario.model import (
     Source,
     SourceExpectation,
     Spread,
-)
-from proxylab.evidence.evidence import (
-    ConnectReport,
-    Direction,
-    Evidence,
-    FenceReport,
-    Observation,
-    Packet,
-    RuleCount,
 )
 
 FILE = "scenarios/cluster-ip.lab.yaml"
@@ -73,7 +73,7 @@ class World:
         return Probe(
             name=self.name,
             source=Source(name="debug"),
-            target=ServiceTarget(service="echo", via=Front.CLUSTER_IP),
+            target=ServiceTarget(service="echo", via=Frontend.CLUSTER_IP),
             send=Send(manner=self.manner, flows=self.flows),
             expect=Expect(
                 outcome=self.outcome,
@@ -90,8 +90,8 @@ class World:
         )
 
     @property
-    def errand(self) -> Errand:
-        return Errand(
+    def resolved(self) -> ResolvedProbe:
+        return ResolvedProbe(
             number=0,
             name=self.name,
             sender=Sender(
@@ -114,7 +114,7 @@ class World:
                 # who has an address of another network stands outside
                 for pod in (*self.pods, *({"debug"} - self.addresses.keys()))
             ),
-            fences=tuple(Fence(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
+            sentinels=tuple(Sentinel(name=name, address=self.address(name)) for name in ("node-a", *self.pods)),
             nodes=("node-a", "node-b"),
             watched=tuple({(self.at or "").partition("/")[0]} & set(self.pods)),
             http=self.http is not None,
@@ -123,18 +123,18 @@ class World:
         )
 
     @property
-    def fences(self) -> tuple[FenceReport, ...]:
-        return tuple(FenceReport(fence.name, True, 10**9) for fence in self.errand.fences)
+    def sentinels(self) -> tuple[SentinelReport, ...]:
+        return tuple(SentinelReport(sentinel.name, True, 10**9) for sentinel in self.resolved.sentinels)
 
     def evidence(self, observations: Sequence[Observation], **changes: object) -> Evidence:
         """All flows sent, fences back, taps whole; ``changes`` say otherwise."""
-        evidence = Evidence(sent=self.flows, observations=tuple(observations), fences=self.fences)
+        evidence = Evidence(sent=self.flows, observations=tuple(observations), sentinels=self.sentinels)
         return replace(evidence, **changes)  # type: ignore[arg-type]
 
     def seen(
         self,
         flow: int,
-        place: str,
+        netns_name: str,
         direction: Direction,
         packet: Packet,
         ends: tuple[tuple[IPAddress, int], tuple[IPAddress, int]],
@@ -144,7 +144,7 @@ class World:
         (source, source_port), (destination, destination_port) = ends
         return Observation(
             flow,
-            place,
+            netns_name,
             "eth0",
             direction,
             packet,
@@ -220,8 +220,8 @@ class World:
             ("debug", "eth0", Direction.IN, Packet.REPLY, heard),
         )
         return tuple(
-            replace(self.seen(flow, place, direction, packet, ends, 0), device=device, at=1000 + 10_000 * step)
-            for step, (place, device, direction, packet, ends) in enumerate(way)
+            replace(self.seen(flow, netns_name, direction, packet, ends, 0), device=device, at=1000 + 10_000 * step)
+            for step, (netns_name, device, direction, packet, ends) in enumerate(way)
         )
 
     def report(self, flow: int, pod: str, source: IPAddress | None = None) -> ConnectReport:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address, ip_network
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -26,7 +27,6 @@ from proxylab.engines.embedded.settings import (
     NodeCIDR,
     ProxySettings,
 )
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 HERE = "node-a"
 ELSEWHERE = "node-b"

@@ -7,8 +7,8 @@ gone. xt_recent remembers nobody.
 from dataclasses import dataclass
 from ipaddress import ip_network
 
-from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning
 from proxylab.addresses import IPAddress
+from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning
 
 ENDS = {"DROP", "REJECT", "ACCEPT", "MASQUERADE"}
 SILENT = {

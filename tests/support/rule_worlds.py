@@ -4,6 +4,7 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -17,7 +18,6 @@ from proxylab.cluster.objects import (
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import BridgeInterface, ClusterCIDR, NodeCIDR, ProxySettings
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 NODES = ("node-a", "node-b", "")
 ZONES = ("blue", "green")

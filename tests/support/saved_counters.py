@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import RuleCount
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.meters import Save
 from proxylab.traffic.saved import policy_text, rule_texts
-from proxylab.evidence.evidence import RuleCount
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")
@@ -34,12 +34,12 @@ def rule_counts(node: str, before: str, after: str) -> tuple[RuleCount, ...]:
     """
     earlier = dict(_counters(before))
     counts = []
-    for place, packets in _counters(after):
-        gained = packets - earlier.get(place, 0)
+    for netns_name, packets in _counters(after):
+        gained = packets - earlier.get(netns_name, 0)
         if gained < 0:
             gained = packets
         if gained:
-            counts.append(RuleCount(node, place.table, place.chain, place.text, gained))
+            counts.append(RuleCount(node, netns_name.table, netns_name.chain, netns_name.text, gained))
     return tuple(counts)
 
 
@@ -58,7 +58,7 @@ class TextMeter:
         """Counters forget nothing."""
         return True
 
-    async def begin(self, _errand: Errand) -> None:
+    async def begin(self, _resolved: ResolvedProbe) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._save()
 

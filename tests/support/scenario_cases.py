@@ -5,11 +5,11 @@ from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
 
-from proxylab.cluster.objects import PodPort, Service, ServicePort
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.objects import PodPort, Service, ServicePort
 from proxylab.scenario.model import (
     Expect,
-    Front,
+    Frontend,
     Host,
     Network,
     Node,
@@ -84,8 +84,8 @@ def probe(
     )
 
 
-def front(port: str | int | None = "http", *, service: str = "echo", node: str | None = None) -> ServiceTarget:
-    return ServiceTarget(service=service, port=port, via=Front.CLUSTER_IP, node=node)
+def frontend(port: str | int | None = "http", *, service: str = "echo", node: str | None = None) -> ServiceTarget:
+    return ServiceTarget(service=service, port=port, via=Frontend.CLUSTER_IP, node=node)
 
 
 def scenario(

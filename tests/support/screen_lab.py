@@ -12,13 +12,13 @@ from typing import Any
 from fake_lab import FakeLab, FakeSession
 from recorded import SVC, World
 
-from proxylab.codec import dumps
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.codec import dumps
+from proxylab.evidence.evidence import Evidence, Packet, TraceStep
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import CASE, PLAN, Circumstances, Recorded
 from proxylab.scenario.model import Probe, Scenario, SourceExpectation
-from proxylab.evidence.evidence import Evidence, Packet, TraceStep
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict
 
@@ -36,7 +36,7 @@ def note(text: str) -> str:
 def step(chain: str, rule: str, table: str = "nat", to: IPAddress | None = None, **others: Any) -> TraceStep:
     """A rule that the request met on node-a; ``to`` the pod, once it was translated."""
     return TraceStep(
-        place="node-a",
+        netns_name="node-a",
         table=table,
         chain=chain,
         kind="rule",
@@ -90,11 +90,11 @@ def record(folder: Path, source: SourceExpectation | None = None) -> None:
     circumstances = Circumstances(
         proxylab="1", python="3.11", kernel="6.1", machine="x86_64", engine="embedded/iptables", iptables="(legacy)"
     )
-    judged = judge(probe, OUTSIDE.errand, None, evidence(circumstances.engine))
+    judged = judge(probe, OUTSIDE.resolved, None, evidence(circumstances.engine))
     recorded = Recorded(
         circumstances=circumstances,
         probe=judged.probe,
-        errand=judged.errand,
+        resolved=judged.resolved,
         source=judged.source,
         evidence=judged.evidence,
         traced=judged.traced,
@@ -117,7 +117,7 @@ class ScreenLab(FakeLab):
     """A lab in which every probe is the recorded one."""
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        return judge(probe, replace(OUTSIDE.errand, name=probe.name), NODE_A, evidence(self.engine.name))
+        return judge(probe, replace(OUTSIDE.resolved, name=probe.name), NODE_A, evidence(self.engine.name))
 
-    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
-        return OUTSIDE.errand, evidence(self.engine.name)
+    def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
+        return OUTSIDE.resolved, evidence(self.engine.name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rule_cases import HERE, Addresses
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
@@ -15,10 +16,9 @@ from proxylab.engines.barrier import Barrier, is_barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, Place
 from proxylab.engines.protocol import Engine, EngineChoice, Upstream
-from proxylab.addresses import Family
+from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
-from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
 from proxylab.timing import Deadline
 
 __all__ = ["Stage", "staged"]
@@ -33,7 +33,7 @@ class Stage:
     store: Store
     engine: Engine
     launcher: Launcher
-    place: Place
+    netns_name: Place
     cluster: Cluster
     choice: EngineChoice
     node: str
@@ -42,7 +42,7 @@ class Stage:
         """Stop the engine, and start another one on the node as the first has left it."""
         await self.engine.stop()
         self.choice = replace(self.choice, name=engine)
-        self.engine = make_engine(self.choice, self.node, self.place, self.cluster)
+        self.engine = make_engine(self.choice, self.node, self.netns_name, self.cluster)
         await self.engine.start()
 
     async def synced(self) -> str:
@@ -74,15 +74,15 @@ async def staged(
     """An engine that has been started. A kube-proxy is the file that TEST_KUBE_PROXY names."""
     netns = make_netns(node)
     name = f"{node}-{engine}-{netns.fd}".replace("/", "-").replace("@", "-")  # of each its own /run
-    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], place=name, deadline=Deadline.after(10))
-    place = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
+    await launcher.run(netns, ["ip", "link", "set", "lo", "up"], netns_name=name, deadline=Deadline.after(10))
+    netns_name = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
     store = Store() if store is None else store
     if store.get(Key("Node", "", node)) is None:
         store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
     upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
     chosen = EngineChoice(engine, families=BOTH, upstream=upstream, **choice)
-    stage = Stage(store, make_engine(chosen, node, place, cluster), launcher, place, cluster, chosen, node)
+    stage = Stage(store, make_engine(chosen, node, netns_name, cluster), launcher, netns_name, cluster, chosen, node)
     try:
         await stage.engine.start()
         yield stage

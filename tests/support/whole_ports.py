@@ -1,7 +1,7 @@
 """The service ports of a whole cluster at once, which what is tracked change by change must equal."""
 
-from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service
 from proxylab.addresses import Family
+from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service
 
 
 def service_ports(cluster: ClusterView, family: Family, node_name: str) -> tuple[ServicePortInfo, ...]:

@@ -7,7 +7,16 @@ from typing import Any
 
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
-from proxylab.scenario.model import Daemon, LoadBalancer, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Uplink
+from proxylab.scenario.model import (
+    Daemon,
+    LoadBalancer,
+    NodeAddress,
+    NodeRoute,
+    RoutedAddress,
+    Scenario,
+    Segment,
+    Uplink,
+)
 
 STORAGE = Segment(
     name="storage", cidrs=(ip_network("192.168.7.0/24"), ip_network("fd00:192:168:7::/64")), position=at(1)
@@ -106,29 +115,29 @@ def balanced() -> Scenario:
     )
 
 
-def wire(**network: Any) -> Scenario:
+def network(**network: Any) -> Scenario:
     return two_nodes(network=network)
 
 
 BASIC: Mapping[str, Scenario] = {
-    "ptp": wire(),
-    "ptp IPv6": wire(**IPV6),
-    "ptp dual": wire(**DUAL),
-    "unnumbered dual": wire(**DUAL, pod_network="ptp-unnumbered"),
-    "masqueraded": wire(**DUAL, outbound_masquerade=True),
-    "bridge dual": wire(**DUAL, pod_network="bridge"),
-    "unnumbered IPv6": wire(**IPV6, pod_network="ptp-unnumbered"),
-    "bridge IPv6": wire(**IPV6, pod_network="bridge"),
-    "promiscuous bridge": wire(**DUAL, pod_network="bridge", hairpin="promiscuous-bridge"),
-    "bridge without hairpin": wire(**DUAL, pod_network="bridge", hairpin="none"),
+    "ptp": network(),
+    "ptp IPv6": network(**IPV6),
+    "ptp dual": network(**DUAL),
+    "unnumbered dual": network(**DUAL, pod_network="ptp-unnumbered"),
+    "masqueraded": network(**DUAL, outbound_masquerade=True),
+    "bridge dual": network(**DUAL, pod_network="bridge"),
+    "unnumbered IPv6": network(**IPV6, pod_network="ptp-unnumbered"),
+    "bridge IPv6": network(**IPV6, pod_network="bridge"),
+    "promiscuous bridge": network(**DUAL, pod_network="bridge", hairpin="promiscuous-bridge"),
+    "bridge without hairpin": network(**DUAL, pod_network="bridge", hairpin="none"),
     "crowded": crowded(),
     "balanced": balanced(),
     "fixed addresses": fixed(),
     "fixed addresses on a bridge": fixed(pod_network="bridge"),
 }
 TUNNELLED: Mapping[str, Scenario] = {
-    "vxlan ptp dual": wire(**DUAL, inter_node="vxlan"),
-    "vxlan bridge": wire(**DUAL, pod_network="bridge", inter_node="vxlan"),
-    "vxlan IPv6": wire(**IPV6, inter_node="vxlan"),
+    "vxlan ptp dual": network(**DUAL, inter_node="vxlan"),
+    "vxlan bridge": network(**DUAL, pod_network="bridge", inter_node="vxlan"),
+    "vxlan IPv6": network(**IPV6, inter_node="vxlan"),
     "vxlan fixed addresses": fixed(inter_node="vxlan", pod_network="ptp-unnumbered"),
 }

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).resolve().parents[2] / "lab"
+PACKAGE = Path(__file__).resolve().parents[2] / "lab" / "proxylab"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 ENTERING = [module for module in MODULES if "inside" in module.read_text()]
 """The modules that can have such a block: a tree takes its time."""

@@ -4,15 +4,15 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
-from scenario_cases import ECHO, at, front, probe, two_nodes
+from scenario_cases import ECHO, at, frontend, probe, two_nodes
 
-from proxylab.plan.assembly import assemble
 from proxylab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
 from proxylab.errors import ScenarioError
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
 
-INSIDE = probe("inside", "sender", front(), source=Preserved())
-OUTSIDE = probe("outside", "client", front(), source=NodeDevice("node-a", "uplink"))
+INSIDE = probe("inside", "sender", frontend(), source=Preserved())
+OUTSIDE = probe("outside", "client", frontend(), source=NodeDevice("node-a", "uplink"))
 
 
 def test_objects_are_what_an_api_server_would_hold() -> None:
@@ -42,9 +42,9 @@ def test_endpoints_are_the_pods_addresses_in_the_plan() -> None:
 def test_errands_dial_what_was_allocated() -> None:
     assembly = assemble(two_nodes(INSIDE, OUTSIDE))
     service = next(thing for thing in assembly.objects if isinstance(thing, Service))
-    assert [errand.destination for errand in assembly.errands] == [service.cluster_ips[0]] * 2
-    assert assembly.errand(OUTSIDE).name == "outside"
-    assert assembly.errand(OUTSIDE).number == 1
+    assert [resolved.destination for resolved in assembly.resolved_probes] == [service.cluster_ips[0]] * 2
+    assert assembly.resolved(OUTSIDE).name == "outside"
+    assert assembly.resolved(OUTSIDE).number == 1
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_errands_dial_what_was_allocated() -> None:
     ],
 )
 def test_expected_source(source: SourceExpectation | None, expected: str | None) -> None:
-    asked = probe("p", "client", front(), source=source)
+    asked = probe("p", "client", frontend(), source=source)
     found = assemble(two_nodes(asked)).expected_source(asked)
     assert (None if found is None else str(found)) == expected
 
 
 def test_source_that_is_not_there_is_named_at_its_key() -> None:
-    asked = probe("p", "client", front(), source=NodeDevice("node-c", "uplink"), positions={"source": at(12, 9)})
+    asked = probe("p", "client", frontend(), source=NodeDevice("node-c", "uplink"), positions={"source": at(12, 9)})
     with pytest.raises(
         ScenarioError, match=r"case\.lab\.yaml:12:9: probe 'p': expect\.source: there is no node 'node-c'"
     ):

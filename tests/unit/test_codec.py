@@ -8,13 +8,13 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 
 import pytest
 
+from proxylab.addresses import IPAddress, IPInterface, IPNetwork, Protocol, Transport
 from proxylab.cluster.objects import Key, KubeObject, Node, PodPort, Service, ServicePort
 from proxylab.codec import CodecError, decode, dumps, encode, loads
 from proxylab.errors import ExitCode
-from proxylab.addresses import IPAddress, IPInterface, IPNetwork, Protocol, Transport
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.plan.model import Address, Plan, Sysctl
 from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
-from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 
 
 def observation(flow: int, **changes: object) -> Observation:
@@ -125,9 +125,10 @@ def test_table_leaves_out_columns_at_default() -> None:
 def many(count: int) -> Evidence:
     """Observations at two places, to as many addresses as there are."""
     ends = [IPv4Address(f"10.1.{number >> 8}.{number & 255}") for number in range(count)]
-    places = ("pod-a", "pod-b")
+    netns_names = ("pod-a", "pod-b")
     return Evidence(
-        sent=count, observations=tuple(observation(n, place=places[n % 2], destination=ends[n]) for n in range(count))
+        sent=count,
+        observations=tuple(observation(n, netns_name=netns_names[n % 2], destination=ends[n]) for n in range(count)),
     )
 
 

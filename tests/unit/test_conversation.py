@@ -10,15 +10,15 @@ from typing import get_args
 
 import pytest
 
-from proxylab.protocol.channel import AsyncChannel
-from proxylab.server.conversation import converse, receive_visitors
 from proxylab.errors import InternalError
+from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
-from proxylab.protocol.standing_labs import Asked, Ended, Feed, Lines, Log, Signal, Told
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Ended, Feed, Lines, Log, Signal
+from proxylab.server.conversation import accept_clients, converse
 
 
-class Desk:
+class RequestHandler:
     """Answers ``Dump`` when it is let, fails with ``Dump("broken")``, and feeds until a signal comes."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Desk:
         self.begun = asyncio.Event()
         self.finished: list[str] = []
 
-    async def answer(self, request: Asked) -> Told:
+    async def answer(self, request: AnyRequest) -> AnyResponse:
         assert isinstance(request, Dump)
         self.begun.set()
         if request.node == "broken":
@@ -37,7 +37,7 @@ class Desk:
 
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
-    ) -> AsyncGenerator[Told, None]:
+    ) -> AsyncGenerator[AnyResponse, None]:
         try:
             yield Lines((f"{len(descriptors)} came along",))
             yield Ended((await signals.get()).number)
@@ -47,60 +47,62 @@ class Desk:
                 os.close(each)
 
 
-def visited(tmp_path: Path, script: Callable[[Desk, Callable[[], socket.socket]], Awaitable[None]]) -> Desk:
+def visited(
+    tmp_path: Path, script: Callable[[RequestHandler, Callable[[], socket.socket]], Awaitable[None]]
+) -> RequestHandler:
     """Let visitors come to a desk, as the script has it."""
 
-    async def play() -> Desk:
-        desk = Desk()
-        with socket.socket(socket.AF_UNIX) as door:
-            door.bind(str(tmp_path / "door"))
-            door.listen()
+    async def play() -> RequestHandler:
+        handler = RequestHandler()
+        with socket.socket(socket.AF_UNIX) as control_socket:
+            control_socket.bind(str(tmp_path / "door"))
+            control_socket.listen()
 
             def connect() -> socket.socket:
                 connection = socket.socket(socket.AF_UNIX)
                 connection.connect(str(tmp_path / "door"))
                 return connection
 
-            receiving = asyncio.create_task(receive_visitors(door, desk))
+            receiving = asyncio.create_task(accept_clients(control_socket, handler))
             try:
                 async with asyncio.timeout(10):
-                    await script(desk, connect)
+                    await script(handler, connect)
             finally:
                 receiving.cancel()
                 with suppress(asyncio.CancelledError):
                     await receiving
-        return desk
+        return handler
 
     return asyncio.run(play())
 
 
 def test_what_a_visitor_has_begun_is_finished_when_it_goes(tmp_path: Path) -> None:
-    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("node-a"), Asked)
-        await desk.begun.wait()
+        await visitor.send(Dump("node-a"), AnyRequest)
+        await handler.begun.wait()
         visitor.close()
         for _ in range(50):  # turns of the loop: enough to hear of it, and to drop what is under way
             await asyncio.sleep(0)
-        desk.let.set()
+        handler.let.set()
         other = AsyncChannel(connect())
-        await other.send(Dump("node-b"), Asked)
-        assert await other.receive(Told) == Dumped("node-b")
+        await other.send(Dump("node-b"), AnyRequest)
+        assert await other.receive(AnyResponse) == Dumped("node-b")
         other.close()
 
     assert visited(tmp_path, script).finished == ["node-a", "node-b"]
 
 
 def test_a_mistake_of_ours_is_told_to_whom_it_meets_and_ends_nothing(tmp_path: Path) -> None:
-    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
-        desk.let.set()
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("broken"), Asked)
-        failed = await visitor.receive(Told)
+        await visitor.send(Dump("broken"), AnyRequest)
+        failed = await visitor.receive(AnyResponse)
         assert isinstance(failed, Failed)
         assert "nobody thought of that" in failed.fault.words[0]
-        await visitor.send(Dump("node-a"), Asked)
-        assert await visitor.receive(Told) == Dumped("node-a")
+        await visitor.send(Dump("node-a"), AnyRequest)
+        assert await visitor.receive(AnyResponse) == Dumped("node-a")
         visitor.close()
 
     visited(tmp_path, script)
@@ -108,28 +110,28 @@ def test_a_mistake_of_ours_is_told_to_whom_it_meets_and_ends_nothing(tmp_path: P
 
 @pytest.mark.parametrize("goes", [True, False], ids=["goes", "says so"])
 def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: bool) -> None:
-    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
         connection = connect()
         from proxylab.protocol.channel import Channel
         from proxylab.timing import Deadline
 
         with open(os.devnull) as nothing:
-            Channel(connection).send(Log("node-a"), Asked, Deadline.after(5), (nothing.fileno(), nothing.fileno()))
+            Channel(connection).send(Log("node-a"), AnyRequest, Deadline.after(5), (nothing.fileno(), nothing.fileno()))
         visitor = AsyncChannel(connection)
-        assert await visitor.receive(Told) == Lines(("2 came along",))
+        assert await visitor.receive(AnyResponse) == Lines(("2 came along",))
         if not goes:
-            await visitor.send(Signal(15), Asked)
-            assert await visitor.receive(Told) == Ended(15)
+            await visitor.send(Signal(15), AnyRequest)
+            assert await visitor.receive(AnyResponse) == Ended(15)
         visitor.close()
-        while not desk.finished:
+        while not handler.finished:
             await asyncio.sleep(0.001)
 
     assert visited(tmp_path, script).finished == ["feed"]
 
 
 def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) -> None:
-    async def script(desk: Desk, connect: Callable[[], socket.socket]) -> None:
-        desk.let.set()
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
         for nonsense in (b"\0\0\0\4null", b'\0\0\0\6{"is":', b"\xff\xff\xff\xff", b"\0"):
             rude = connect()
             rude.sendall(nonsense)
@@ -140,22 +142,22 @@ def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) 
             assert await asyncio.get_running_loop().sock_recv(rude, 1) == b""
             rude.close()
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("node-a"), Asked)
-        assert await visitor.receive(Told) == Dumped("node-a")
+        await visitor.send(Dump("node-a"), AnyRequest)
+        assert await visitor.receive(AnyResponse) == Dumped("node-a")
         visitor.close()
 
     visited(tmp_path, script)
 
 
 def test_all_that_may_be_asked_and_answered_may_be_said_in_a_conversation() -> None:
-    assert set(get_args(Request)) <= set(get_args(Asked))
-    assert set(get_args(Answer)) <= set(get_args(Told))
+    assert set(get_args(Request)) <= set(get_args(AnyRequest))
+    assert set(get_args(Answer)) <= set(get_args(AnyResponse))
 
 
-class Tidy(Desk):
+class Tidy(RequestHandler):
     """Fails where it puts things in order after it was cancelled, as a lab does whose launcher has ended."""
 
-    async def answer(self, request: Asked) -> Told:
+    async def answer(self, request: AnyRequest) -> AnyResponse:
         try:
             return await super().answer(request)
         except asyncio.CancelledError:
@@ -164,12 +166,12 @@ class Tidy(Desk):
 
 def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation() -> None:
     async def play() -> None:
-        desk = Tidy()
+        handler = Tidy()
         ours, theirs = socket.socketpair()
         client = AsyncChannel(ours)
-        conversing = asyncio.create_task(converse(AsyncChannel(theirs), desk))
-        await client.send(Dump("node-a"), Asked)
-        await desk.begun.wait()
+        conversing = asyncio.create_task(converse(AsyncChannel(theirs), handler))
+        await client.send(Dump("node-a"), AnyRequest)
+        await handler.begun.wait()
         conversing.cancel()
         done, _ = await asyncio.wait([conversing], timeout=5)
         client.close()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxylab.plan.assembly import Assembly, assemble
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.errors import ScenarioError
+from proxylab.plan.assembly import Assembly, assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 
@@ -121,18 +121,20 @@ def test_nodes_are_tainted_and_deleted_and_what_is_not_said_stays() -> None:
 
 def test_errands_are_numbered_through_and_named_by_their_step() -> None:
     assembly = after("{pods: {echo-1: null}}", "{pods: {echo-1: {present: true}}}")
-    assert [(errand.number, errand.name) for errand in assembly.errands] == [
+    assert [(resolved.number, resolved.name) for resolved in assembly.resolved_probes] == [
         (0, "first"),
         (1, "step 1: again"),
         (2, "step 2: again"),
     ]
     probes = assembly.scenario.all_probes
     assert [assembly.scenario.steps_before(probe) for probe in probes] == [0, 1, 2]
-    assert [assembly.errand(probe).name for probe in probes] == [probe.name for probe in probes]
+    assert [assembly.resolved(probe).name for probe in probes] == [probe.name for probe in probes]
 
 
 def test_no_fence_is_asked_of_a_pod_that_is_gone() -> None:
     assembly = after("{pods: {echo-1: null}}", "{pods: {echo-1: {present: true}}}")
-    fenced = [{fence.name for fence in errand.fences} for errand in assembly.errands]
+    fenced = [{sentinel.name for sentinel in resolved.sentinels} for resolved in assembly.resolved_probes]
     assert ["echo-1" in names for names in fenced] == [True, False, True]
-    assert all(any(receiver.name == "echo-1" for receiver in errand.receivers) for errand in assembly.errands)
+    assert all(
+        any(receiver.name == "echo-1" for receiver in resolved.receivers) for resolved in assembly.resolved_probes
+    )

@@ -8,94 +8,96 @@ from pathlib import Path
 
 import pytest
 
-from proxylab.client.control_sockets import Door, Doors, NameTakenError, NoSuchLabError, is_name
+from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, NoSuchLabError, is_name
 from proxylab.errors import CapabilityError
-from proxylab.kernel.sandbox.sandbox import Door as KeptDoor
+from proxylab.kernel.sandbox.sandbox import ControlSocket as KeptDoor
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Doors:
-    return Doors(tmp_path / "proxylab")
+def control_sockets(tmp_path: Path) -> ControlSockets:
+    return ControlSockets(tmp_path / "proxylab")
 
 
-def test_a_name_is_taken_until_its_door_is_closed(doors: Doors) -> None:
-    first, second = Door(doors), Door(doors)
+def test_a_name_is_taken_until_its_door_is_closed(control_sockets: ControlSockets) -> None:
+    first, second = ControlSocket(control_sockets), ControlSocket(control_sockets)
     first.claim("shop")
-    assert doors.names() == ["shop"]
+    assert control_sockets.names() == ["shop"]
     with pytest.raises(NameTakenError):
         second.claim("shop")
-    doors.connect("shop").close()
+    control_sockets.connect("shop").close()
     first.close()
     with pytest.raises(NoSuchLabError):
-        doors.connect("shop")
+        control_sockets.connect("shop")
     second.claim("shop")
     second.give_up()
-    assert list(doors.folder.iterdir()) == []
+    assert list(control_sockets.folder.iterdir()) == []
 
 
-def test_a_lab_that_takes_no_more_connections_is_silent_and_no_bug(doors: Doors) -> None:
+def test_a_lab_that_takes_no_more_connections_is_silent_and_no_bug(control_sockets: ControlSockets) -> None:
     """As one of a thousand pods that ends, while `proxylab down` looks again and again whether it is gone."""
-    door = Door(doors)
-    door.claim("shop")
+    control_socket = ControlSocket(control_sockets)
+    control_socket.claim("shop")
     with ExitStack() as waiting:
 
         def come() -> None:
             for _ in range(100):
-                waiting.enter_context(doors.connect("shop", seconds=0.01))
+                waiting.enter_context(control_sockets.connect("shop", seconds=0.01))
 
         with pytest.raises(TimeoutError, match="the lab shop takes no more connections"):
             come()
-        assert doors.names() == ["shop"]
-    door.give_up()
+        assert control_sockets.names() == ["shop"]
+    control_socket.give_up()
 
 
-def test_what_a_killed_lab_has_left_is_cleared_away(doors: Doors) -> None:
-    door = Door(doors)
-    door.claim("shop")
-    door.tell_keeper(os.getpid())
-    assert {each.name for each in doors.folder.iterdir()} == {"shop.sock", "shop.keeper"}
-    door.close()
-    assert doors.names() == []
-    assert list(doors.folder.iterdir()) == []
+def test_what_a_killed_lab_has_left_is_cleared_away(control_sockets: ControlSockets) -> None:
+    control_socket = ControlSocket(control_sockets)
+    control_socket.claim("shop")
+    control_socket.tell_supervisor(os.getpid())
+    assert {each.name for each in control_sockets.folder.iterdir()} == {"shop.sock", "shop.keeper"}
+    control_socket.close()
+    assert control_sockets.names() == []
+    assert list(control_sockets.folder.iterdir()) == []
 
 
 @pytest.mark.parametrize("who", ["its keeper", "whoever finds that nobody answers"])
-def test_the_name_is_the_last_that_goes(doors: Doors, monkeypatch: pytest.MonkeyPatch, who: str) -> None:
+def test_the_name_is_the_last_that_goes(
+    control_sockets: ControlSockets, monkeypatch: pytest.MonkeyPatch, who: str
+) -> None:
     """Somebody waits for it, and then looks whether anything is left."""
-    door = Door(doors)
-    door.claim("shop")
-    door.tell_keeper(os.getpid())
+    control_socket = ControlSocket(control_sockets)
+    control_socket.claim("shop")
+    control_socket.tell_supervisor(os.getpid())
     gone, unlink = [], os.unlink
 
     def watched(name: str, **where: int) -> None:
         unlink(name, **where)
-        gone.append((name, doors.is_taken("shop")))
+        gone.append((name, control_sockets.is_taken("shop")))
 
     monkeypatch.setattr(os, "unlink", watched)
     if who == "its keeper":
-        KeptDoor(door.socket, door.folder).take_away()
-        door.close()
+        KeptDoor(control_socket.socket, control_socket.folder).take_away()
+        control_socket.close()
     else:
-        door.close()
-        assert doors.names() == []
+        control_socket.close()
+        assert control_sockets.names() == []
     assert gone == [("shop.keeper", True), ("shop.sock", False)]
 
 
 def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
-    doors = Doors(deep / "proxylab")
-    door = Door(doors)
-    door.claim("n" * 63)
-    doors.connect("n" * 63).close()
-    door.give_up()
+    control_sockets = ControlSockets(deep / "proxylab")
+    control_socket = ControlSocket(control_sockets)
+    control_socket.claim("n" * 63)
+    control_sockets.connect("n" * 63).close()
+    control_socket.give_up()
 
 
-def test_nobody_is_killed_who_only_has_the_number_of_a_keeper(doors: Doors) -> None:
+def test_nobody_is_killed_who_only_has_the_number_of_a_keeper(control_sockets: ControlSockets) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as somebody:
-        doors.keeper_file("shop").write_text(f"{somebody.pid} 1\n")
-        assert not doors.kill("shop")
-        assert not doors.kill("nothing")
+        control_sockets.supervisor_file("shop").write_text(f"{somebody.pid} 1\n")
+        assert not control_sockets.kill("shop")
+        assert not control_sockets.kill("nothing")
         assert somebody.poll() is None
 
 
@@ -111,13 +113,13 @@ def test_no_other_name_will_do(name: str) -> None:
 
 def test_doors_are_where_only_their_owner_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    assert Doors.of_user().folder == tmp_path / "proxylab"
+    assert ControlSockets.of_user().folder == tmp_path / "proxylab"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
-    assert Doors.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
+    assert ControlSockets.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
     (tmp_path / "public").mkdir(mode=0o755)
     with pytest.raises(CapabilityError, match="not this user's alone"):
-        Doors(tmp_path / "public")
+        ControlSockets(tmp_path / "public")
     (tmp_path / "file").touch(mode=0o600)
     with pytest.raises(CapabilityError, match="not this user's alone"):
-        Doors(tmp_path / "file")
+        ControlSockets(tmp_path / "file")

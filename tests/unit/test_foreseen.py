@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxylab.errors import CapabilityError, EngineError
 from proxylab.client.known_failures import open_or_foresee
+from proxylab.errors import CapabilityError, EngineError
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import Foreseen

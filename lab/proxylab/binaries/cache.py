@@ -61,13 +61,13 @@ class Cache:
         """
         candidate.chmod(0o755)
         version = inspect(candidate, origin).version
-        place = self.folder / version / _checksum(candidate)
-        place.mkdir(parents=True, exist_ok=True)
+        netns_name = self.folder / version / _checksum(candidate)
+        netns_name.mkdir(parents=True, exist_ok=True)
         note = candidate.with_suffix(".origin")
         note.write_text(origin, encoding="utf-8")
-        note.replace(place / "origin")
-        candidate.replace(place / _NAME)
-        return Binary(place / _NAME, version, origin)
+        note.replace(netns_name / "origin")
+        candidate.replace(netns_name / _NAME)
+        return Binary(netns_name / _NAME, version, origin)
 
     @contextmanager
     def workspace(self, what: str) -> Iterator[Path]:

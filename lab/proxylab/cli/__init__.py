@@ -105,7 +105,7 @@ class _Verbs(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _VERBS:
             return None
-        command: click.Command = importlib.import_module(f"lab.cli.{_module(cmd_name)}").command
+        command: click.Command = importlib.import_module(f"proxylab.cli.{_module(cmd_name)}").command
         command.context_class = _Context
         return command
 

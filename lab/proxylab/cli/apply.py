@@ -14,11 +14,11 @@ from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.files import complete_scenarios, load_all
 from proxylab.cli.which import NAME, standing
 from proxylab.client.edit import Edit
+from proxylab.client.standing_lab import StandingLab, attach_to
 from proxylab.engines.names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
-from proxylab.client.standing_lab import VisitedLab, visit
 
 __all__ = ["command", "lines_of"]
 
@@ -45,11 +45,11 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
 
     Example: proxylab apply -f scenarios/clusterip/from-a-pod.lab.yaml --dry-run
     """
-    with standing(name, or_file=False) as line:
-        lab = visit(line)
+    with standing(name, or_file=False) as connection:
+        lab = attach_to(connection)
         found = lab.edit(_case(file, lab))
         if found.refused:
-            again = f"`proxylab down {line.name}` and `proxylab up {file}` make it anew"
+            again = f"`proxylab down {connection.name}` and `proxylab up {file}` make it anew"
             raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing was changed; {again}"])
         click.echo("\n".join(lines_of(found)), color=wants_color(sys.stdout, color))
         if not found.changes or dry_run:
@@ -57,11 +57,11 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
         if not dry_run:
             lab.bring_to(found)
     if found.changes and not dry_run:
-        click.echo(f"{line.name} is brought to {file}", err=True)
+        click.echo(f"{connection.name} is brought to {file}", err=True)
     return ExitCode.OK
 
 
-def _case(file: Path, lab: VisitedLab) -> Scenario:
+def _case(file: Path, lab: StandingLab) -> Scenario:
     """The case of the edited file that the lab is of."""
     (written,) = load_all((file,))
     wanted = lab.scenario.case.id

@@ -16,16 +16,16 @@ from typing import Any, BinaryIO, Final
 import click
 
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_place, complete_places
+from proxylab.cli.netns import check_netns, complete_netns
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cli.words import Span
+from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
-from proxylab.client.connection import Line
+from proxylab.evidence.evidence import Direction
+from proxylab.protocol.standing_labs import Frames, Heard, Listen
 from proxylab.report.frame_line import frame_line
 from proxylab.report.pcapng import beginning, packet
 from proxylab.timing import Deadline
-from proxylab.evidence.evidence import Direction
-from proxylab.protocol.standing_labs import Frames, Heard, Listen
 
 __all__ = ["command", "frame_shown"]
 
@@ -37,7 +37,7 @@ Taker = Callable[[Heard], None]
 
 
 @click.command("capture", short_help="Show what crosses a device, as lines, as a file or in Wireshark.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE[:DEVICE]", shell_complete=complete_places)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE[:DEVICE]", shell_complete=complete_netns)
 @click.option("-w", "--write", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write pcapng, to standard output for -.")  # fmt: skip
 @click.option("--wireshark", is_flag=True, help="Show it in Wireshark, as it comes.")
@@ -68,28 +68,28 @@ def command(
         raise click.UsageError("PLACE: name one, with its device behind a colon, as in node-a:eth0")
     if write is not None and wireshark:
         raise click.UsageError("-w or --wireshark, not both")
-    place, _, device = rest[0].partition(":")
+    netns_name, _, device = rest[0].partition(":")
     device = device or _DEVICE
-    with the_lab(make_session, file, name, **of_lab) as lab, _taker(place, device, write, wireshark) as take:
-        check_place(lab.scenario, place)
-        request = Listen(place=place, device=device, seconds=seconds, count=count)
+    with the_lab(make_session, file, name, **of_lab) as lab, _taker(netns_name, device, write, wireshark) as take:
+        check_netns(lab.scenario, netns_name)
+        request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count)
         try:
-            frames, lost = _listen(lab.line, request, take)
+            frames, lost = _listen(lab.connection, request, take)
         except ScenarioError as error:
             raise click.UsageError(f"DEVICE: {error}") from None
     click.echo(f"{frames} frames{f', and {lost} lost for want of room' if lost else ''}", err=True)
     return ExitCode.OK
 
 
-def _listen(line: Line, request: Listen, take: Taker) -> tuple[int, int]:
+def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, int]:
     """Hand every frame on, and count those that came and those that were lost."""
     frames = lost = 0
-    line.begin(request, Deadline.after(_BEGIN_SECONDS))
-    with ending_on_interrupt(line):
-        first = line.heard(Deadline.after(_BEGIN_SECONDS))
+    connection.begin(request, Deadline.after(_BEGIN_SECONDS))
+    with ending_on_interrupt(connection):
+        first = connection.heard(Deadline.after(_BEGIN_SECONDS))
         if isinstance(first, Frames):
-            click.echo(f"listening on {request.place}:{request.device}", err=True)
-        while isinstance(heard := line.heard(Deadline.after(_A_DAY)), Frames):
+            click.echo(f"listening on {request.netns_name}:{request.device}", err=True)
+        while isinstance(heard := connection.heard(Deadline.after(_A_DAY)), Frames):
             for each in heard.frames:
                 try:
                     take(each)
@@ -101,22 +101,22 @@ def _listen(line: Line, request: Listen, take: Taker) -> tuple[int, int]:
 
 
 @contextmanager
-def _taker(place: str, device: str, write: Path | None, wireshark: bool) -> Iterator[Taker]:
+def _taker(netns_name: str, device: str, write: Path | None, wireshark: bool) -> Iterator[Taker]:
     """What takes a frame."""
     if wireshark:
         with _wireshark() as stream:
-            yield _writer(stream, place, device)
+            yield _writer(stream, netns_name, device)
     elif write is None:
         yield _print
     elif str(write) == "-":
-        yield _writer(sys.stdout.buffer, place, device)
+        yield _writer(sys.stdout.buffer, netns_name, device)
     else:
         try:
             stream = write.open("wb")
         except OSError as error:
             raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}; name another file") from None
         with stream:
-            yield _writer(stream, place, device)
+            yield _writer(stream, netns_name, device)
 
 
 def _print(frame: Heard) -> None:
@@ -131,7 +131,7 @@ def frame_shown(frame: Heard) -> str:
     return f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}"
 
 
-def _writer(stream: BinaryIO, place: str, device: str) -> Taker:
+def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
     def write(data: bytes) -> None:
         try:
             stream.write(data)
@@ -145,7 +145,7 @@ def _writer(stream: BinaryIO, place: str, device: str) -> Taker:
         write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
 
     with suppress(BrokenPipeError):  # the first frame finds out
-        write(beginning([(place, device)]))
+        write(beginning([(netns_name, device)]))
     return take
 
 

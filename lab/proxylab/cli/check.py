@@ -13,14 +13,14 @@ from pathlib import Path
 
 import click
 
-from proxylab.plan.assembly import assemble
 from proxylab.cli.files import FILES, load_all
 from proxylab.errors import ExitCode, ScenarioError
+from proxylab.evidence.words import amount
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
 from proxylab.scenario.words import RUNNING_MODES
-from proxylab.evidence.words import amount
 
 __all__ = ["command"]
 

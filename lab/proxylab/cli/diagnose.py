@@ -15,15 +15,15 @@ from typing import Any
 import click
 
 from proxylab.cli.color import COLOR, wants_color
-from proxylab.cli.netns import check_place, complete_services
+from proxylab.cli.netns import check_netns, complete_services
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round
+from proxylab.client.open_lab import OpenLab
 from proxylab.diagnosis.model import Diagnosis, Standing
 from proxylab.diagnosis.text import document_of, lines_of
-from proxylab.client.control_sockets import Doors
 from proxylab.errors import ExitCode
-from proxylab.client.connection import Visit
-from proxylab.client.open_lab import OpenLab
 from proxylab.scenario.model import Scenario
 
 __all__ = ["command", "painted"]
@@ -70,9 +70,9 @@ def command(
 
     with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
         if sender is not None:
-            check_place(lab.scenario, sender, "--from")
+            check_netns(lab.scenario, sender, "--from")
         if node is not None:
-            check_place(lab.scenario, node, "NODE")
+            check_netns(lab.scenario, node, "NODE")
         click.echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
         diagnosis = Round(lab, namespace or "default", service, sender, node).go()
         commands = _commands(diagnosis, lab, file, of_lab)
@@ -81,17 +81,17 @@ def command(
     else:
         width = shutil.get_terminal_size((80, 24)).columns
         colored = wants_color(sys.stdout, color)
-        click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
+        click.echo("\n".join(painted(connection) for connection in lines_of(diagnosis, commands, width)), color=colored)
     return _exit_code(diagnosis)
 
 
-def painted(line: str) -> str:
+def painted(connection: str) -> str:
     """A row of the table with its standing in colour."""
     for standing, colour in _COLORS.items():
-        before, word, after = line.partition(f"  {standing.value}  ")
+        before, word, after = connection.partition(f"  {standing.value}  ")
         if word and len(before) <= len("  entry rules"):
             return f"{before}  {click.style(standing.value, fg=colour)}  {after}"
-    return line
+    return connection
 
 
 def _exit_code(diagnosis: Diagnosis) -> ExitCode:
@@ -107,8 +107,8 @@ def _commands(diagnosis: Diagnosis, lab: OpenLab, file: Path | None, of_lab: dic
     if broken is None:
         return []
     named = ""
-    if isinstance(lab.line, Visit) and Doors.of_user().names() != [lab.line.name]:
-        named = f" --name {lab.line.name}"
+    if isinstance(lab.connection, ControlConnection) and ControlSockets.of_user().names() != [lab.connection.name]:
+        named = f" --name {lab.connection.name}"
     typed = []
     for each in broken.look_at:
         command, bar, rest = each.partition(" | ")

@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from proxylab.cli.netns import check_place
 from proxylab.addresses import Transport
+from proxylab.cli.netns import check_netns
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
-    Front,
+    Frontend,
     HostTarget,
     Outcome,
     PodTarget,
@@ -32,15 +32,21 @@ __all__ = ["dial_options", "probe_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FRONTS: Final = (Front.CLUSTER_IP, Front.NODE_PORT, Front.EXTERNAL_IP, Front.LOAD_BALANCER_IP, Front.DNS_NAME)
+_FRONTS: Final = (
+    Frontend.CLUSTER_IP,
+    Frontend.NODE_PORT,
+    Frontend.EXTERNAL_IP,
+    Frontend.LOAD_BALANCER_IP,
+    Frontend.DNS_NAME,
+)
 
 _LAST_PORT: Final = 65535
 
 _OPTIONS: Final = (
     click.option(
         "--via",
-        type=click.Choice([front.value for front in _FRONTS]),
-        default=Front.CLUSTER_IP.value,
+        type=click.Choice([frontend.value for frontend in _FRONTS]),
+        default=Frontend.CLUSTER_IP.value,
         show_default=True,
         help="The front of a Service that is dialled.",
     ),
@@ -92,15 +98,15 @@ def probe_of(
         raise click.UsageError(f"FROM and TO: name a place and what it dials, as in `proxylab {verb} client echo`")
     sender, target = words
     source = _source(scenario, sender, send)
-    place = Position(f"proxylab {verb} {sender} {target}", 1, 1)
+    netns_name = Position(f"proxylab {verb} {sender} {target}", 1, 1)
     protocol = Transport(sent) if sent else None
     return Probe(
         name=f"{sender} to {target}",
         source=source,
-        target=_target(scenario, target, Front(via), node, echo=protocol is Transport.ICMP),
+        target=_target(scenario, target, Frontend(via), node, echo=protocol is Transport.ICMP),
         send=Send(protocol=protocol, manner=send.manner, flows=send.flows),
-        expect=Expect(outcome=outcome, position=place),
-        position=place,
+        expect=Expect(outcome=outcome, position=netns_name),
+        position=netns_name,
     )
 
 
@@ -111,7 +117,7 @@ def _source(scenario: Scenario, text: str, send: Send) -> Source:
         click.UsageError: nobody is called so, no port is written so, or it is to be the port of several flows.
     """
     name, colon, port = text.partition(":")
-    check_place(scenario, name, "FROM")
+    check_netns(scenario, name, "FROM")
     if not colon:
         return Source(name=name)
     if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
@@ -121,7 +127,7 @@ def _source(scenario: Scenario, text: str, send: Send) -> Source:
     return Source(name=name, port=int(port))
 
 
-def _target(scenario: Scenario, text: str, via: Front, node: str | None, *, echo: bool) -> Target:
+def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, echo: bool) -> Target:
     """What TO names. An echo request has no port.
 
     Raises:

@@ -16,18 +16,18 @@ from proxylab.cli.engine import choices_of, given_options
 from proxylab.cli.files import load_all
 from proxylab.cli.run import SessionMaker
 from proxylab.cli.width import terminal_width
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, read_engine
 from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import ExitCode
-from proxylab.client.open_lab import OpenLab
+from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, Judged, differing, told
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario, Step
-from proxylab.client.session import Session
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import StepVerdict
 from proxylab.verdict.timeline import timeline
-from proxylab.evidence.words import amount
 
 __all__ = ["command"]
 

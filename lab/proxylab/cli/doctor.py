@@ -18,8 +18,8 @@ from proxylab.cli.width import terminal_width
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.protocol.messages import Examine, Examined, Ready
-from proxylab.timing import Deadline
 from proxylab.text import WIDTH, wrapped
+from proxylab.timing import Deadline
 
 __all__ = ["command", "doctor_lines"]
 

@@ -12,11 +12,11 @@ from typing import Final
 import click
 
 from proxylab.cli.which import complete_names
-from proxylab.client.control_sockets import Doors, NoSuchLabError
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import ExitCode, InternalError, LabError
-from proxylab.client.connection import Visit
-from proxylab.timing import Deadline
 from proxylab.protocol.standing_labs import End, Ended
+from proxylab.timing import Deadline
 
 __all__ = ["command"]
 
@@ -36,8 +36,8 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
 
     Example: proxylab down --all
     """
-    doors = Doors.of_user()
-    there = doors.names()
+    control_sockets = ControlSockets.of_user()
+    there = control_sockets.names()
     if every and names:
         raise click.UsageError("NAME or --all, not both")
     unknown = [name for name in names if name not in there]
@@ -47,24 +47,29 @@ def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
     if not every and not names and len(there) > 1:
         raise click.UsageError(f"{len(there)} labs stand; name those that shall end, or say --all: {', '.join(there)}")
     for name in dict.fromkeys(names) if names else there:
-        _end(doors, name)
+        _end(control_sockets, name)
         click.echo(f"{name} is gone")
     if not there:
         click.echo("no lab stands", err=True)
     return ExitCode.OK
 
 
-def _end(doors: Doors, name: str) -> None:
+def _end(control_sockets: ControlSockets, name: str) -> None:
     """Ask the lab to end; if it does not answer, have its keeper end it by force."""
     seconds = _ASK_SECONDS
-    with suppress(NoSuchLabError, LabError, TimeoutError), Visit(doors.connect(name, _ASK_SECONDS), name) as line:
-        line.request(End(), Ended, Deadline.after(_ASK_SECONDS))
+    with (
+        suppress(NoSuchLabError, LabError, TimeoutError),
+        ControlConnection(control_sockets.connect(name, _ASK_SECONDS), name) as connection,
+    ):
+        connection.request(End(), Ended, Deadline.after(_ASK_SECONDS))
         seconds = _LEAVE_SECONDS
-    if _wait(lambda: not doors.is_taken(name), seconds):
+    if _wait(lambda: not control_sockets.is_taken(name), seconds):
         return
-    doors.kill(name)
-    if not _wait(lambda: name not in doors.names(), _KILLED_SECONDS):
-        raise InternalError(f"the lab {name} does not end; its keeper's pid is in {doors.keeper_file(name)}")
+    control_sockets.kill(name)
+    if not _wait(lambda: name not in control_sockets.names(), _KILLED_SECONDS):
+        raise InternalError(
+            f"the lab {name} does not end; its keeper's pid is in {control_sockets.supervisor_file(name)}"
+        )
 
 
 def _wait(condition: Callable[[], bool], seconds: float) -> bool:

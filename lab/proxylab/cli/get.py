@@ -14,18 +14,18 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.plan.assembly import lay_out
 from proxylab.cli.case import CASE, one_case
 from proxylab.cli.which import NAME, standing, with_file
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.errors import ExitCode
+from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
 from proxylab.plan.topology import draw
+from proxylab.protocol.standing_labs import Listed, Listing, Memory, Remember
 from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
-from proxylab.protocol.standing_labs import Listed, Listing, Memory, Remember
 
 __all__ = ["command", "complete_kinds", "kind_of", "the_cluster"]
 
@@ -98,9 +98,9 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
         objects = lay_out(scenario).objects
         yield _Cluster(rest, scenario, objects, Listed((), ()), 0.0)
         return
-    with standing(name) as line:
-        memory = line.request(Remember(), Memory, Deadline.after(_SECONDS))
-        listed = line.request(Listing(), Listed, Deadline.after(_SECONDS))
+    with standing(name) as connection:
+        memory = connection.request(Remember(), Memory, Deadline.after(_SECONDS))
+        listed = connection.request(Listing(), Listed, Deadline.after(_SECONDS))
     yield _Cluster(rest, memory.scenario, listed.objects, listed, memory.began)
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from proxylab.plan.assembly import assemble, lay_out
 from proxylab.cli.case import CASE, one_case
+from proxylab.plan.assembly import assemble, lay_out
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE as RECORDED
 from proxylab.report.bundle import PLAN, read_case, read_plan
@@ -80,5 +80,5 @@ def _recorded(file: Path) -> tuple[Plan, Way | None]:
             f"FILE: {plan} is missing, without which there is nothing to draw on; name a whole bundle"
         )
     shown = next((each.example for each in recorded.verdicts if each.example is not None), 0)
-    case = open_case(recorded.probe, recorded.errand, recorded.evidence)
+    case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
     return read_plan(str(plan), plan.read_bytes()), seen_path(case, shown)

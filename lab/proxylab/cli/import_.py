@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
-from proxylab.plan.assembly import assemble
 from proxylab.cli.width import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.importer.importing import import_printout
-from proxylab.importer.reading import COMMAND, read_printout
+from proxylab.importer.importing import import_cluster
+from proxylab.importer.reading import COMMAND, read_kubectl_output
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.problems import Problems
@@ -41,7 +41,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
-    imported = import_printout(read_printout((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
+    imported = import_cluster(read_kubectl_output((str(file), _text(file)) for file in files or (Path(_STDIN),)), name)
     _check_size(imported.text, str(output or "standard output"))
     if output is None:
         click.echo(imported.text, nl=False)

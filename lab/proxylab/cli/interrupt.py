@@ -8,8 +8,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from proxylab.client.connection import Connection, LabGoneError
 from proxylab.errors import InternalError
-from proxylab.client.connection import LabGoneError, Line
 from proxylab.timing import Deadline
 
 __all__ = ["ending_on_interrupt"]
@@ -18,15 +18,15 @@ _SECONDS = 5.0
 
 
 @contextmanager
-def ending_on_interrupt(line: Line) -> Iterator[None]:
-    """End the stream on ``line`` by its own answer when the user interrupts."""
+def ending_on_interrupt(connection: Connection) -> Iterator[None]:
+    """End the stream on ``connection`` by its own answer when the user interrupts."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _: object) -> None:
         for each, action in before.items():
             signal.signal(each, action)
         try:
-            line.signal(number, Deadline.after(_SECONDS))
+            connection.signal(number, Deadline.after(_SECONDS))
         except (LabGoneError, InternalError):
             raise KeyboardInterrupt from None
 

@@ -59,7 +59,7 @@ def _cases(bundles: Iterable[Path]) -> Iterator[Path]:
 
 def _of_probe(file: Path) -> ScenarioResult:
     recorded = read_case(str(file), file.read_bytes())
-    verdict = judge(recorded.probe, recorded.errand, recorded.source, recorded.evidence)
+    verdict = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
     _compare(file, recorded.verdicts, verdict.verdicts)
     verdict = replace(
         verdict, traced=recorded.traced, plan=_plan(file), options=recorded.options, bundle=str(file.parent)

@@ -9,11 +9,11 @@ from typing import Any, Final
 import click
 
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_place, complete_nodes
+from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.errors import ExitCode
-from proxylab.timing import Deadline
 from proxylab.protocol.standing_labs import Lines, Log
+from proxylab.timing import Deadline
 
 __all__ = ["command"]
 
@@ -40,10 +40,10 @@ def command(
         raise click.UsageError("NODE: name one node")
     with the_lab(make_session, file, name, **of_lab) as lab:
         (node,) = rest
-        check_place(lab.scenario, node, "NODE")
-        lab.line.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
-        with ending_on_interrupt(lab.line):
-            while isinstance(said := lab.line.heard(Deadline.after(_A_DAY)), Lines):
+        check_netns(lab.scenario, node, "NODE")
+        lab.connection.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
+        with ending_on_interrupt(lab.connection):
+            while isinstance(said := lab.connection.heard(Deadline.after(_A_DAY)), Lines):
                 for each in said.lines:
                     click.echo(each)
     return ExitCode.OK

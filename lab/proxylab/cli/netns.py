@@ -10,57 +10,57 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.files import complete_scenarios
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.cluster.objects import Service
-from proxylab.client.control_sockets import Doors, NoSuchLabError
 from proxylab.errors import LabError
-from proxylab.client.connection import Visit
+from proxylab.protocol.standing_labs import Memory, Remember
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
-from proxylab.protocol.standing_labs import Memory, Remember
 
 __all__ = [
-    "check_place",
+    "check_netns",
+    "complete_netns",
+    "complete_netns_and_services",
     "complete_nodes",
-    "complete_places",
-    "complete_places_and_services",
     "complete_services",
-    "places_of",
+    "netns_names_of",
 ]
 
 _SECONDS: Final = 1.0
 
 
-def places_of(scenario: Scenario) -> list[str]:
+def netns_names_of(scenario: Scenario) -> list[str]:
     """Nodes, pods and hosts, in this order."""
     pods = [name for group in scenario.pods for name in group.pod_names]
     return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
 
 
-def check_place(scenario: Scenario, place: str, word: str = "PLACE") -> None:
+def check_netns(scenario: Scenario, netns_name: str, word: str = "PLACE") -> None:
     """Raise ``UsageError`` for a place that the scenario has not; ``NODE`` may only be a node."""
-    known = [node.name for node in scenario.nodes] if word == "NODE" else places_of(scenario)
-    if place not in known:
-        raise click.UsageError(f"{word}: there is no {place!r}; there are {', '.join(known)}")
+    known = [node.name for node in scenario.nodes] if word == "NODE" else netns_names_of(scenario)
+    if netns_name not in known:
+        raise click.UsageError(f"{word}: there is no {netns_name!r}; there are {', '.join(known)}")
 
 
 def _remembered(ctx: click.Context) -> Memory | None:
     """What is known of the standing lab that a command line is about; ``None`` if that cannot be told."""
     try:
-        doors = Doors.of_user()
-        names = doors.names()
+        control_sockets = ControlSockets.of_user()
+        names = control_sockets.names()
         name = ctx.params.get("name") or (names[0] if len(names) == 1 else "")
         if not name:
             return None
-        with Visit(doors.connect(name, _SECONDS), name) as line:
-            return line.request(Remember(), Memory, Deadline.after(_SECONDS))
+        with ControlConnection(control_sockets.connect(name, _SECONDS), name) as connection:
+            return connection.request(Remember(), Memory, Deadline.after(_SECONDS))
     except (LabError, NoSuchLabError, TimeoutError):
         return None
 
 
-def complete_places(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_netns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The places of the lab that stands, for a shell."""
     memory = _remembered(ctx)
-    found = [] if memory is None else _items(places_of(memory.scenario), incomplete)
+    found = [] if memory is None else _items(netns_names_of(memory.scenario), incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
@@ -71,13 +71,15 @@ def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) 
     return found or complete_scenarios(ctx, param, incomplete)
 
 
-def complete_places_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def complete_netns_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Places and Services of the lab that stands, for a shell; or scenario files."""
     memory = _remembered(ctx)
     if memory is None:
         return complete_scenarios(ctx, param, incomplete)
     services = [each.name for each in memory.scenario.services]
-    return _items([*places_of(memory.scenario), *services], incomplete) or complete_scenarios(ctx, param, incomplete)
+    return _items([*netns_names_of(memory.scenario), *services], incomplete) or complete_scenarios(
+        ctx, param, incomplete
+    )
 
 
 def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from proxylab.plan.assembly import lay_out
 from proxylab.cli.case import CASE, FILE, one_case
 from proxylab.cli.width import terminal_width
+from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
 from proxylab.report.overview import overview, overview_lines
 

@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import click
 
+from proxylab.addresses import Transport
 from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.dialled import dial_options, probe_of
-from proxylab.cli.netns import complete_places_and_services
+from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.run import paint
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cli.width import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.addresses import Transport
 from proxylab.report.exits import exit_code
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from proxylab.text import wrapped
@@ -32,7 +32,7 @@ _NO_WORDS: Final = "nothing was seen of it"
 
 
 @click.command("probe", short_help="Send one probe through a lab and say what became of it.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
 @click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="How many flows.")
 @click.option(

@@ -13,12 +13,12 @@ from typing import Final
 import click
 
 from proxylab.cli.words import age
-from proxylab.client.control_sockets import Doors, NoSuchLabError
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import LabError
-from proxylab.client.connection import Visit
+from proxylab.protocol.standing_labs import Greet, Greeted
 from proxylab.report.standing_labs import labs_table
 from proxylab.timing import Deadline
-from proxylab.protocol.standing_labs import Greet, Greeted
 
 __all__ = ["command"]
 
@@ -45,10 +45,10 @@ def command(*, output: str) -> None:
 
 def _greetings() -> Iterator[tuple[str, Greeted | None]]:
     """Each lab with what it says of itself; ``None`` for one that is being made, or does not answer."""
-    doors = Doors.of_user()
-    for name in doors.names():
+    control_sockets = ControlSockets.of_user()
+    for name in control_sockets.names():
         try:
-            with Visit(doors.connect(name, _SECONDS), name) as line:
+            with ControlConnection(control_sockets.connect(name, _SECONDS), name) as line:
                 yield name, line.request(Greet(), Greeted, Deadline.after(_SECONDS))
         except NoSuchLabError:
             continue  # it has ended meanwhile

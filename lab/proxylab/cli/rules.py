@@ -8,20 +8,20 @@ from typing import Any
 
 import click
 
-from proxylab.plan.assembly import lay_out
 from proxylab.cli.case import one_case
-from proxylab.cli.netns import check_place, complete_nodes
+from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Node
 from proxylab.engines.embedded.iptables.generations import shape_of
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import Renderer
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.names import EMBEDDED, mode_of, version_of
+from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
 
 __all__ = ["command"]
@@ -62,7 +62,7 @@ def command(
     chosen = rest[0] if rest else node
     with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
         if chosen is not None:
-            check_place(lab.scenario, chosen, "NODE")
+            check_netns(lab.scenario, chosen, "NODE")
         click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
 
 
@@ -81,4 +81,4 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     for family in scenario.network.families:
         ruleset = Renderer(family, settings, shape).render(view, NodeFacts.of(chosen, nodes[chosen]))
         click.echo(f"# {family} on {chosen}")
-        click.echo(restore(ruleset, Held()).text, nl=False)
+        click.echo(restore(ruleset, KernelState()).text, nl=False)

@@ -1,7 +1,8 @@
 """``proxylab run``: scenarios become labs, probes and verdicts.
 
 Owns: the verb's options, the choice of probes, and the order in which results are shown.
-Must not: judge, or know how a lab is made; ``proxylab.client.open_lab`` and ``proxylab.client.session`` do, for pytest too.
+Must not: judge, or know how a lab is made; ``proxylab.client.open_lab`` and ``proxylab.client.session`` do, for
+pytest too.
 """
 
 import time
@@ -13,20 +14,21 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from proxylab.client.bundles import Shelf
 from proxylab.cli.color import COLOR
 from proxylab.cli.engine import choices_of, engines_options
 from proxylab.cli.files import FILES, load_all
 from proxylab.cli.progress import Progress
-from proxylab.client.control_sockets import Door
+from proxylab.client.bundles import BundleStore
+from proxylab.client.control_sockets import ControlSocket
+from proxylab.client.kept_labs import KeptLabs
+from proxylab.client.known_failures import open_or_foresee
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.pages import Begun, write_page
+from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
-from proxylab.client.known_failures import open_or_foresee
 from proxylab.frozen import dataclass
-from proxylab.client.kept_labs import Keeping
-from proxylab.client.open_lab import OpenLab
-from proxylab.client.pages import Begun, write_page
 from proxylab.report.document import to_json
 from proxylab.report.exits import exit_code
 from proxylab.report.html import entries_of
@@ -34,8 +36,16 @@ from proxylab.report.terminal import closing_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.scenario.versions import Version
-from proxylab.client.session import Session
-from proxylab.verdict.model import UNRESOLVED, Fault, Foreseen, Judgement, ProbeVerdict, ScenarioResult, Skip, StepVerdict
+from proxylab.verdict.model import (
+    UNRESOLVED,
+    Fault,
+    Foreseen,
+    Judgement,
+    ProbeVerdict,
+    ScenarioResult,
+    Skip,
+    StepVerdict,
+)
 
 __all__ = ["command", "paint"]
 
@@ -119,13 +129,25 @@ def command(
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
-    shelf, keeping = None if no_bundles else Shelf(bundle_dir), Keeping() if keep else None
+    bundle_store, kept_labs = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
     results = []
     with ExitStack() as stack:
-        opened = _opened(choices, make_session or Session, (seed, keeping.door if keeping else None), stack)
+        opened = _opened(
+            choices, make_session or Session, (seed, kept_labs.control_socket if kept_labs else None), stack
+        )
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
-            results.append(_run(opened(run.engine), run, probes, progress, trace=trace, shelf=shelf, keeping=keeping))
+            results.append(
+                _run(
+                    opened(run.engine),
+                    run,
+                    probes,
+                    progress,
+                    trace=trace,
+                    bundle_store=bundle_store,
+                    kept_labs=kept_labs,
+                )
+            )
             progress.over(results[-1])
         # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
         if output == "json":
@@ -139,7 +161,7 @@ def command(
 def _opened(
     choices: Mapping[str, EngineChoice],
     make_session: SessionMaker,
-    given: tuple[int, Callable[[], Door] | None],
+    given: tuple[int, Callable[[], ControlSocket] | None],
     stack: ExitStack,
 ) -> Callable[[str], Session]:
     """The session on an engine, opened when it is first asked for, and closed with the stack."""
@@ -226,8 +248,8 @@ def _run(
     progress: Progress,
     *,
     trace: bool,
-    shelf: Shelf | None,
-    keeping: Keeping | None,
+    bundle_store: BundleStore | None,
+    kept_labs: KeptLabs | None,
 ) -> ScenarioResult:
     """One scenario from its first namespace to its last, whatever happens in it."""
     scenario = run.scenario
@@ -247,13 +269,13 @@ def _run(
                         break
                     lab = stack.enter_context(closing(opened))
                 if isinstance(each, Step):
-                    steps.append(_settled(lab, lab.conclude(each), run, shelf, progress))
+                    steps.append(_settled(lab, lab.conclude(each), run, bundle_store, progress))
                 else:
-                    probes.append(_settled(lab, lab.probe(each, trace=trace), run, shelf, progress))
+                    probes.append(_settled(lab, lab.probe(each, trace=trace), run, bundle_store, progress))
                 last = steps[-1] if isinstance(each, Step) else probes[-1]
-                if keeping is not None and last.overall in UNRESOLVED:
+                if kept_labs is not None and last.overall in UNRESOLVED:
                     probe = None if isinstance(each, Step) else each
-                    progress.note("\n".join([f"{each.name}:", *keeping.keep(lab, probe)]))
+                    progress.note("\n".join([f"{each.name}:", *kept_labs.keep(lab, probe)]))
     except CapabilityError as error:
         skipped = Skip(error.missing, error.cure)
     except LabError as error:
@@ -287,7 +309,9 @@ def _result(
     )
 
 
-def _settled(lab: OpenLab, verdict: _Verdict, run: _Run, shelf: Shelf | None, progress: Progress) -> _Verdict:
-    if shelf is None:
+def _settled(
+    lab: OpenLab, verdict: _Verdict, run: _Run, bundle_store: BundleStore | None, progress: Progress
+) -> _Verdict:
+    if bundle_store is None:
         return verdict
-    return shelf.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
+    return bundle_store.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)

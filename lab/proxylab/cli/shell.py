@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from proxylab.client.attach import run_shell
-from proxylab.cli.netns import check_place, complete_places
+from proxylab.cli.netns import check_netns, complete_netns
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.client.attach import run_shell
 
 __all__ = ["command"]
 
 
 @click.command("shell", short_help="Open a shell in a node, pod or host.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE", shell_complete=complete_places)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE", shell_complete=complete_netns)
 @lab_options
 @click.pass_obj
 def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], name: str | None, **of_lab: Any) -> int:
@@ -29,7 +29,7 @@ def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], nam
     file, rest = with_file(words)
     if len(rest) != 1:
         raise click.UsageError("PLACE: name one node, pod or host")
-    (place,) = rest
+    (netns_name,) = rest
     with the_lab(make_session, file, name, **of_lab) as lab:
-        check_place(lab.scenario, place)
-        return run_shell(lab.line, place)
+        check_netns(lab.scenario, netns_name)
+        return run_shell(lab.connection, netns_name)

@@ -10,23 +10,23 @@ from typing import Any
 import click
 
 from proxylab.cli.dialled import dial_options, probe_of
-from proxylab.cli.netns import complete_places_and_services
+from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cli.width import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner, Probe, Scenario, Send
 from proxylab.text import WIDTH, wrapped
-from proxylab.evidence.evidence import Evidence
 from proxylab.verdict.journey import journey
-from proxylab.verdict.trace_summary import upshot
+from proxylab.verdict.trace_summary import trace_summary
 
 __all__ = ["command", "trace_lines"]
 
 
 @click.command("trace", short_help="Send one packet through a lab and tell its way, rule by rule.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_places_and_services)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
 @lab_options
 @click.pass_obj
@@ -62,13 +62,13 @@ def command(
         probe = probe_of(lab.scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
-        errand, evidence = lab.trace(probe)
+        resolved, evidence = lab.trace(probe)
         plan = lab.plan_as_found()
-    click.echo("\n".join(trace_lines(probe, errand, evidence, plan, terminal_width())))
+    click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, terminal_width())))
     return ExitCode.OK
 
 
-def trace_lines(probe: Probe, errand: Errand, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
+def trace_lines(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
     """The way of a traced packet, and what it comes to."""
-    way = journey(errand, evidence, width) or ("no rule of any node saw the packet",)
-    return [*way, "", *wrapped(upshot(probe, errand, evidence, plan), "in short: ", width=width)]
+    way = journey(resolved, evidence, width) or ("no rule of any node saw the packet",)
+    return [*way, "", *wrapped(trace_summary(probe, resolved, evidence, plan), "in short: ", width=width)]

@@ -12,15 +12,15 @@ from typing import Any, Final
 
 import click
 
-from proxylab.plan.assembly import lay_out
 from proxylab.cli.case import CASE, FILE
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.which import SessionMaker, case_of
 from proxylab.cli.words import Span, age
-from proxylab.client.control_sockets import Door, Doors, NameTakenError, is_name
-from proxylab.errors import ExitCode
-from proxylab.report.standing_labs import standing_lines
+from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
+from proxylab.errors import ExitCode
+from proxylab.plan.assembly import lay_out
+from proxylab.report.standing_labs import standing_lines
 
 __all__ = ["command"]
 
@@ -66,7 +66,7 @@ def command(
         scenario = case_of(file, engine, case_id)
         called = claim(name or scenario.name)
         session.open(scenario).stay(called, ttl)
-    alone = len(Doors.of_user().names()) == 1
+    alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),
         name=called,
@@ -84,7 +84,7 @@ def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
 ) -> Iterator[tuple[Session, Callable[[str], str]]]:
     """A session whose lab can stay, and what takes a name for it. Its process starts while the scenario is read."""
-    door = Door(Doors.of_user())
+    control_socket = ControlSocket(ControlSockets.of_user())
 
     def claim(name: str) -> str:
         if not is_name(name):
@@ -92,7 +92,7 @@ def _session(
                 f"--name: {name!r} can be no lab's name; allowed: up to 63 of a-z, 0-9, dot and hyphen"
             )
         try:
-            door.claim(name)
+            control_socket.claim(name)
         except NameTakenError:
             raise click.UsageError(
                 f"--name: a lab {name!r} stands already; end it with `proxylab down {name}`, or choose another --name"
@@ -100,9 +100,9 @@ def _session(
         return name
 
     try:
-        with (make_session or Session)(choice_of(engine, **of_engine), seed, lambda: door) as session:
+        with (make_session or Session)(choice_of(engine, **of_engine), seed, lambda: control_socket) as session:
             session.begin()
             yield session, claim
     except BaseException:
-        door.give_up()
+        control_socket.give_up()
         raise

@@ -16,14 +16,14 @@ from click.shell_completion import CompletionItem
 from proxylab.cli.case import CASE, tell_cases
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.files import load_all
-from proxylab.client.control_sockets import Doors, NoSuchLabError
-from proxylab.engines.names import mode_of, version_of
-from proxylab.client.connection import Visit
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.client.standing_lab import attach_to
+from proxylab.engines.names import mode_of, version_of
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
-from proxylab.client.session import Session
-from proxylab.client.standing_lab import visit
 
 __all__ = ["NAME", "case_of", "complete_names", "lab_options", "standing", "the_lab", "with_file"]
 
@@ -35,7 +35,7 @@ _OF_FILES: Final = ("engine", "kube_proxy", "feature_gates", "flags", "iptables"
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The labs that stand, for a shell."""
-    return [CompletionItem(name) for name in Doors.of_user().names() if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in ControlSockets.of_user().names() if name.startswith(incomplete)]
 
 
 NAME: Final = click.option(
@@ -112,8 +112,8 @@ def the_lab(
     """
     if file is None:
         _refuse_options_of_files()
-        with standing(name) as line:
-            yield visit(line)
+        with standing(name) as connection:
+            yield attach_to(connection)
         return
     if name is not None and _is_typed("name"):
         raise click.UsageError("FILE or --name: a lab that is made of FILE, or one that stands")
@@ -126,24 +126,24 @@ def the_lab(
 
 
 @contextmanager
-def standing(name: str | None, *, or_file: bool = True) -> Iterator[Visit]:
+def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConnection]:
     """A line to the standing lab of that name, or to the only one; ``or_file``: a FILE would have done as well."""
-    doors = Doors.of_user()
-    chosen = name or _only(doors, or_file=or_file)
+    control_sockets = ControlSockets.of_user()
+    chosen = name or _only(control_sockets, or_file=or_file)
     try:
-        line = Visit(doors.connect(chosen), chosen)
+        connection = ControlConnection(control_sockets.connect(chosen), chosen)
     except NoSuchLabError:
-        names = doors.names()
+        names = control_sockets.names()
         there = f"there are {', '.join(names)}" if names else "none stands; make one with `proxylab up FILE`"
         raise click.UsageError(f"--name: no lab {chosen!r} stands; {there}") from None
     except TimeoutError:
         raise click.UsageError(f"the lab {chosen} takes no connection; end it with `proxylab down {chosen}`") from None
-    with line:
-        yield line
+    with connection:
+        yield connection
 
 
-def _only(doors: Doors, *, or_file: bool) -> str:
-    names = doors.names()
+def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
+    names = control_sockets.names()
     if not names:
         here = ", or name a FILE here" if or_file else ""
         raise click.UsageError(f"no lab stands; make one with `proxylab up FILE`{here}")

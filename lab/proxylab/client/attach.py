@@ -22,10 +22,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
+from proxylab.client.connection import Connection
 from proxylab.errors import InternalError
-from proxylab.client.connection import Line
-from proxylab.timing import Deadline
 from proxylab.protocol.standing_labs import Attach, Ended
+from proxylab.timing import Deadline
 
 __all__ = ["run_attached", "run_shell"]
 
@@ -38,8 +38,8 @@ _SIGNALLED: Final = 128
 
 
 def run_attached(
-    line: Line,
-    place: str,
+    connection: Connection,
+    netns_name: str,
     argv: Sequence[str],
     *,
     interactive: bool,
@@ -49,8 +49,8 @@ def run_attached(
     """Run a command in a place and return its exit status as a shell counts it: 128 and the signal's number for that.
 
     Args:
-        line: to the lab process.
-        place: a node, pod or host.
+        connection: to the lab process.
+        netns_name: a node, pod or host.
         argv: the command.
         interactive: it reads this process's standard input.
         terminal: it gets a terminal of its own.
@@ -60,17 +60,19 @@ def run_attached(
         LabError: it cannot be run, or the lab has ended.
     """
     own = {name: os.environ[name] for name in _NAMES if name in os.environ} | (environment or {})
-    request = Attach(place=place, argv=tuple(argv), terminal=terminal, directory=str(Path.cwd()), environment=own)
+    request = Attach(
+        netns_name=netns_name, argv=tuple(argv), terminal=terminal, directory=str(Path.cwd()), environment=own
+    )
     with ExitStack() as stack:
         awake = stack.enter_context(_signals())
         if terminal:
-            status = _on_terminal(line, request, awake, stack, interactive=interactive)
+            status = _on_terminal(connection, request, awake, stack, interactive=interactive)
         else:
-            status = _on_own_streams(line, request, awake, stack, interactive=interactive)
+            status = _on_own_streams(connection, request, awake, stack, interactive=interactive)
     return status if status >= 0 else _SIGNALLED - status
 
 
-def run_shell(line: Line, place: str) -> int:
+def run_shell(connection: Connection, netns_name: str) -> int:
     """Open a shell in a place, on a terminal of its own if this process has one; its prompt names the place.
 
     Bash without start-up files, which would set another prompt, and without the user's history; or what is called sh.
@@ -78,33 +80,38 @@ def run_shell(line: Line, place: str) -> int:
     terminal = os.isatty(0) and os.isatty(1)
     bash = shutil.which("bash")
     shell = [bash, "--norc", "--noprofile"] if bash else ["sh"]
-    prompt = {"PS1": f"{place}:\\W# " if bash else f"{place}# ", "HISTFILE": ""}
+    prompt = {"PS1": f"{netns_name}:\\W# " if bash else f"{netns_name}# ", "HISTFILE": ""}
     return run_attached(
-        line, place, [*shell, "-i"] if terminal else shell, interactive=True, terminal=terminal, environment=prompt
+        connection,
+        netns_name,
+        [*shell, "-i"] if terminal else shell,
+        interactive=True,
+        terminal=terminal,
+        environment=prompt,
     )
 
 
-def _on_own_streams(line: Line, request: Attach, awake: int, stack: ExitStack, *, interactive: bool) -> int:
+def _on_own_streams(connection: Connection, request: Attach, awake: int, stack: ExitStack, *, interactive: bool) -> int:
     sys.stdout.flush()
     reading = 0 if interactive else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if not interactive:
         stack.callback(os.close, reading)
-    line.begin(request, Deadline.after(_BEGIN_SECONDS), (reading, 1, 2))
+    connection.begin(request, Deadline.after(_BEGIN_SECONDS), (reading, 1, 2))
     while True:
-        ready, _, _ = select.select([line.fileno(), awake], [], [])
+        ready, _, _ = select.select([connection.fileno(), awake], [], [])
         if awake in ready:
-            _forward(line, os.read(awake, _READ))
-        if line.fileno() in ready:
-            return _ended(line)
+            _forward(connection, os.read(awake, _READ))
+        if connection.fileno() in ready:
+            return _ended(connection)
 
 
-def _on_terminal(line: Line, request: Attach, awake: int, stack: ExitStack, *, interactive: bool) -> int:
+def _on_terminal(connection: Connection, request: Attach, awake: int, stack: ExitStack, *, interactive: bool) -> int:
     ours, theirs = pty.openpty()
     stack.callback(os.close, ours)
     _copy_size(ours)
-    line.begin(request, Deadline.after(_BEGIN_SECONDS), (theirs, theirs, theirs))
+    connection.begin(request, Deadline.after(_BEGIN_SECONDS), (theirs, theirs, theirs))
     os.close(theirs)
-    sources = [ours, line.fileno(), awake]
+    sources = [ours, connection.fileno(), awake]
     if interactive:
         sources.append(0)
         if os.isatty(0):
@@ -114,22 +121,22 @@ def _on_terminal(line: Line, request: Attach, awake: int, stack: ExitStack, *, i
     while True:
         ready, _, _ = select.select(sources, [], [])
         if awake in ready:
-            _resize_or_forward(line, os.read(awake, _READ), ours)
+            _resize_or_forward(connection, os.read(awake, _READ), ours)
         if 0 in ready and not _copy(0, ours):
             sources.remove(0)
             os.write(ours, b"\x04")  # what a terminal makes of end-of-file
         if ours in ready and not _copy(ours, 1):
             sources.remove(ours)
-        if line.fileno() in ready:
-            status = _ended(line)
+        if connection.fileno() in ready:
+            status = _ended(connection)
             # What it said last is there by now. A child that it left behind may keep the terminal, and is not heard.
             while ours in sources and select.select([ours], [], [], 0)[0] and _copy(ours, 1):
                 pass
             return status
 
 
-def _ended(line: Line) -> int:
-    answer = line.heard(Deadline.after(_ANSWER_SECONDS))
+def _ended(connection: Connection) -> int:
+    answer = connection.heard(Deadline.after(_ANSWER_SECONDS))
     if not isinstance(answer, Ended):
         raise InternalError(f"a command must end with Ended, not {type(answer).__name__}")
     return answer.status
@@ -158,16 +165,16 @@ def _copy_size(terminal: int) -> None:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
 
 
-def _resize_or_forward(line: Line, numbers: bytes, terminal: int) -> None:
+def _resize_or_forward(connection: Connection, numbers: bytes, terminal: int) -> None:
     if signal.SIGWINCH in numbers:
         _copy_size(terminal)
-    _forward(line, numbers)
+    _forward(connection, numbers)
 
 
-def _forward(line: Line, numbers: bytes) -> None:
+def _forward(connection: Connection, numbers: bytes) -> None:
     for number in numbers:
         if number in _FORWARDED:
-            line.signal(number, Deadline.after(_ANSWER_SECONDS))
+            connection.signal(number, Deadline.after(_ANSWER_SECONDS))
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from proxylab.report.bundle import CASE
 from proxylab.report.step_bundle import STEP
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
-__all__ = ["Shelf", "pcap_file"]
+__all__ = ["BundleStore", "pcap_file"]
 
 _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
@@ -25,7 +25,7 @@ _LONGEST_FILE: Final = 150
 _SUFFIX: Final = ".lab.yaml"
 
 
-class Shelf:
+class BundleStore:
     """The directory in which a run keeps its bundles; runs with different engines keep theirs side by side."""
 
     def __init__(self, directory: Path) -> None:
@@ -86,7 +86,7 @@ class Shelf:
         if isinstance(verdict, StepVerdict):
             position, number = verdict.step.position, f"step-{verdict.number:03d}"
         else:
-            position, number = verdict.probe.position, f"{verdict.errand.number + 1:03d}"
+            position, number = verdict.probe.position, f"{verdict.resolved.number + 1:03d}"
         file = PurePath(position.file.removesuffix(_SUFFIX))
         parts = [part for part in file.parts if part not in (file.anchor, "..")]
         return self._directory.joinpath(_slug(engine), *parts, f"{number}-{slug}")

@@ -1,6 +1,7 @@
 """A conversation with a lab process, as a client leads it.
 
-Owns: ``Line``, on which one request is asked after the other, and ``Visit``, the line to a lab that stays.
+Owns: ``Connection``, on which one request is asked after the other, and ``ControlConnection``, the line to a lab
+that stays.
 Must not: start or end a lab process (``proxylab.client.lab_process`` does).
 """
 
@@ -9,15 +10,15 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.codec import CodecError
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
+from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import raised
 from proxylab.protocol.messages import Failed
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 from proxylab.timing import Deadline
-from proxylab.protocol.standing_labs import Asked, Feed, Signal, Told
 
-__all__ = ["LabGoneError", "Line", "Visit"]
+__all__ = ["Connection", "ControlConnection", "LabGoneError"]
 
 Wanted = TypeVar("Wanted")
 
@@ -34,7 +35,7 @@ class LabGoneError(LabError):
         )
 
 
-class Line:
+class Connection:
     """A channel to a lab process, on which one request is asked after the other."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -58,7 +59,7 @@ class Line:
         """The descriptor that is readable when the lab process has said something."""
         return self._channel.fileno()
 
-    def request(self, request: Asked, wanted: type[Wanted], deadline: Deadline) -> Wanted:
+    def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
         """Ask, and wait for the answer, which must be a ``wanted``.
 
         Raises:
@@ -85,7 +86,7 @@ class Line:
         """Ask for a feed; ``heard`` then gives its answers, to the last of which nothing else can be asked."""
         self._say(feed, f"begin {type(feed).__name__}", deadline, descriptors)
 
-    def heard(self, deadline: Deadline) -> Told:
+    def heard(self, deadline: Deadline) -> AnyResponse:
         """The next answer of a feed. Raises the ``LabError`` that ended it."""
         answer = self._receive("go on", deadline)
         if isinstance(answer, Failed):
@@ -96,17 +97,17 @@ class Line:
         """Hand a signal to the command that runs, or end another feed."""
         self._say(Signal(number), "take a signal", deadline)
 
-    def _say(self, request: Asked, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+    def _say(self, request: AnyRequest, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
         try:
-            self._channel.send(request, Asked, deadline, descriptors)
+            self._channel.send(request, AnyRequest, deadline, descriptors)
         except ChannelClosedError as error:
             raise self._gone(what) from error
         except TimeoutError:
             raise InternalError(f"the lab process did not take the request to {what}{self._last_words()}") from None
 
-    def _receive(self, what: str, deadline: Deadline) -> Told:
+    def _receive(self, what: str, deadline: Deadline) -> AnyResponse:
         try:
-            told: Told = self._channel.receive(Told, deadline)
+            told: AnyResponse = self._channel.receive(AnyResponse, deadline)
         except (ChannelClosedError, CodecError) as error:
             raise self._gone(what) from error
         except TimeoutError:
@@ -128,7 +129,7 @@ class Line:
         return ""
 
 
-class Visit(Line):
+class ControlConnection(Connection):
     """A conversation with a standing lab, by its door. To leave it closes nothing but the conversation."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:

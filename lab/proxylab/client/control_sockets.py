@@ -26,10 +26,10 @@ from typing import Final, Self
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["KEEPER_SUFFIX", "Door", "Doors", "NameTakenError", "NoSuchLabError", "is_name"]
+__all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
 
-KEEPER_SUFFIX: Final = ".keeper"
-"""Of the file beside a name that tells which process its keeper is (``proxylab.kernel.sandbox.sandbox`` takes both away)."""
+SUPERVISOR_SUFFIX: Final = ".keeper"
+"""Of the file that names the supervisor of a control socket; the supervisor takes both away (``kernel.sandbox``)."""
 
 _SUFFIX: Final = ".sock"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -49,19 +49,19 @@ def is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
-class Door:
+class ControlSocket:
     """A socket that a lab process is born with. It has no name until one is claimed for it."""
 
-    def __init__(self, doors: "Doors") -> None:
-        self._doors = doors
+    def __init__(self, control_sockets: "ControlSockets") -> None:
+        self._control_sockets = control_sockets
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.folder = os.open(doors.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self.folder = os.open(control_sockets.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self.name = ""
 
     def claim(self, name: str) -> None:
         """Give it a name, and let connections wait. Raises ``NameTakenError``."""
-        with self._doors.locked():
-            self._doors.clear(name)
+        with self._control_sockets.locked():
+            self._control_sockets.clear(name)
             os.fchmod(self.socket.fileno(), 0o600)  # which bind(2) gives to the file
             try:
                 # A path of any length: sun_path has room for 107 bytes only.
@@ -73,10 +73,10 @@ class Door:
             self.socket.listen(_WAITING)
         self.name = name
 
-    def tell_keeper(self, pid: int) -> None:
+    def tell_supervisor(self, pid: int) -> None:
         """Note beside the name which process can end the lab, should the lab itself not answer."""
         with suppress(OSError):
-            self._doors.keeper_file(self.name).write_text(f"{pid} {_began(pid)}\n", encoding="ascii")
+            self._control_sockets.supervisor_file(self.name).write_text(f"{pid} {_began(pid)}\n", encoding="ascii")
 
     def close(self) -> None:
         """Let go of the socket; the lab process has its own."""
@@ -93,7 +93,7 @@ class Door:
         self.close()
 
 
-class Doors:
+class ControlSockets:
     """The doors of one user's labs."""
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class Doors:
             except FileNotFoundError:
                 return False
             except ConnectionRefusedError:
-                for each in (name + KEEPER_SUFFIX, name + _SUFFIX):  # the name last, for which others wait
+                for each in (name + SUPERVISOR_SUFFIX, name + _SUFFIX):  # the name last, for which others wait
                     with suppress(FileNotFoundError):
                         os.unlink(each, dir_fd=folder)
                 return True
@@ -162,14 +162,14 @@ class Doors:
                 return False  # so many wait there already that somebody must be meant to answer
         return False
 
-    def keeper_file(self, name: str) -> Path:
+    def supervisor_file(self, name: str) -> Path:
         """Where it is noted which process keeps a lab."""
-        return self.folder / f"{name}{KEEPER_SUFFIX}"
+        return self.folder / f"{name}{SUPERVISOR_SUFFIX}"
 
     def kill(self, name: str) -> bool:
         """Have the keeper of a lab that does not answer end it by force; whether there was one."""
         try:
-            pid, began = self.keeper_file(name).read_text(encoding="ascii").split()
+            pid, began = self.supervisor_file(name).read_text(encoding="ascii").split()
         except (OSError, ValueError):
             return False
         if _began(int(pid)) != began:

@@ -9,30 +9,31 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
+from proxylab.addresses import IPAddress, Transport
+from proxylab.client.health import asked_for_health
+from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
 from proxylab.diagnosis.checked import judge_health
 from proxylab.diagnosis.iptables import read_iptables
-from proxylab.diagnosis.model import Diagnosis, Finding, Station, nothing
+from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
 from proxylab.diagnosis.nameserver import judge_name_server
 from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
 from proxylab.diagnosis.nftables import read_nftables
+from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
+from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest, Terms, diallers, loops, path_tests
 from proxylab.diagnosis.programmed import by_family
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Backend, Subject
-from proxylab.diagnosis.path_test_results import Walked, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import Kind, Terms, Walk, Walker, loops, walkers, walks
 from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
-from proxylab.client.health import asked_for_health
-from proxylab.addresses import IPAddress, Transport
-from proxylab.client.open_lab import OpenLab
+from proxylab.evidence.evidence import Lookup
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
-    Front,
+    Frontend,
     HttpExpect,
     Manner,
     Outcome,
@@ -44,7 +45,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import open_case
-from proxylab.evidence.evidence import Lookup
 from proxylab.verdict.explain import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -79,25 +79,25 @@ class Round:
     def go(self) -> Diagnosis:
         """Look at one station after the other, until one breaks or nothing is left to look at."""
         found: list[Finding] = []
-        for finding in self._stations():
+        for finding in self._stages():
             found.append(finding)
             if finding.stops:
                 break
         return Diagnosis.of(f"{self._namespace}/{self._name}", self._lab.engine.name, tuple(found))
 
-    def _stations(self) -> Iterator[Finding]:
+    def _stages(self) -> Iterator[Finding]:
         if self._service is None:
             yield missing_service(self._namespace, self._name, self._services)
             return
         subject = self._subject
         yield self._ask_for_name(subject)
         if subject.no_rules and not subject.service.headless:
-            yield nothing(Station.ENDPOINTS, subject.no_rules)
+            yield nothing(Stage.ENDPOINTS, subject.no_rules)
             return
         yield without_backing(subject, self._node, self._home) or judge_endpoints(subject, tuple(self._dials(subject)))
         yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
         if subject.no_rules:
-            yield nothing(Station.ENTRY, subject.no_rules)
+            yield nothing(Stage.ENTRY, subject.no_rules)
             return
         yield judge_entries(subject, self._rules, self._nodes)
         yield judge_balancing(subject, self._rules, self._nodes)
@@ -107,9 +107,9 @@ class Round:
         finding = misled(subject, self._rules, self._nodes)
         if finding is None and subject.service.key == KUBE_DNS:
             yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._askers()])
-            yield nothing(Station.MASQUERADE, "the lab's own name server answers questions, and no probes")
+            yield nothing(Stage.MASQUERADE, "the lab's own name server answers questions, and no probes")
             return
-        chosen = walks(subject, self._terms, self._everybody, self._nodes, self._sender)
+        chosen = path_tests(subject, self._terms, self._everybody, self._nodes, self._sender)
         walked = () if finding is not None else self._all_walked(subject, chosen)
         yield finding or judge_translation(subject, walked)
         yield judge_masquerade(subject, self._rules, walked, self._addresses)
@@ -118,7 +118,7 @@ class Round:
         asked = asked_for_health(subject, self._terms, self._everybody, self._nodes, self._ask_for_health)
         yield judge_health(subject, tuple(asked))
 
-    def _all_walked(self, subject: Subject, chosen: Sequence[Walk]) -> tuple[Walked, ...]:
+    def _all_walked(self, subject: Subject, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
         """The walks that can be walked on this wire: some fronts are beyond the reach of some places."""
         walked = []
         for each in chosen:
@@ -155,8 +155,8 @@ class Round:
         return self._lab.addresses
 
     @cached_property
-    def _everybody(self) -> tuple[Walker, ...]:
-        return walkers(self._subject, self._lab.scenario, self._addresses)
+    def _everybody(self) -> tuple[Dialler, ...]:
+        return diallers(self._subject, self._lab.scenario, self._addresses)
 
     @cached_property
     def _rules(self) -> Rules:
@@ -177,7 +177,7 @@ class Round:
         pods = [each.name for each in self._everybody if each.kind is Kind.POD]
         return (pods or [each.name for each in self._everybody if each.kind is Kind.NODE])[0]
 
-    def _askers(self) -> Iterator[Walker]:
+    def _askers(self) -> Iterator[Dialler]:
         """Somebody on every node that is looked at: a pod, if there is one."""
         for node in self._nodes:
             here = [each for each in self._everybody if each.node == node]
@@ -189,8 +189,8 @@ class Round:
             return judge_name(subject, asker, None)
         return judge_name(subject, asker, self._lab.lookups.resolve(asker, whole_name(subject.service)))
 
-    def _question(self, place: str, server: IPAddress | None = None) -> Lookup:
-        return self._lab.lookups.query(place, whole_name(self._subject.service).rstrip("."), "A", server)
+    def _question(self, netns_name: str, server: IPAddress | None = None) -> Lookup:
+        return self._lab.lookups.query(netns_name, whole_name(self._subject.service).rstrip("."), "A", server)
 
     def _dials(self, subject: Subject) -> Iterator[Dial]:
         """Every endpoint by its own address, until one does not answer; that one from its own node as well."""
@@ -222,7 +222,7 @@ class Round:
         chosen = [each for each in self._everybody if self._sender in (None, each.name)]
         found = [
             each.name
-            for each in sorted(chosen, key=lambda walker: (walker.kind is not Kind.POD, walker.backs))
+            for each in sorted(chosen, key=lambda dialler: (dialler.kind is not Kind.POD, dialler.backs))
             if backend[0] not in each.addresses
             and (each.kind, each.name) != (Kind.NODE, home)
             and any(own.version == backend[0].version for own in each.addresses)
@@ -245,24 +245,24 @@ class Round:
     def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
         return self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
 
-    def _walked(self, subject: Subject, walk: Walk) -> Walked:
-        service, due = subject.service, walk.due
+    def _walked(self, subject: Subject, path_test: PathTest) -> PathTestResult:
+        service, due = subject.service, path_test.due
         flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
-        front = walk.front
-        enters = walk.node if walk.walker.kind is Kind.HOST else None
+        frontend = path_test.frontend
+        enters = path_test.node if path_test.dialler.kind is Kind.HOST else None
         target = ServiceTarget(
             service=service.name,
             namespace=service.namespace,
-            port=front.port.name or front.port.port,
-            via=front.via,
-            node=walk.node if front.via is Front.NODE_PORT else enters,
-            address=walk.at or front.address,
+            port=frontend.port.name or frontend.port.port,
+            via=frontend.via,
+            node=path_test.node if frontend.via is Frontend.NODE_PORT else enters,
+            address=path_test.at or frontend.address,
         )
-        protocol = Transport(front.port.protocol)
+        protocol = Transport(frontend.port.protocol)
         names = [self._called(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
-        verdict = self._send_again_if_unclear(str(walk), walk.walker.name, target, protocol, flows, backends)
-        return Walked(walk=walk, verdict=verdict)
+        verdict = self._send_again_if_unclear(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
+        return PathTestResult(path_test=path_test, verdict=verdict)
 
     def _called(self, subject: Subject, backend: Backend) -> str:
         """The place of an endpoint, as packets that arrive there are said to be at."""
@@ -298,14 +298,14 @@ class Round:
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         # Where it is written is its own: a probe that has been sent before some step is not sent again behind it.
-        place = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
+        netns_name = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
         probe = Probe(
             name=name,
             source=Source(name=sender),
             target=target,
             send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
-            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=place),
-            position=place,
+            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=netns_name),
+            position=netns_name,
         )
         self._lab.add(probe)
         return self._lab.probe(probe)
@@ -313,6 +313,6 @@ class Round:
 
 def _because(verdict: ProbeVerdict) -> str:
     """Why a probe did not pass, as a sentence."""
-    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     reasons = [reason for each in verdict.verdicts for reason in each.reasons]
     return why(case, verdict) or f"{'; '.join(reasons[:2])}."

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
-from proxylab.plan.assembly import Assembly
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.frozen import dataclass
-from proxylab.protocol.messages import Advance
+from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Namespace, Plan
 from proxylab.plan.topology import draw
+from proxylab.protocol.messages import Advance
 from proxylab.scenario.model import Change, NodeChange, Scenario
 
 __all__ = ["Edit", "edit"]

@@ -7,13 +7,13 @@ Must not: judge (``proxylab.diagnosis.checked`` does), or send: the caller does.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
-from proxylab.diagnosis.checked import Checked, due_on
-from proxylab.diagnosis.subject import Subject
-from proxylab.diagnosis.path_tests import Terms, Walker, askers, nodes_at
-from proxylab.errors import ScenarioError
 from proxylab.addresses import Family, IPAddress
-from proxylab.scenario.model import Front, HttpExpect, ServiceTarget
+from proxylab.diagnosis.checked import Checked, due_on
+from proxylab.diagnosis.path_tests import Dialler, Terms, askers, nodes_at
+from proxylab.diagnosis.subject import Subject
+from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import HttpReport
+from proxylab.scenario.model import Frontend, HttpExpect, ServiceTarget
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 __all__ = ["Ask", "asked_for_health"]
@@ -23,7 +23,7 @@ Ask = Callable[[str, str, ServiceTarget, HttpExpect], ProbeVerdict]
 
 
 def asked_for_health(
-    subject: Subject, terms: Terms, everybody: Sequence[Walker], nodes: Sequence[str], ask: Ask
+    subject: Subject, terms: Terms, everybody: Sequence[Dialler], nodes: Sequence[str], ask: Ask
 ) -> Iterator[Checked]:
     """What each of ``nodes`` answers in each family of the Service, to whoever can ask; none without such a port."""
     if not subject.service.health_check_node_port:
@@ -41,7 +41,7 @@ def _answer(subject: Subject, sender: str, node: str, address: IPAddress, ask: A
     target = ServiceTarget(
         service=subject.service.name,
         namespace=subject.service.namespace,
-        via=Front.HEALTH_CHECK_NODE_PORT,
+        via=Frontend.HEALTH_CHECK_NODE_PORT,
         node=node,
         address=address,
     )

@@ -1,17 +1,17 @@
 """Labs of failed probes that stay.
 
-Owns: ``Keeping``: under which names they stay, how many, and the words that tell of it.
+Owns: ``KeptLabs``: under which names they stay, how many, and the words that tell of it.
 Must not: decide what has failed.
 """
 
 from typing import Final
 
-from proxylab.client.control_sockets import Door, Doors, NameTakenError, is_name
+from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.open_lab import OpenLab
 from proxylab.report.standing_labs import commands
 from proxylab.scenario.model import Probe
 
-__all__ = ["Keeping"]
+__all__ = ["KeptLabs"]
 
 _SECONDS: Final = 8 * 3600.0
 _MOST: Final = 10
@@ -20,17 +20,17 @@ _MOST: Final = 10
 _MOST_TRIES: Final = 100
 
 
-class Keeping:
+class KeptLabs:
     """Lets the first few labs stay that it is given."""
 
-    def __init__(self, doors: Doors | None = None) -> None:
-        self._doors = doors or Doors.of_user()
+    def __init__(self, control_sockets: ControlSockets | None = None) -> None:
+        self._control_sockets = control_sockets or ControlSockets.of_user()
         self._kept = 0
         self._held = ""
 
-    def door(self) -> Door:
+    def control_socket(self) -> ControlSocket:
         """What a lab process is born with whose lab may stay."""
-        return Door(self._doors)
+        return ControlSocket(self._control_sockets)
 
     def keep(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
         """Let a lab stay, and give it back; in words, with what to type.
@@ -41,16 +41,16 @@ class Keeping:
         """
         if self._kept == _MOST:
             return [f"the lab is not kept: {_MOST} are kept already; `proxylab down --all` ends them"]
-        name, self._held = self.open_door(lab, _SECONDS), ""
+        name, self._held = self.open_control_socket(lab, _SECONDS), ""
         self._kept += 1
         return [f"the lab stays as {name}, for 8h; try", *(f"  {each}" for each in commands(lab.scenario, name, probe))]
 
     def hold(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
         """Let others come to a lab as long as its session lasts; in words, with what to type. It may be kept then."""
-        name = self._held = self.open_door(lab, None)
+        name = self._held = self.open_control_socket(lab, None)
         return [f"the lab stands as {name}; try", *(f"  {each}" for each in commands(lab.scenario, name, probe))][:-1]
 
-    def open_door(self, lab: OpenLab, seconds: float | None) -> str:
+    def open_control_socket(self, lab: OpenLab, seconds: float | None) -> str:
         """Let a lab stay, by its scenario's name or the next like it. Raises ``NameTakenError`` if all are taken."""
         if self._held:
             lab.stay(self._held, seconds)

@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import IO, Final, TypeVar
 
 import proxylab
-from proxylab.client.control_sockets import Door
+from proxylab.client.connection import Connection
+from proxylab.client.control_sockets import ControlSocket
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import raised
-from proxylab.client.connection import Line
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
+from proxylab.protocol.standing_labs import AnyRequest, Memory, Stay, Stays
 from proxylab.timing import Deadline
-from proxylab.protocol.standing_labs import Asked, Memory, Stay, Stays
 
 __all__ = ["LabProcess"]
 
@@ -44,16 +44,16 @@ _LOG_LINES: Final = 40
 _LOG_BYTES: Final = 64 * 1024
 
 
-class LabProcess(Line):
+class LabProcess(Connection):
     """A running lab process. Use as a context manager, or ``close`` it.
 
     Args:
-        door: what other clients shall come by, should it be told to ``stay``; closed with this end of it.
+        control_socket: what other clients shall come by, should it be told to ``stay``; closed with this end of it.
     """
 
-    def __init__(self, door: Door | None = None) -> None:
+    def __init__(self, control_socket: ControlSocket | None = None) -> None:
         ours, theirs = socket.socketpair()
-        given = [] if door is None else [door.socket.fileno(), door.folder]
+        given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
             self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._child = subprocess.Popen(
@@ -66,7 +66,7 @@ class LabProcess(Line):
                 start_new_session=True,
             )
         super().__init__(ours)
-        self._door = door
+        self._control_socket = control_socket
         self._ready: Ready | None = None
         self._refused: LabError | None = None
         self._places = 0
@@ -103,8 +103,8 @@ class LabProcess(Line):
             self._ready = answer
         return self._ready
 
-    def request(self, request: Asked, wanted: type[Wanted], deadline: Deadline) -> Wanted:
-        """Ask, and wait for the answer (see ``Line.request``); first, that it is in its sandbox."""
+    def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
+        """Ask, and wait for the answer (see ``Connection.request``); first, that it is in its sandbox."""
         self.ready()
         if isinstance(request, Build):
             self._places = max(self._places, len(request.plan.namespaces))
@@ -119,11 +119,11 @@ class LabProcess(Line):
             NameTakenError: a lab of that name stands.
             InternalError: it has no door.
         """
-        if self._door is None:
+        if self._control_socket is None:
             raise InternalError("a lab process without a door cannot stay")
-        if not self._door.name:
-            self._door.claim(memory.name)
-        self._door.tell_keeper(self.pid)
+        if not self._control_socket.name:
+            self._control_socket.claim(memory.name)
+        self._control_socket.tell_supervisor(self.pid)
         self.request(Stay(memory, seconds), Stays, Deadline.after(_STAY_SECONDS))
         if seconds is not None:
             self._leave()
@@ -154,8 +154,8 @@ class LabProcess(Line):
 
     def _release(self) -> None:
         self._log.close()
-        if self._door is not None:
-            self._door.close()
+        if self._control_socket is not None:
+            self._control_socket.close()
 
     def _gone(self, what: str) -> LabError:
         with suppress(subprocess.TimeoutExpired):

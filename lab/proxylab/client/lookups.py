@@ -6,11 +6,11 @@ Must not: ask itself. How a question comes to the lab and its answer back is the
 
 from collections.abc import Callable
 
-from proxylab.plan.assembly import Assembly
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand, Query
-from proxylab.scenario.model import Probe
 from proxylab.evidence.evidence import Lookup
+from proxylab.plan.assembly import Assembly
+from proxylab.plan.resolved import Query, ResolvedProbe
+from proxylab.scenario.model import Probe
 from proxylab.verdict.naming import address_of, questions
 
 __all__ = ["Lookups"]
@@ -30,18 +30,18 @@ class Lookups:
         self._made = made
         self._ask = ask
 
-    def resolve(self, place: str, name: str) -> tuple[Lookup, ...]:
+    def resolve(self, netns_name: str, name: str) -> tuple[Lookup, ...]:
         """What a program in a pod or node asks for a name, until it has an address.
 
         Raises:
             ScenarioError: there is no such place, or nobody to ask.
         """
-        errand, question = self._assembly.asking(place, name, self._made)
-        return tuple(questions(errand, question, self._ask))
+        resolved, question = self._assembly.asking(netns_name, name, self._made)
+        return tuple(questions(resolved, question, self._ask))
 
     def query(
         self,
-        place: str,
+        netns_name: str,
         name: str,
         kind: str,
         server: IPAddress | None = None,
@@ -55,8 +55,8 @@ class Lookups:
         Raises:
             ScenarioError: there is no such place, or nobody to ask.
         """
-        errand, _ = self._assembly.asking(place, name, self._made)
-        sender, asked = errand.sender, server or errand.destination
+        resolved, _ = self._assembly.asking(netns_name, name, self._made)
+        sender, asked = resolved.sender, server or resolved.destination
         query = Query(
             name=name,
             kind=kind,
@@ -68,16 +68,16 @@ class Lookups:
         )
         return self._ask(sender.namespace, query)
 
-    def errand(self, probe: Probe) -> tuple[Errand, IPAddress | None, tuple[Lookup, ...]]:
+    def resolved(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, tuple[Lookup, ...]]:
         """The errand of a probe and the source that backends must see; with the questions that led to it, if any.
 
         Where a name leads nowhere the errand is to the name server, as the question was.
         """
-        errand, source = self._assembly.errand(probe), self._assembly.expected_source(probe)
-        if errand.question is None:
-            return errand, source, ()
-        lookups = tuple(questions(errand, errand.question, self._ask))
-        address = address_of(errand.question, lookups)
+        resolved, source = self._assembly.resolved(probe), self._assembly.expected_source(probe)
+        if resolved.question is None:
+            return resolved, source, ()
+        lookups = tuple(questions(resolved, resolved.question, self._ask))
+        address = address_of(resolved.question, lookups)
         if address is not None:
-            errand, source = self._assembly.answered(probe, address)
-        return errand, source, lookups
+            resolved, source = self._assembly.answered(probe, address)
+        return resolved, source, lookups

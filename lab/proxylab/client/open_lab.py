@@ -9,15 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from proxylab.client.requests import advance_to, as_found, circumstances_of, memory_of
-from proxylab.plan.assembly import Assembly, assemble, lead
+from proxylab.addresses import IPAddress
+from proxylab.client.connection import Connection
 from proxylab.client.lab_process import LabProcess
+from proxylab.client.lookups import Lookups
+from proxylab.client.requests import advance_to, as_found, circumstances_of, memory_of
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
-from proxylab.addresses import IPAddress
-from proxylab.client.connection import Line
-from proxylab.client.lookups import Lookups
+from proxylab.evidence.engine_progress import ProxyRecord
+from proxylab.evidence.evidence import Capture, Evidence, Lookup
+from proxylab.evidence.segments import Spoken
+from proxylab.plan.assembly import Assembly, assemble, lead
+from proxylab.plan.dialogue import Turn
+from proxylab.plan.model import Plan
+from proxylab.plan.reach import Absences
+from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     Advanced,
     Built,
@@ -38,22 +45,15 @@ from proxylab.protocol.messages import (
     Send,
     Sent,
 )
-from proxylab.plan.dialogue import Turn
-from proxylab.plan.resolved import Errand, Query
-from proxylab.plan.model import Plan
-from proxylab.plan.reach import Absences
+from proxylab.protocol.standing_labs import AnyRequest, Listed, Listing, Memory
 from proxylab.report.bundle import NodeState, bundle
 from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
-from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 from proxylab.verdict.naming import led_nowhere
-from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.segments import Spoken
 from proxylab.verdict.steps import judge_step
-from proxylab.protocol.standing_labs import Asked, Listed, Listing, Memory
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]
 
@@ -68,7 +68,7 @@ class OpenLab:
 
     def __init__(
         self,
-        process: Line,
+        process: Connection,
         assembly: Assembly,
         built: Built,
         engine: EngineChoice,
@@ -105,7 +105,7 @@ class OpenLab:
         return self._assembly.addresses
 
     @property
-    def line(self) -> Line:
+    def connection(self) -> Connection:
         """To its lab process, for what lasts (``proxylab.protocol.standing_labs.Feed``)."""
         return self._process
 
@@ -230,7 +230,7 @@ class OpenLab:
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
-        errand, verdict = self._judged(probe)
+        resolved, verdict = self._judged(probe)
         if verdict.overall in UNRESOLVED:
             recalled = self._recall()  # before the trace's packet takes the place of the probe's
             self._recalled = probe, recalled
@@ -238,7 +238,7 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(errand)[1])
+            return replace(verdict, traced=self._trace(resolved)[1])
         except CapabilityError:
             if trace:
                 raise
@@ -254,19 +254,19 @@ class OpenLab:
         """
         return self._judged(probe)[1]
 
-    def _judged(self, probe: Probe) -> tuple[Errand, ProbeVerdict]:
+    def _judged(self, probe: Probe) -> tuple[ResolvedProbe, ProbeVerdict]:
         self._come_to(probe)
-        errand, source, evidence = self._send(probe)
-        verdict = judge(probe, errand, source, evidence)
-        return errand, replace(verdict, plan=self._assembly.plan, options=self._options)
+        resolved, source, evidence = self._send(probe)
+        verdict = judge(probe, resolved, source, evidence)
+        return resolved, replace(verdict, plan=self._assembly.plan, options=self._options)
 
-    def trace(self, probe: Probe) -> tuple[Errand, Evidence]:
+    def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
         """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
 
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
         """
-        return self._trace(self.lookups.errand(probe)[0])
+        return self._trace(self.lookups.resolved(probe)[0])
 
     def plan_as_found(self) -> Plan:
         """How the lab was planned, with the sysctls that its nodes have now."""
@@ -277,20 +277,20 @@ class OpenLab:
         """What can be asked about names in the lab as it stands."""
         return Lookups(self._assembly, self._made, self._look_up)
 
-    def _look_up(self, place: str, query: Query) -> Lookup:
-        return self._ask(LookUp(place, query), LookedUp, _PROBE_SECONDS).lookup
+    def _look_up(self, netns_name: str, query: Query) -> Lookup:
+        return self._ask(LookUp(netns_name, query), LookedUp, _PROBE_SECONDS).lookup
 
-    def _send(self, probe: Probe) -> tuple[Errand, IPAddress | None, Evidence]:
+    def _send(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, Evidence]:
         """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
         self._sent.add(probe.name)
-        errand, source, lookups = self.lookups.errand(probe)
-        if led_nowhere(errand, lookups):
-            return errand, source, Evidence(sent=0, lookups=lookups)
-        evidence = self._ask(Send(errand), Sent, _PROBE_SECONDS).evidence
-        return errand, source, replace(evidence, lookups=lookups)
+        resolved, source, lookups = self.lookups.resolved(probe)
+        if led_nowhere(resolved, lookups):
+            return resolved, source, Evidence(sent=0, lookups=lookups)
+        evidence = self._ask(Send(resolved), Sent, _PROBE_SECONDS).evidence
+        return resolved, source, replace(evidence, lookups=lookups)
 
-    def _trace(self, errand: Errand) -> tuple[Errand, Evidence]:
-        single = replace(errand, flows=1, manner=Manner.PACKET, http=False)
+    def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
+        single = replace(resolved, flows=1, manner=Manner.PACKET, http=False)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
@@ -350,9 +350,9 @@ class OpenLab:
     def _recall(self) -> Recalled:
         return self._ask(Recall(), Recalled, _PROBE_SECONDS)
 
-    def execute(self, place: str, *argv: str) -> Executed:
+    def execute(self, netns_name: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
-        request = Execute(place, argv)
+        request = Execute(netns_name, argv)
         return self._ask(request, Executed, request.seconds + 10)
 
     def memory(self, name: str) -> Memory:
@@ -375,7 +375,7 @@ class OpenLab:
         """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""
         self._given_back = True
 
-    def _ask(self, request: Asked, wanted: type[Wanted], seconds: float) -> Wanted:
+    def _ask(self, request: AnyRequest, wanted: type[Wanted], seconds: float) -> Wanted:
         if self._given_back or self._process.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
         return self._process.request(request, wanted, Deadline.after(seconds))

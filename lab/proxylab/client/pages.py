@@ -11,8 +11,7 @@ from pathlib import Path
 
 import proxylab
 from proxylab.frozen import dataclass
-from proxylab.report.html import page
-from proxylab.report.html import Entry
+from proxylab.report.html import Entry, page
 
 __all__ = ["Begun", "write_page"]
 

@@ -9,14 +9,14 @@ import time
 from pathlib import Path
 
 import proxylab
-from proxylab.plan.assembly import Assembly
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import Advance, Built, Recalled
+from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Plan
 from proxylab.plan.names import ROUTER
+from proxylab.protocol.messages import Advance, Built, Recalled
+from proxylab.protocol.standing_labs import Memory
 from proxylab.report.bundle import Circumstances
 from proxylab.scenario.model import Change, Scenario
-from proxylab.protocol.standing_labs import Memory
 
 __all__ = ["advance_to", "as_found", "circumstances_of", "memory_of"]
 

@@ -9,17 +9,17 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
-from proxylab.plan.assembly import assemble
+from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
-from proxylab.client.control_sockets import Door
+from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.protocol import EngineChoice
+from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import (
     Build,
     Built,
     Close,
     Closed,
 )
-from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -33,18 +33,21 @@ class Session:
     """Opens labs, one at a time, in one lab process that starts with the first of them."""
 
     def __init__(
-        self, engine: EngineChoice | None = None, seed: int = 0, door: Callable[[], Door] | None = None
+        self,
+        engine: EngineChoice | None = None,
+        seed: int = 0,
+        control_socket: Callable[[], ControlSocket] | None = None,
     ) -> None:
         """A session; no process starts yet.
 
         Args:
             engine: what to run.
             seed: orders source ports and payloads.
-            door: makes what each lab process is given, so that its lab may be told to ``stay``.
+            control_socket: makes what each lab process is given, so that its lab may be told to ``stay``.
         """
         self._engine = engine or EngineChoice()
         self._seed = seed
-        self._door = door
+        self._control_socket = control_socket
         self._process: LabProcess | None = None
         self._places = 0
 
@@ -62,7 +65,7 @@ class Session:
 
     def _started(self) -> LabProcess:
         if self._process is None or self._process.closed:
-            self._process = LabProcess(self._door and self._door())
+            self._process = LabProcess(self._control_socket and self._control_socket())
         return self._process
 
     @property

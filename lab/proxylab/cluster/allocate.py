@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Generic, TypeVar
 
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, IPAddress, IPNetwork
 
 __all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "allocate_services", "needs_health_check"]
 

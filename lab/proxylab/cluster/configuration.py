@@ -12,8 +12,8 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.frozen import dataclass
 
 __all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]
 

@@ -7,10 +7,10 @@ Must not: know who routes them (``plan`` does).
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork
 
 __all__ = ["Pool", "give_ingress"]
 

@@ -10,9 +10,9 @@ at the tenth address of each service network, which the kubelet writes into ever
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.allocate import DNS_OFFSET
 from proxylab.cluster.objects import Key, Pod, PodPort, Service, ServicePort
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = ["COREDNS", "DNS_PORT", "DOMAIN", "KUBE_DNS", "NDOTS", "coredns", "kube_dns", "resolv_conf", "search_domains"]
 

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Service, ServiceType
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["SCHEMA_VERSION", "TTL_SECONDS", "Kind", "Names", "Record", "Srv"]
 

@@ -12,8 +12,8 @@ from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.frozen import dataclass
 
 __all__ = [
     "ClusterEvent",

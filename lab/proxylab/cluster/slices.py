@@ -17,6 +17,7 @@ What the controller decides (k8s.io/endpointslice, ``reconciler.go`` and ``utils
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import (
     HEADLESS_LABEL,
     SERVICE_NAME_LABEL,
@@ -30,7 +31,6 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices"]
 

@@ -6,9 +6,9 @@ Must not: allocate (``allocate`` does), or read a patch (``scenario`` does).
 
 from dataclasses import replace
 
+from proxylab.addresses import Family
 from proxylab.cluster.allocate import NODE_PORT_TYPES, needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
-from proxylab.addresses import Family
 
 __all__ = ["keep_allocated"]
 

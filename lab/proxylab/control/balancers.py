@@ -14,13 +14,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
 from proxylab.control.ask import ask_status
-from proxylab.addresses import IPAddress
+from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import RouteSocket
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.plan.balance import Followed, follow, followed_route
 from proxylab.plan.model import Balancer, Route
 from proxylab.timing import together

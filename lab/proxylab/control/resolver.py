@@ -20,10 +20,10 @@ import dns.rdatatype
 import dns.rrset
 
 from proxylab.cluster.kube_dns import DNS_PORT
+from proxylab.evidence.evidence import Lookup, NamedRecord
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import Query
 from proxylab.timing import Deadline
-from proxylab.evidence.evidence import Lookup, NamedRecord
 
 __all__ = ["ask"]
 
@@ -88,8 +88,8 @@ async def _by_tcp(netns: NetNs, query: Query, question: dns.message.Message) -> 
     loop = asyncio.get_running_loop()
     with _dialling(netns, query, socket.SOCK_STREAM) as asking:
         await loop.sock_connect(asking, (str(query.server), DNS_PORT))
-        wire = question.to_wire()
-        await loop.sock_sendall(asking, _LENGTH.pack(len(wire)) + wire)
+        network = question.to_wire()
+        await loop.sock_sendall(asking, _LENGTH.pack(len(network)) + network)
         (length,) = _LENGTH.unpack(await _exactly(asking, _LENGTH.size))
         return dns.message.from_wire(await _exactly(asking, length))
 

@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from errno import EAFNOSUPPORT
 from functools import partial
 
+from proxylab.addresses import IPAddress
 from proxylab.control.http import Answer, HttpRequest, HttpServer
 from proxylab.control.listen import listen_inside
-from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["NodeServers", "PathHandler"]
 
-Place = tuple[IPAddress, int]
+SocketAddress = tuple[IPAddress, int]
 
 PathHandler = Callable[[str], Answer]
 """From the path of a request, without its query, to the answer."""
@@ -26,10 +26,10 @@ class NodeServers:
 
     def __init__(self, netns: NetNs) -> None:
         self._netns = netns
-        self._servers: dict[Place, HttpServer] = {}
-        self._wanted: Mapping[Place, PathHandler] = {}
+        self._servers: dict[SocketAddress, HttpServer] = {}
+        self._wanted: Mapping[SocketAddress, PathHandler] = {}
 
-    async def serve(self, wanted: Mapping[Place, PathHandler]) -> tuple[str, ...]:
+    async def serve(self, wanted: Mapping[SocketAddress, PathHandler]) -> tuple[str, ...]:
         """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
 
         Returns:
@@ -37,25 +37,25 @@ class NodeServers:
             lacks.
         """
         self._wanted = dict(wanted)
-        for place in [place for place in self._servers if place not in wanted]:
-            await self._servers.pop(place).close()
+        for address in [address for address in self._servers if address not in wanted]:
+            await self._servers.pop(address).close()
         failed = []
-        for place in wanted:
-            if place in self._servers:
+        for address in wanted:
+            if address in self._servers:
                 continue
             try:
-                listening = listen_inside(self._netns, *place)
+                listening = listen_inside(self._netns, *address)
             except OSError as error:
                 if error.errno == EAFNOSUPPORT:  # a kernel without IPv6, where nobody can dial that place either
                     continue
-                failed.append(f"cannot listen on {place[0]} port {place[1]}: {error.strerror}")
+                failed.append(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}")
             else:
-                self._servers[place] = await HttpServer.on(listening, partial(self._answer, place))
+                self._servers[address] = await HttpServer.on(listening, partial(self._answer, address))
         return tuple(failed)
 
-    def _answer(self, place: Place, request: HttpRequest) -> Answer:
+    def _answer(self, address: SocketAddress, request: HttpRequest) -> Answer:
         """By whoever has the place now: a port may pass from one Service to another. 503 while nobody has it."""
-        handler = self._wanted.get(place)
+        handler = self._wanted.get(address)
         return Answer(503) if handler is None else handler(request.path)
 
     async def close(self) -> None:

@@ -7,12 +7,12 @@ Must not: dial.
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
-from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
-from proxylab.diagnosis.model import Finding, Station, breaks, holds
-from proxylab.diagnosis.subject import Backend, FrontAt, Subject
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
+from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds
+from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.frozen import dataclass
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
 
@@ -62,16 +62,16 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
     service = subject.service
     about = f"describe service {service.name}"
     if not service.ports and not service.headless:
-        return breaks(Station.ENDPOINTS, ("the Service has no port",), f"{service.name} has no port.", about)
+        return breaks(Stage.ENDPOINTS, ("the Service has no port",), f"{service.name} has no port.", about)
     chosen = _selected(subject)
     if service.selector and not chosen:
         spelled = _spelled(service.selector)
         cause = f"the selector of {service.name}, {spelled}, matches no pod{_meant(subject)}."
-        return breaks(Station.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
+        return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
         seen = "no selector, and no EndpointSlice has an endpoint"
         cause = f"{service.name} has no selector, and no EndpointSlice names an endpoint for it."
-        return breaks(Station.ENDPOINTS, (seen,), cause, about, "get endpointslices")
+        return breaks(Stage.ENDPOINTS, (seen,), cause, about, "get endpointslices")
     return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node, home)
 
 
@@ -85,7 +85,7 @@ def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
         known = f"they declare {listed(list(declared))}" if declared else "they name none of their ports"
         cause = f"targetPort {port.target_port!r} is no port of {listed([pod.name for pod in chosen])}; {known}."
         look = (f"get pod {chosen[0].name} -o yaml", f"describe service {subject.service.name}")
-        return breaks(Station.ENDPOINTS, (f"no pod has a port {port.target_port!r}",), cause, *look)
+        return breaks(Stage.ENDPOINTS, (f"no pod has a port {port.target_port!r}",), cause, *look)
     return None
 
 
@@ -97,7 +97,7 @@ def _none_ready(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
     state = "terminating and serves no more" if leaving else "not ready"
     cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}."
     look = (f"get endpoints {subject.service.name} -o yaml", "get pods -o wide")
-    return breaks(Station.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
+    return breaks(Stage.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
 
 
 def _are(names: Sequence[str]) -> str:
@@ -107,23 +107,23 @@ def _are(names: Sequence[str]) -> str:
 def _none_local(subject: Subject, asked: str | None, home: str | None) -> Finding | None:
     """A policy Local that leaves the node which is asked about, or all of them, without an endpoint."""
     nodes = [each.name for each in subject.nodes]
-    for front in subject.fronts:
-        key, policy = _policy(subject.service, front)
-        node = asked or (home if front.is_internal else None)
-        without = [each for each in nodes if not subject.local(front, each)]
+    for frontend in subject.frontends:
+        key, policy = _policy(subject.service, frontend)
+        node = asked or (home if frontend.is_internal else None)
+        without = [each for each in nodes if not subject.local(frontend, each)]
         if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
             continue
         where = node if node in without else "any node"
         others = [each for each in nodes if each not in without]
         only = f"; those with one: {listed(others)}" if others else ""
-        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {front} there is dropped{only}."
+        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {frontend} there is dropped{only}."
         look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
-        return breaks(Station.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
+        return breaks(Stage.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
     return None
 
 
-def _policy(service: Service, front: FrontAt) -> tuple[str, TrafficPolicy]:
-    if front.is_internal:
+def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPolicy]:
+    if frontend.is_internal:
         return "internalTrafficPolicy", service.internal_traffic_policy
     return "externalTrafficPolicy", service.external_traffic_policy
 
@@ -142,12 +142,12 @@ def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
             cause = f"{who} does not answer when {silent.sender} dials it past the Service: {silent.why}"
         sender, target = silent.sender, endpoint(*silent.backend)
         look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
-        return breaks(Station.ENDPOINTS, (f"{who} does not answer {sender}", count), cause, *look)
+        return breaks(Stage.ENDPOINTS, (f"{who} does not answer {sender}", count), cause, *look)
     names = listed(list(dict.fromkeys(_name(subject, dial.backend[0]) for dial in dials)))
     answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
     unready = [_name(subject, each) for each in everybody if each not in ready]
     left = (f"not ready: {listed(unready)}",) if unready else ()
-    return holds(Station.ENDPOINTS, count, answering, *left, *_dropping(subject))
+    return holds(Stage.ENDPOINTS, count, answering, *left, *_dropping(subject))
 
 
 def _name(subject: Subject, address: IPAddress) -> str:
@@ -159,12 +159,12 @@ def _name(subject: Subject, address: IPAddress) -> str:
 def _dropping(subject: Subject) -> Iterator[str]:
     """Which nodes drop by a policy Local; that is as it should be."""
     told = set()
-    for front in subject.fronts:
-        key, policy = _policy(subject.service, front)
-        without = [each.name for each in subject.nodes if not subject.local(front, each.name)]
+    for frontend in subject.frontends:
+        key, policy = _policy(subject.service, frontend)
+        without = [each.name for each in subject.nodes if not subject.local(frontend, each.name)]
         if policy is TrafficPolicy.LOCAL and without and key not in told:
             told.add(key)
-            what = "what its own clients send" if front.is_internal else "what comes from outside"
+            what = "what its own clients send" if frontend.is_internal else "what comes from outside"
             yield f"{key} Local: {listed(without)} {'drops' if len(without) == 1 else 'drop'} {what}"
 
 

@@ -9,11 +9,11 @@ as long as a ready endpoint stands on it; one that terminates does not count, th
 
 from collections.abc import Sequence
 
-from proxylab.diagnosis.model import Finding, Station, breaks, holds, nothing, unclear
-from proxylab.diagnosis.subject import Subject
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
+from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.frozen import dataclass
 
 __all__ = ["Checked", "due_on", "judge_health"]
 
@@ -56,9 +56,9 @@ def due_on(subject: Subject, node: str, family: Family) -> tuple[str, ...]:
 def judge_health(subject: Subject, answers: Sequence[Checked]) -> Finding:
     """Every node says 200 if endpoints are on it, 503 if none are, and how many."""
     if not subject.service.health_check_node_port:
-        return nothing(Station.HEALTH, "no balancer asks which node serves it: it has no health-check port")
+        return nothing(Stage.HEALTH, "no balancer asks which node serves it: it has no health-check port")
     if not answers:
-        return nothing(Station.HEALTH, "nobody in this lab can ask a node for it")
+        return nothing(Stage.HEALTH, "nobody in this lab can ask a node for it")
     for answer in answers:
         finding = _fault(subject, answer)
         if finding is not None:
@@ -67,7 +67,7 @@ def judge_health(subject: Subject, answers: Sequence[Checked]) -> Finding:
     others = list(dict.fromkeys(each.node for each in answers if each.status != _OK))
     seen = [f"{listed(serving)} {'says' if len(serving) == 1 else 'say'} 200"] if serving else []
     seen += [f"{listed(others)} {'says' if len(others) == 1 else 'say'} 503, having no endpoint"] if others else []
-    return holds(Station.HEALTH, *seen)
+    return holds(Stage.HEALTH, *seen)
 
 
 def _fault(subject: Subject, answer: Checked) -> Finding | None:
@@ -95,4 +95,4 @@ def _fault(subject: Subject, answer: Checked) -> Finding | None:
     make = breaks if answer.proven else unclear
     asked = f"trace {answer.sender} {endpoint(answer.address, port)}"
     look = (asked, f"get endpoints {subject.service.name} -o yaml", f"logs {answer.node}")
-    return make(Station.HEALTH, (told,), sentence, *look)
+    return make(Stage.HEALTH, (told,), sentence, *look)

@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from proxylab.addresses import IPAddress, Protocol
 from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
 from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning, read_rules
-from proxylab.addresses import IPAddress, Protocol
 
 __all__ = ["read_iptables"]
 

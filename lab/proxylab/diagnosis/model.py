@@ -8,10 +8,10 @@ from enum import StrEnum
 
 from proxylab.frozen import dataclass
 
-__all__ = ["Diagnosis", "Finding", "Standing", "Station", "breaks", "holds", "nothing", "unclear"]
+__all__ = ["Diagnosis", "Finding", "Stage", "Standing", "breaks", "holds", "nothing", "unclear"]
 
 
-class Station(StrEnum):
+class Stage(StrEnum):
     """Where a packet to a Service may come to grief, in the order in which one is looked at after the other."""
 
     NAME = "name"
@@ -44,14 +44,14 @@ class Finding:
     """What was found of one station.
 
     Attributes:
-        station: which.
+        stage: which.
         standing: in a word.
         seen: what was seen, in clauses without a full stop; of what breaks, that first.
         cause: of what breaks or is unclear, the sentence that says why.
         look_at: then, what to type to see it, without the name of the lab.
     """
 
-    station: Station
+    stage: Stage
     standing: Standing
     seen: tuple[str, ...]
     cause: str = ""
@@ -85,39 +85,37 @@ class Diagnosis:
     @classmethod
     def of(cls, service: str, engine: str, found: tuple[Finding, ...]) -> "Diagnosis":
         """The diagnosis when nothing more is looked at: of stations that were not, it says why."""
-        looked_at = {each.station for each in found}
+        looked_at = {each.stage for each in found}
         last = found[-1]
-        standing, seen = Standing.UNSEEN, f"not looked at, since {last.station} {_verb(last)}"
+        standing, seen = Standing.UNSEEN, f"not looked at, since {last.stage} {_verb(last)}"
         if last.standing is Standing.NOTHING:
             standing, seen = Standing.NOTHING, "likewise"
-        rest = tuple(
-            Finding(station=each, standing=standing, seen=(seen,)) for each in Station if each not in looked_at
-        )
+        rest = tuple(Finding(stage=each, standing=standing, seen=(seen,)) for each in Stage if each not in looked_at)
         return cls(service=service, engine=engine, findings=(*found, *rest))
 
 
-def holds(station: Station, *seen: str) -> Finding:
+def holds(stage: Stage, *seen: str) -> Finding:
     """A station that holds."""
-    return Finding(station=station, standing=Standing.HOLDS, seen=seen)
+    return Finding(stage=stage, standing=Standing.HOLDS, seen=seen)
 
 
-def nothing(station: Station, why: str) -> Finding:
+def nothing(stage: Stage, why: str) -> Finding:
     """A station that has nothing of this Service."""
-    return Finding(station=station, standing=Standing.NOTHING, seen=(why,))
+    return Finding(stage=stage, standing=Standing.NOTHING, seen=(why,))
 
 
-def breaks(station: Station, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
+def breaks(stage: Stage, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
     """A station that breaks. ``cause`` is a sentence."""
-    return Finding(station=station, standing=Standing.BREAKS, seen=seen, cause=cause, look_at=look_at)
+    return Finding(stage=stage, standing=Standing.BREAKS, seen=seen, cause=cause, look_at=look_at)
 
 
-def unclear(station: Station, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
+def unclear(stage: Stage, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
     """A station of which nobody knows."""
-    return Finding(station=station, standing=Standing.UNCLEAR, seen=seen, cause=cause, look_at=look_at)
+    return Finding(stage=stage, standing=Standing.UNCLEAR, seen=seen, cause=cause, look_at=look_at)
 
 
 def _verb(finding: Finding) -> str:
-    plural = finding.station in (Station.ENDPOINTS, Station.ENTRY)
+    plural = finding.stage in (Stage.ENDPOINTS, Stage.ENTRY)
     if finding.standing is Standing.UNCLEAR:
         return "are unclear" if plural else "is unclear"
     return "break" if plural else "breaks"

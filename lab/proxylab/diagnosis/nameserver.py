@@ -6,7 +6,7 @@ Must not: ask.
 
 from collections.abc import Sequence
 
-from proxylab.diagnosis.model import Finding, Station, breaks, holds
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
@@ -21,11 +21,15 @@ def judge_name_server(subject: Subject, asked: Sequence[tuple[str, Lookup]]) -> 
         subject: the Service kube-dns.
         asked: for each place that has asked, what became of that.
     """
-    for place, lookup in asked:
+    for netns_name, lookup in asked:
         if lookup.error:
-            front = subject.service.cluster_ips[0]
-            cause = f"{place} asked {front} by UDP, and the name server behind it did not answer ({lookup.error})."
+            frontend = subject.service.cluster_ips[0]
+            cause = (
+                f"{netns_name} asked {frontend} by UDP, and the name server behind it did not answer ({lookup.error})."
+            )
             target = f"{subject.service.namespace}/{subject.service.name}:dns"
-            return breaks(Station.DNAT, (f"{place} got no answer",), cause, f"trace {place} {target}")
+            return breaks(Stage.DNAT, (f"{netns_name} got no answer",), cause, f"trace {netns_name} {target}")
     served = dict.fromkeys(lookup.served_by for _, lookup in asked if lookup.served_by)
-    return holds(Station.DNAT, f"{listed([place for place, _ in asked])} asked, and {listed(list(served))} answered")
+    return holds(
+        Stage.DNAT, f"{listed([netns_name for netns_name, _ in asked])} asked, and {listed(list(served))} answered"
+    )

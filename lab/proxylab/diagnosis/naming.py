@@ -7,11 +7,11 @@ Must not: ask.
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.diagnosis.model import Finding, Station, breaks, holds
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Subject
-from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
 
@@ -37,7 +37,7 @@ def missing_service(namespace: str, name: str, services: Iterable[Service]) -> F
         meant = f"; there are {listed(here)}" if here else ""
     seen = f"no Service {namespace}/{name}"
     cause = f"there is no Service {name!r} in namespace {namespace}{meant}"
-    return breaks(Station.NAME, (seen,), cause if cause.endswith("?") else f"{cause}.", "get services")
+    return breaks(Stage.NAME, (seen,), cause if cause.endswith("?") else f"{cause}.", "get services")
 
 
 def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -> Finding:
@@ -50,7 +50,7 @@ def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -
     """
     service = subject.service
     if lookups is None:
-        return holds(Station.NAME, f"{_kind(service)} exists", "no name server runs in this lab (dns: true gives one)")
+        return holds(Stage.NAME, f"{_kind(service)} exists", "no name server runs in this lab (dns: true gives one)")
     name = whole_name(service).rstrip(".")
     failed = next((each for each in lookups if each.error), None)
     if failed is not None:
@@ -58,7 +58,7 @@ def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -
         alive = "; asked past the Service, the name server answers" if past else ""
         cause = f"{asker} cannot ask for {name}: {failed.server} did not answer ({failed.error}){alive}."
         return breaks(
-            Station.NAME,
+            Stage.NAME,
             (f"{failed.server} did not answer for {name}",),
             cause,
             f"diagnose {KUBE_DNS.namespace}/{KUBE_DNS.name}" if service.key != KUBE_DNS else "get pods -o wide",
@@ -71,18 +71,18 @@ def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -
     if set(found) != set(due):
         told = listed([str(each) for each in found]) if found else "no address"
         cause = f"{name} gives {told}, and the Service has {listed([str(each) for each in due])}."
-        return breaks(Station.NAME, (f"{name} gives {told}",), cause, f"get endpoints {service.name}", f"shell {asker}")
+        return breaks(Stage.NAME, (f"{name} gives {told}",), cause, f"get endpoints {service.name}", f"shell {asker}")
     told = listed([str(each) for each in found]) if found else "no address, as no endpoint is ready"
-    return holds(Station.NAME, f"{name} is {told}, asked from {asker}")
+    return holds(Stage.NAME, f"{name} is {told}, asked from {asker}")
 
 
 def _judge_alias(service: Service, name: str, lookups: Sequence[Lookup]) -> Finding:
     aliases = list(dict.fromkeys(each.value for found in lookups for each in found.answers if each.kind == "CNAME"))
     if service.external_name.rstrip(".") in aliases:
-        return holds(Station.NAME, f"{name} is an alias of {service.external_name}")
+        return holds(Stage.NAME, f"{name} is an alias of {service.external_name}")
     told = f"an alias of {listed(aliases)}" if aliases else "nothing"
     cause = f"{name} is {told}, and must be an alias of {service.external_name}."
-    return breaks(Station.NAME, (f"{name} is {told}",), cause, f"describe service {service.name}")
+    return breaks(Stage.NAME, (f"{name} is {told}",), cause, f"describe service {service.name}")
 
 
 def _due(subject: Subject) -> list[IPAddress]:

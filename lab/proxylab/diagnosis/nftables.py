@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
 from typing import Final
 
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
 from proxylab.addresses import IPAddress, Protocol
+from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
 
 __all__ = ["read_nftables"]
 

@@ -8,8 +8,8 @@ Must not: know what they ought to be.
 import re
 from collections.abc import Mapping, Sequence
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.frozen import dataclass
 
 __all__ = ["Entry", "Hook", "Programmed", "Way", "by_family"]
 

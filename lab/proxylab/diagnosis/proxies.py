@@ -6,7 +6,7 @@ Must not: ask them.
 
 from collections.abc import Sequence
 
-from proxylab.diagnosis.model import Finding, Station, breaks, holds
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import listed
 
@@ -20,7 +20,7 @@ def judge_engines(records: Sequence[ProxyRecord]) -> Finding:
     for record in records:
         fault, cause = _fault(record)
         if cause:
-            return breaks(Station.ENGINE, (fault,), cause, f"logs {record.node}", f"rules {record.node}")
+            return breaks(Stage.ENGINE, (fault,), cause, f"logs {record.node}", f"rules {record.node}")
     health = all(record.asked and _well(record) for record in records)
     lives = "lives" if len(records) == 1 else "live"
     seen = [f"{listed([record.node for record in records])} {lives}"]
@@ -34,7 +34,7 @@ def judge_engines(records: Sequence[ProxyRecord]) -> Finding:
     gone = [record.node for record in records if record.progress.reflects is None]
     if gone:
         seen.append(f"the rules of {listed(gone)} do not tell their revision")
-    return holds(Station.ENGINE, *seen)
+    return holds(Stage.ENGINE, *seen)
 
 
 def _well(record: ProxyRecord) -> bool:

@@ -7,13 +7,13 @@ Must not: send anything; that a rule stands there does not mean that packets com
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from proxylab.cluster.objects import TrafficPolicy
-from proxylab.diagnosis.model import Finding, Station, breaks, holds
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed
-from proxylab.diagnosis.subject import Backend, FrontAt, Subject
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family
+from proxylab.cluster.objects import TrafficPolicy
+from proxylab.diagnosis.model import Finding, Stage, breaks, holds
+from proxylab.diagnosis.programmed import Entry, Hook, Programmed
+from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.frozen import dataclass
 
 __all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]
 
@@ -32,7 +32,7 @@ class _Choice:
     """A chain that balances, where it stands, and among whom it is due to choose."""
 
     node: str
-    front: FrontAt
+    frontend: FrontendAddress
     programmed: Programmed
     chain: str
     due: tuple[Backend, ...]
@@ -45,48 +45,48 @@ def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Findi
             f"the Service's label hands it to the proxy {subject.other_proxy!r}, so no engine here makes rules for it."
         )
         seen = f"the Service is for the proxy {subject.other_proxy!r}"
-        return breaks(Station.ENTRY, (seen,), cause, f"get service {subject.service.name} -o yaml")
+        return breaks(Stage.ENTRY, (seen,), cause, f"get service {subject.service.name} -o yaml")
     for node in nodes:
         for family in subject.families:
             finding = _unhooked(node, family, rules)
             if finding is not None:
                 return finding
     for node in nodes:
-        for front in subject.fronts:
-            finding = _unrecognised(subject, node, front, rules[node, front.family])
+        for frontend in subject.frontends:
+            finding = _unrecognised(subject, node, frontend, rules[node, frontend.family])
             if finding is not None:
                 return finding
-    return holds(Station.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.fronts), 'front')}")
+    return holds(Stage.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.frontends), 'front')}")
 
 
 def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
     programmed = rules.get((node, family))
     if programmed is None or not programmed.entries:
         cause = f"{node} has no {family} rule for any Service: somebody has flushed them, or none was ever loaded."
-        return breaks(Station.ENTRY, (f"{node} has no rule for any Service",), cause, f"rules {node}", f"logs {node}")
+        return breaks(Stage.ENTRY, (f"{node} has no rule for any Service",), cause, f"rules {node}", f"logs {node}")
     for hook in (Hook.IN, Hook.OUT):
         if hook not in programmed.hooked:
             cause = f"on {node} nothing leads {hook} to the {family} rules of Services, which are there."
             look = f"rules {node} | grep -E 'PREROUTING|OUTPUT|prerouting|output'"
-            return breaks(Station.ENTRY, (f"{node}: {hook} is not led to Services' rules",), cause, look)
+            return breaks(Stage.ENTRY, (f"{node}: {hook} is not led to Services' rules",), cause, look)
     return None
 
 
-def _unrecognised(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Finding | None:
-    found = _entries(programmed, front)
-    due = subject.due(front, node)
-    look = (f"rules {node} | grep {front.address or front.number}", f"logs {node}")
-    if not programmed.reaches[front.address is not None]:
-        what = "addresses" if front.address is not None else "node ports"
+def _unrecognised(subject: Subject, node: str, frontend: FrontendAddress, programmed: Programmed) -> Finding | None:
+    found = _entries(programmed, frontend)
+    due = subject.due(frontend, node)
+    look = (f"rules {node} | grep {frontend.address or frontend.number}", f"logs {node}")
+    if not programmed.reaches[frontend.address is not None]:
+        what = "addresses" if frontend.address is not None else "node ports"
         cause = f"on {node} nothing leads from the rules of Services on to those for {what}."
-        return breaks(Station.ENTRY, (f"{node}: no way to the rules for {what}",), cause, *look)
+        return breaks(Stage.ENTRY, (f"{node}: no way to the rules for {what}",), cause, *look)
     if not found:
-        cause = f"{node} has no rule for the {front}: what comes to it there goes on as it is."
-        return breaks(Station.ENTRY, (f"{node} has no rule for the {front}",), cause, *look)
+        cause = f"{node} has no rule for the {frontend}: what comes to it there goes on as it is."
+        return breaks(Stage.ENTRY, (f"{node} has no rule for the {frontend}",), cause, *look)
     if due and not any(entry.leads_to for entry in found):
         does = {"REJECT": "rejects", "DROP": "drops"}[found[0].refused]
-        cause = f"{node} {does} what comes to the {front}, though {amount(len(due), 'endpoint')} would serve it."
-        return breaks(Station.ENTRY, (f"{node} {does} what comes to the {front}",), cause, *look)
+        cause = f"{node} {does} what comes to the {frontend}, though {amount(len(due), 'endpoint')} would serve it."
+        return breaks(Stage.ENTRY, (f"{node} {does} what comes to the {frontend}",), cause, *look)
     return None
 
 
@@ -94,24 +94,26 @@ def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Fin
     """Behind every front each endpoint has one chance, and all have the same."""
     most = 0
     for node in nodes:
-        for front in subject.fronts:
-            programmed = rules[node, front.family]
-            for choice in _choices(subject, node, front, programmed):
+        for frontend in subject.frontends:
+            programmed = rules[node, frontend.family]
+            for choice in _choices(subject, node, frontend, programmed):
                 finding = _unbalanced(subject, choice)
                 if finding is not None:
                     return finding
                 most = max(most, len(choice.due))
-            if subject.due(front, node) and not any(_choices(subject, node, front, programmed)):
-                chain = next(entry.leads_to for entry in _entries(programmed, front) if entry.leads_to)
-                cause = f"on {node} the rule for the {front} leads to {chain}, and nothing there chooses an endpoint."
+            if subject.due(frontend, node) and not any(_choices(subject, node, frontend, programmed)):
+                chain = next(entry.leads_to for entry in _entries(programmed, frontend) if entry.leads_to)
+                cause = (
+                    f"on {node} the rule for the {frontend} leads to {chain}, and nothing there chooses an endpoint."
+                )
                 seen = f"{node}: {chain} chooses nobody"
-                return breaks(Station.BALANCING, (seen,), cause, f"rules {node} | grep -F {chain}")
+                return breaks(Stage.BALANCING, (seen,), cause, f"rules {node} | grep -F {chain}")
     if not most:
-        return holds(Station.BALANCING, "no node is due to choose any endpoint")
+        return holds(Stage.BALANCING, "no node is due to choose any endpoint")
     ways = (
         "one way, to the only endpoint" if most == 1 else f"one way for each of {most:,} endpoints, all equally likely"
     )
-    return holds(Station.BALANCING, f"{listed(list(nodes))}: {ways}")
+    return holds(Stage.BALANCING, f"{listed(list(nodes))}: {ways}")
 
 
 def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
@@ -125,21 +127,21 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
         told = f"; none leads to {listed(missing, 'or')}" if missing else ""
         told += f"; {listed(foreign)} is no endpoint of it that counts here" if foreign else ""
         count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(due), 'endpoint')}"
-        return breaks(Station.BALANCING, (count,), f"behind the {choice.front}, {count}{told}.", *look)
+        return breaks(Stage.BALANCING, (count,), f"behind the {choice.frontend}, {count}{told}.", *look)
     for number, way in enumerate(ways):
         share = choice.programmed.share(chain, number)
         if abs(share - 1 / len(due)) > _TOLERANCE:
             who = subject.called(way.to) if way.to is not None else way.by
             cause = f"{chain} on {node} gives {who} {share:.1%} of the flows, and {1 / len(due):.1%} is its due."
-            return breaks(Station.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
+            return breaks(Stage.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
     return None
 
 
 def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
     """The finding that a rule translates to what is no endpoint, or not at all; ``None`` where none does."""
     for node in nodes:
-        for front in subject.fronts:
-            for choice in _choices(subject, node, front, rules[node, front.family]):
+        for frontend in subject.frontends:
+            for choice in _choices(subject, node, frontend, rules[node, frontend.family]):
                 for way in choice.programmed.ways[choice.chain]:
                     if way.to in choice.due:
                         continue
@@ -147,10 +149,10 @@ def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | No
                     left = [subject.called(each) for each in choice.due if each not in _targets(choice)]
                     why = "" if way.to is None else ", which is no endpoint of it that counts here"
                     instead = f"; {listed(left, 'or')} is left out" if left else ""
-                    cause = f"behind the {front}, {way.by} on {node} {does}{why}{instead}."
+                    cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."
                     seen = f"{way.by} on {node} {does}"
                     look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
-                    return breaks(Station.DNAT, (seen,), cause, *look)
+                    return breaks(Stage.DNAT, (seen,), cause, *look)
     return None
 
 
@@ -158,23 +160,23 @@ def _targets(choice: _Choice) -> list[Backend | None]:
     return [way.to for way in choice.programmed.ways[choice.chain]]
 
 
-def _entries(programmed: Programmed, front: FrontAt) -> list[Entry]:
-    wanted = (front.address, front.port.protocol, front.number)
+def _entries(programmed: Programmed, frontend: FrontendAddress) -> list[Entry]:
+    wanted = (frontend.address, frontend.port.protocol, frontend.number)
     return [each for each in programmed.entries if (each.address, each.protocol, each.port) == wanted]
 
 
-def _choices(subject: Subject, node: str, front: FrontAt, programmed: Programmed) -> Iterator[_Choice]:
+def _choices(subject: Subject, node: str, frontend: FrontendAddress, programmed: Programmed) -> Iterator[_Choice]:
     """The chains behind a front that choose, each with those among whom it is due to.
 
     Behind a front of policy Local there are two where pods and the node itself are sent to all endpoints; the one for
     endpoints everywhere makes up for none that is missing.
     """
     service = subject.service
-    policy = service.internal_traffic_policy if front.is_internal else service.external_traffic_policy
-    found = [chain for entry in _entries(programmed, front) for chain in programmed.balancing(entry)]
+    policy = service.internal_traffic_policy if frontend.is_internal else service.external_traffic_policy
+    found = [chain for entry in _entries(programmed, frontend) for chain in programmed.balancing(entry)]
     is_local = {chain: chain.startswith(_LOCAL) for chain in found}
-    if policy is TrafficPolicy.LOCAL and subject.local(front, node) and not any(is_local.values()):
+    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and not any(is_local.values()):
         return
     for chain in dict.fromkeys(found):
-        due = subject.local(front, node) if is_local[chain] else subject.everywhere(front, node)
-        yield _Choice(node=node, front=front, programmed=programmed, chain=chain, due=due)
+        due = subject.local(frontend, node) if is_local[chain] else subject.everywhere(frontend, node)
+        yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, due=due)

@@ -1,12 +1,14 @@
 """The Service that is looked at: its fronts, its endpoints, and which of them a node is due to use.
 
-Owns: ``Subject`` and ``FrontAt``, from the objects alone; what Kubernetes promises is ``printout.promises``' to say.
+Owns: ``Subject`` and ``FrontendAddress``, from the objects alone; what Kubernetes promises is
+``kubectl_output.promises``' to say.
 Must not: look at rules or packets, which are to be held against this.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     ZONE_LABEL,
@@ -20,23 +22,22 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
-from proxylab.importer.promises import Caller, by_cluster_ip
-from proxylab.scenario.model import Front
 from proxylab.evidence.words import endpoint
+from proxylab.frozen import dataclass
+from proxylab.importer.promises import Caller, by_cluster_ip
+from proxylab.scenario.model import Frontend
 
-__all__ = ["Backend", "FrontAt", "Subject"]
+__all__ = ["Backend", "FrontendAddress", "Subject"]
 
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontAt:
+class FrontendAddress:
     """One front: by which address and number a port of the Service is reached. A node port has no address."""
 
-    via: Front
+    via: Frontend
     address: IPAddress | None
     number: int
     port: ServicePort
@@ -45,7 +46,7 @@ class FrontAt:
     @property
     def is_internal(self) -> bool:
         """Whether ``internalTrafficPolicy`` is about it."""
-        return self.via is Front.CLUSTER_IP
+        return self.via is Frontend.CLUSTER_IP
 
     def __str__(self) -> str:
         where = str(self.number) if self.address is None else endpoint(self.address, self.number)
@@ -53,10 +54,10 @@ class FrontAt:
 
 
 _CALLED = {
-    Front.CLUSTER_IP: "cluster IP",
-    Front.NODE_PORT: "node port",
-    Front.EXTERNAL_IP: "external IP",
-    Front.LOAD_BALANCER_IP: "load-balancer IP",
+    Frontend.CLUSTER_IP: "cluster IP",
+    Frontend.NODE_PORT: "node port",
+    Frontend.EXTERNAL_IP: "external IP",
+    Frontend.LOAD_BALANCER_IP: "load-balancer IP",
 }
 
 
@@ -108,19 +109,19 @@ class Subject:
         return self.service.labels.get(SERVICE_PROXY_NAME_LABEL, "")
 
     @property
-    def fronts(self) -> tuple[FrontAt, ...]:
+    def frontends(self) -> tuple[FrontendAddress, ...]:
         """All fronts of all ports, family by family."""
         return tuple(
-            front for family in self.families for port in self.service.ports for front in self._of(family, port)
+            frontend for family in self.families for port in self.service.ports for frontend in self._of(family, port)
         )
 
-    def _of(self, family: Family, port: ServicePort) -> Iterator[FrontAt]:
+    def _of(self, family: Family, port: ServicePort) -> Iterator[FrontendAddress]:
         service = self.service
-        addresses: Mapping[Front, Sequence[IPAddress]] = {
-            Front.CLUSTER_IP: service.cluster_ips,
-            Front.EXTERNAL_IP: service.external_ips,
+        addresses: Mapping[Frontend, Sequence[IPAddress]] = {
+            Frontend.CLUSTER_IP: service.cluster_ips,
+            Frontend.EXTERNAL_IP: service.external_ips,
             # A balancer in mode Proxy rewrites the destination (KEP-1860): its packets come by node ports.
-            Front.LOAD_BALANCER_IP: [
+            Frontend.LOAD_BALANCER_IP: [
                 each.ip for each in service.load_balancer_ingress if each.ip and each.ip_mode == "VIP"
             ],
         }
@@ -129,32 +130,32 @@ class Subject:
         for via, all_of_them in addresses.items():
             for address in all_of_them:
                 if Family.of(address) is family:
-                    yield FrontAt(via=via, address=address, number=port.port, port=port, family=family)
+                    yield FrontendAddress(via=via, address=address, number=port.port, port=port, family=family)
         if port.node_port:
-            yield FrontAt(via=Front.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
+            yield FrontendAddress(via=Frontend.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
 
-    def due(self, front: FrontAt, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
+    def due(self, frontend: FrontendAddress, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
         """The endpoints that a node is due to use for what comes to a front there.
 
         ``externalTrafficPolicy: Local`` is for clients from outside: pods and nodes are sent to all endpoints.
         """
-        policy = self.service.internal_traffic_policy if front.is_internal else self.service.external_traffic_policy
-        local = policy is TrafficPolicy.LOCAL and (front.is_internal or from_outside)
-        return self.local(front, node) if local else self.everywhere(front, node)
+        policy = self.service.internal_traffic_policy if frontend.is_internal else self.service.external_traffic_policy
+        local = policy is TrafficPolicy.LOCAL and (frontend.is_internal or from_outside)
+        return self.local(frontend, node) if local else self.everywhere(frontend, node)
 
-    def everywhere(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
+    def everywhere(self, frontend: FrontendAddress, node: str) -> tuple[Backend, ...]:
         """Those that a node uses under policy Cluster, by hints where these count."""
-        return self._used(front, node, TrafficPolicy.CLUSTER)
+        return self._used(frontend, node, TrafficPolicy.CLUSTER)
 
-    def local(self, front: FrontAt, node: str) -> tuple[Backend, ...]:
+    def local(self, frontend: FrontendAddress, node: str) -> tuple[Backend, ...]:
         """Those that a node uses under policy Local."""
-        return self._used(front, node, TrafficPolicy.LOCAL)
+        return self._used(frontend, node, TrafficPolicy.LOCAL)
 
-    def _used(self, front: FrontAt, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
+    def _used(self, frontend: FrontendAddress, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
         labels = next((each.labels for each in self.nodes if each.name == node), {})
         caller = Caller(node=node, zone=labels.get(ZONE_LABEL, ""))
         service = replace(self.service, internal_traffic_policy=policy)
-        promise = by_cluster_ip(service, front.port, front.family, self.slices, caller)
+        promise = by_cluster_ip(service, frontend.port, frontend.family, self.slices, caller)
         return tuple((used.address, used.port[1]) for used in promise.used)
 
     def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:

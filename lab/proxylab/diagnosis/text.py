@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxylab.diagnosis.model import Diagnosis, Standing
-from proxylab.text import WIDTH, table, wrapped
 from proxylab.evidence.words import listed
+from proxylab.text import WIDTH, table, wrapped
 
 __all__ = ["document_of", "lines_of"]
 
@@ -25,16 +25,16 @@ def lines_of(diagnosis: Diagnosis, commands: Sequence[str] = (), width: int = WI
         width: of the lines, where words allow it.
     """
     rows = [
-        (each.station.value, _SHORT.get(each.standing, each.standing.value), "; ".join(each.seen))
+        (each.stage.value, _SHORT.get(each.standing, each.standing.value), "; ".join(each.seen))
         for each in diagnosis.findings
     ]
     lines = [f"{diagnosis.service} on {diagnosis.engine}", *table(rows, "  ", width=width), ""]
     broken = diagnosis.broken
     if broken is None:
-        held = [each.station.value for each in diagnosis.findings if each.standing is Standing.HOLDS]
+        held = [each.stage.value for each in diagnosis.findings if each.standing is Standing.HOLDS]
         return [*lines, *wrapped(f"every station holds: {listed(held)}.", rest="", width=width)]
     what = "unclear" if broken.standing is Standing.UNCLEAR else "it breaks"
-    lines += wrapped(f"{what} at {broken.station}: {broken.cause}", rest="  ", width=width)
+    lines += wrapped(f"{what} at {broken.stage}: {broken.cause}", rest="  ", width=width)
     return [*lines, "look at:", *(f"  {each}" for each in commands)]
 
 
@@ -45,11 +45,11 @@ def document_of(diagnosis: Diagnosis, commands: Sequence[str] = ()) -> dict[str,
         "service": diagnosis.service,
         "engine": diagnosis.engine,
         "holds": broken is None,
-        "breaksAt": broken.station.value if broken else None,
+        "breaksAt": broken.stage.value if broken else None,
         "cause": broken.cause if broken else None,
         "lookAt": list(commands),
         "stations": [
-            {"station": each.station.value, "standing": each.standing.value, "seen": list(each.seen)}
+            {"station": each.stage.value, "standing": each.standing.value, "seen": list(each.seen)}
             for each in diagnosis.findings
         ],
     }

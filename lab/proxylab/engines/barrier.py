@@ -20,9 +20,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
 from proxylab.cluster.store import Event, Store
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_barrier"]
 

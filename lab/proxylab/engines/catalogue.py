@@ -9,7 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from proxylab.addresses import Family, Protocol
 from proxylab.control.servers import NodeServers
+from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.iptables.legacy import V1_23
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
@@ -20,17 +22,15 @@ from proxylab.engines.embedded.pace import Periods
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
-from proxylab.engines.context import Cluster, Place
 from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.names import read_engine
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.addresses import Family, Protocol
-from proxylab.kernel.netlink.addresses import read_addresses
 from proxylab.kernel.netfilter.conntrack import Conntrack
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError
+from proxylab.kernel.netlink.addresses import read_addresses
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import read_sysctl, write_sysctls
 from proxylab.plan.model import Sysctl
 
@@ -76,13 +76,13 @@ class _Flows:
 def _embedded_iptables(
     choice: EngineChoice,
     node: str,
-    place: Place,
+    context: NodeContext,
     cluster: Cluster,
     *,
     shape: Shape = CURRENT,
     forget_stale_udp: Literal["always", "1.36"] = "always",
 ) -> Engine:
-    configuration, families, netns = choice.configuration, choice.families, place.netns
+    configuration, families, netns = choice.configuration, choice.families, context.netns
     settings = ProxySettings.of(configuration, choice.cluster_cidrs)
     counters = ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER)) if shape is CURRENT else False
     settings = replace(settings, packet_counters=counters, forget_stale_udp=forget_stale_udp)
@@ -103,7 +103,7 @@ def _embedded_iptables(
     return EmbeddedEngine(
         node,
         cluster.store,
-        _ToolLoader(place.tool),
+        _ToolLoader(context.tool),
         settings,
         families=families,
         interface_addresses=lambda: read_addresses(netns) if settings.node_port_addresses else (),
@@ -113,7 +113,7 @@ def _embedded_iptables(
     )
 
 
-_Maker = Callable[[EngineChoice, str, Place, Cluster], Engine]
+_Maker = Callable[[EngineChoice, str, NodeContext, Cluster], Engine]
 
 _MAKERS: Final[Mapping[str, _Maker]] = {
     "embedded/iptables": _embedded_iptables,
@@ -124,7 +124,7 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
 }
 
 
-def make_engine(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> Engine:
+def make_engine(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> Engine:
     """The engine of that choice for the node of that name, not yet started.
 
     Raises:
@@ -134,4 +134,4 @@ def make_engine(choice: EngineChoice, node: str, place: Place, cluster: Cluster)
         name = read_engine(choice.name)
     except ValueError as error:
         raise InternalError(str(error)) from error
-    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, node, place, cluster)
+    return _MAKERS[str(replace(name, version="")) if name.is_upstream else choice.name](choice, node, context, cluster)

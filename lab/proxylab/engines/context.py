@@ -1,6 +1,6 @@
 """What an engine stands on: one node, and the cluster it is in.
 
-Owns: ``Place`` and ``Cluster``.
+Owns: ``NodeContext`` and ``Cluster``.
 Must not: do anything with them; ``catalogue`` hands each engine what it needs.
 """
 
@@ -8,15 +8,15 @@ from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
 from proxylab.frozen import dataclass
+from proxylab.kernel.netfilter.rules import IptablesTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netfilter.rules import IptablesTool
 
-__all__ = ["Cluster", "Place"]
+__all__ = ["Cluster", "NodeContext"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NodeContext:
     """One node: its namespace, what starts commands there and by which name it knows the place, and its iptables."""
 
     netns: NetNs

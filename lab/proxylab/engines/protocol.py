@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Protocol, runtime_checkable
 
+from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.names import ENGINES, version_of
-from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPNetwork
-from proxylab.timing import Deadline
 from proxylab.evidence.engine_progress import Progress
+from proxylab.frozen import dataclass
+from proxylab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 

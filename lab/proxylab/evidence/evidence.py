@@ -8,10 +8,10 @@ Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAM
 
 from ipaddress import ip_address
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.observation import Direction, Observation, Packet
 from proxylab.evidence.passages import PassageBook, Passages
+from proxylab.frozen import dataclass
 
 __all__ = [
     "Capture",
@@ -19,7 +19,6 @@ __all__ = [
     "Direction",
     "DropReason",
     "Evidence",
-    "FenceReport",
     "ForeignRule",
     "HttpReport",
     "KernelCount",
@@ -30,6 +29,7 @@ __all__ = [
     "Passages",
     "RuleCount",
     "SeenFrame",
+    "SentinelReport",
     "TableEntry",
     "TapLoss",
     "TraceStep",
@@ -45,7 +45,7 @@ class SeenFrame:
     """
 
     flow: int
-    place: str
+    netns_name: str
     device: str
     direction: Direction
     packet: Packet
@@ -142,7 +142,7 @@ class KernelCount:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceReport:
+class SentinelReport:
     """Whether a fence was answered, and if so when."""
 
     name: str
@@ -154,7 +154,7 @@ class FenceReport:
 class TapLoss:
     """Frames that a tap could not keep (PACKET_STATISTICS, packet(7))."""
 
-    place: str
+    netns_name: str
     device: str
     frames: int
 
@@ -201,7 +201,7 @@ class TraceStep:
     kernel does not tell the time; steps stand in the order in which they were taken.
     """
 
-    place: str
+    netns_name: str
     table: str
     chain: str
     kind: str
@@ -299,7 +299,7 @@ class Evidence:
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
     foreign: tuple[ForeignRule, ...] = ()
-    fences: tuple[FenceReport, ...] = ()
+    sentinels: tuple[SentinelReport, ...] = ()
     unpinned: str = ""
     losses: tuple[TapLoss, ...] = ()
     refused_sends: tuple[str, ...] = ()

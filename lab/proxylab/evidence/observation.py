@@ -34,14 +34,14 @@ class Observation:
     """One packet of one flow at one tap.
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
-    ``(type, code)``; the flow is known from the packet the error quotes. ``place`` names the node, pod or host.
+    ``(type, code)``; the flow is known from the packet the error quotes. ``netns_name`` names the node, pod or host.
     Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
     answers is 0. ``otherhost`` says that the frame was addressed to another device's MAC (PACKET_OTHERHOST, packet(7)),
     as a bridge floods it that does not know the MAC: the stack behind this device drops it unseen.
     """
 
     flow: int
-    place: str
+    netns_name: str
     device: str
     direction: Direction
     packet: Packet

@@ -42,7 +42,7 @@ _ROW_BYTES: Final = _HEAD.size  # before addresses and ports
 class Passages:
     """Requests and replies that one device of a node saw, of any flows. ``columns`` is as the module says."""
 
-    place: str
+    netns_name: str
     device: str
     protocol: Transport
     version: int
@@ -50,10 +50,10 @@ class Passages:
     columns: str
 
 
-def pack(place: str, device: str, protocol: Transport, version: int, planes: Sequence[bytes]) -> Passages:
+def pack(netns_name: str, device: str, protocol: Transport, version: int, planes: Sequence[bytes]) -> Passages:
     """Passages of planes as the module says, all as long as each other."""
     text = b64encode(zlib.compress(b"".join(planes), _FASTEST)).decode("ascii")
-    return Passages(place, device, protocol, version, len(planes[0]), text)
+    return Passages(netns_name, device, protocol, version, len(planes[0]), text)
 
 
 def planes_of(numbers: "array[int]") -> tuple[bytes, ...]:
@@ -125,7 +125,7 @@ class _Columns:
         ends = self._rows[start + _ROW_BYTES : start + self._row]
         return Observation(
             flow=number,
-            place=passages.place,
+            netns_name=passages.netns_name,
             device=passages.device,
             direction=Direction.OUT if kind & LEFT else Direction.IN,
             packet=Packet.REPLY if kind & REPLY else Packet.REQUEST,

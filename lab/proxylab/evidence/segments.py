@@ -6,13 +6,13 @@ Must not: judge: a dialogue has no expectation but those of the test that holds 
 
 from collections.abc import Iterator
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import RuleCount, TapLoss
+from proxylab.evidence.words import endpoint
+from proxylab.frozen import dataclass
 from proxylab.plan.dialogue import FLAGS, Turn
 from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
-from proxylab.evidence.evidence import RuleCount, TapLoss
-from proxylab.evidence.words import endpoint
 
 __all__ = ["Segment", "Spoken"]
 
@@ -25,7 +25,7 @@ class Segment:
     """
 
     turn: int
-    place: str
+    netns_name: str
     device: str
     outgoing: bool
     source: IPAddress
@@ -69,15 +69,15 @@ class Spoken:
     counts: tuple[RuleCount, ...] = ()
     uncounted: tuple[str, ...] = ()
 
-    def arrived(self, place: str, turn: int = 0) -> tuple[Segment, ...]:
+    def arrived(self, netns_name: str, turn: int = 0) -> tuple[Segment, ...]:
         """What came in at a pod or host, or at the programs of a node that spoke, in that turn or (0) in any."""
-        here = [each for each in self.segments if each.place == place and not each.outgoing]
-        spoke = any(each.place == place and each.device == STACK for each in self.segments)
+        here = [each for each in self.segments if each.netns_name == netns_name and not each.outgoing]
+        spoke = any(each.netns_name == netns_name and each.device == STACK for each in self.segments)
         return tuple(each for each in here if turn in (0, each.turn) and (not spoke or each.device == STACK))
 
-    def resets(self, place: str) -> tuple[Segment, ...]:
+    def resets(self, netns_name: str) -> tuple[Segment, ...]:
         """The resets that came in at a pod or host."""
-        return tuple(each for each in self.arrived(place) if each.is_reset)
+        return tuple(each for each in self.arrived(netns_name) if each.is_reset)
 
     def rules(self, words: str) -> int:
         """How many packets were counted by all rules whose text has these words."""
@@ -88,7 +88,7 @@ class Spoken:
         """Why what was not seen may have happened all the same; empty when it has not."""
         doubts = [self.stopped] if self.stopped else []
         doubts += [f"the fences of turn {turn} did not come back" for turn in self.unproven]
-        doubts += [f"the tap on {loss.device} in {loss.place} lost {loss.frames} frames" for loss in self.losses]
+        doubts += [f"the tap on {loss.device} in {loss.netns_name} lost {loss.frames} frames" for loss in self.losses]
         doubts += [f"the rules of {node} have not counted all" for node in self.uncounted]
         return "; ".join(doubts)
 
@@ -101,7 +101,7 @@ class Spoken:
             yield from wrapped(f"{number}. {turn.words}", rest="   ")
             rows = [
                 (
-                    f"{each.place}/{each.device}",
+                    f"{each.netns_name}/{each.device}",
                     "out" if each.outgoing else "in",
                     each.words,
                     endpoint(each.source, each.source_port),

@@ -8,14 +8,14 @@ A pulse is one packet of a stream: a datagram, or a line on a connection. Times 
 
 from enum import StrEnum
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.frozen import dataclass
 
-__all__ = ["Break", "BreakKind", "Pulse", "PulseFate", "StepEvidence", "StreamRecord"]
+__all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
 
 
-class PulseFate(StrEnum):
+class StreamPacketFate(StrEnum):
     """What became of a pulse by the end of its step."""
 
     ANSWERED = "answered"
@@ -31,7 +31,7 @@ class BreakKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class StreamPacket:
     """One packet of a stream, and what became of it.
 
     Attributes:
@@ -47,7 +47,7 @@ class Pulse:
 
     number: int
     at: int
-    fate: PulseFate
+    fate: StreamPacketFate
     delay: int = 0
     backend: str = ""
     peer: IPAddress | None = None
@@ -70,7 +70,7 @@ class StreamRecord:
     Attributes:
         stream: its name.
         port: its source port; of the latest connection, where each had its own.
-        pulses: those that were sent in the step, in order.
+        packets: those that were sent in the step, in order.
         breaks: the ends of its connections, in order. A further RST of a connection that had ended is one more.
         late: pulses that were lost to an earlier step, and answered in this one.
         tracked: what the nodes' connection tracking held of it when the step ended.
@@ -79,9 +79,9 @@ class StreamRecord:
 
     stream: str
     port: int
-    pulses: tuple[Pulse, ...] = ()
+    packets: tuple[StreamPacket, ...] = ()
     breaks: tuple[Break, ...] = ()
-    late: tuple[Pulse, ...] = ()
+    late: tuple[StreamPacket, ...] = ()
     tracked: tuple[TrackedFlow, ...] = ()
     silent: tuple[str, ...] = ()
 

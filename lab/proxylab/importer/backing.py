@@ -7,8 +7,8 @@ Must not: name them, or give them addresses.
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
-from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.addresses import IPAddress, Protocol
+from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.reading import Raw, at, namespaced
 from proxylab.importer.seen import PortKey, SeenNode, SeenPod

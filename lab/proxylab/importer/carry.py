@@ -14,15 +14,15 @@ from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.importer.naming import Names
 from proxylab.importer.networks import Networks, find_networks
-from proxylab.importer.reading import Printout, Raw, at, namespaced
+from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
 from proxylab.importer.seen import PortKey, SeenNode, SeenPod, seen_node, seen_pod
 
 __all__ = ["Carried", "carry"]
@@ -65,38 +65,38 @@ class Carried:
     names: Names
 
 
-def carry(printout: Printout, left: Leftovers) -> Carried:
+def carry(kubectl_output: KubectlOutput, left: Leftovers) -> Carried:
     """Carry a cluster over; what stays behind is noted in ``left``."""
-    services = {namespaced(each): each for each in printout.services}
-    slices = [each for each in printout.slices if _is_of_use(each, services, left)]
-    pods = list(map(seen_pod, printout.pods))
-    nodes = _nodes(printout, pods, slices)
+    services = {namespaced(each): each for each in kubectl_output.services}
+    slices = [each for each in kubectl_output.slices if _is_of_use(each, services, left)]
+    pods = list(map(seen_pod, kubectl_output.pods))
+    nodes = _nodes(kubectl_output, pods, slices)
     backing = Backing(pods, nodes, left)
     backing.follow_slices(slices)
     backing.follow_selectors(services, slices)
-    return _Carrier(printout, slices, nodes, backing, left).carried()
+    return _Carrier(kubectl_output, slices, nodes, backing, left).carried()
 
 
 class _Carrier:
     """Names what is needed, and puts it in its place."""
 
     def __init__(
-        self, printout: Printout, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers
+        self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers
     ) -> None:
-        self._printout = printout
+        self._kubectl_output = kubectl_output
         self._slices = slices
         self._nodes = nodes
         self._backing = backing
         self._left = left
         self._names = Names()
-        self._networks = _networks(printout.services, nodes, backing)
+        self._networks = _networks(kubectl_output.services, nodes, backing)
         self._here = _translation(self._networks, nodes, backing)
 
     def carried(self) -> Carried:
         """Nodes choose their names first, then pods, then hosts."""
         networks = self._networks
         note_unneeded(
-            self._printout, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left
+            self._kubectl_output, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left
         )
         nodes = {self._node_name(each.name): self._node_entry(each) for each in self._nodes}
         pods = {self._pod_name(key): self._pod_entry(key) for key in self._backing.ports}
@@ -110,7 +110,7 @@ class _Carrier:
             nodes=nodes,
             pods=pods,
             hosts={self._listener_name(each): {} for each in self._backing.strangers},
-            services=tuple(map(reduced_service, self._printout.services)),
+            services=tuple(map(reduced_service, self._kubectl_output.services)),
             slices=tuple(reduced_slice(each, self._node_name, self._address) for each in self._slices),
             listeners={
                 (self._here.get(address, address), port): self._listener_name(listener)
@@ -160,7 +160,7 @@ class _Carrier:
         pod, ports = self._backing.pods[key], self._backing.ports[key]
         selected = {
             label
-            for raw in self._printout.services
+            for raw in self._kubectl_output.services
             if namespaced(raw)[0] == pod.namespace
             for label in at(raw, "spec", "selector") or {}
         }
@@ -194,9 +194,9 @@ def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftover
     return True
 
 
-def _nodes(printout: Printout, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
+def _nodes(kubectl_output: KubectlOutput, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
     """The nodes of the printout, and those that only its pods and slices speak of."""
-    nodes = {node.name: node for node in map(seen_node, printout.nodes)}
+    nodes = {node.name: node for node in map(seen_node, kubectl_output.nodes)}
     spoken_of = [pod.node for pod in pods]
     spoken_of += [str(each.get("nodeName") or "") for raw in slices for each in at(raw, "endpoints") or []]
     for name in filter(None, spoken_of):

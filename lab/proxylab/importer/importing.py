@@ -13,14 +13,14 @@ from proxylab.importer.carry import carry
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
 from proxylab.importer.probes import Probes
-from proxylab.importer.reading import COMMAND, Printout
+from proxylab.importer.reading import COMMAND, KubectlOutput
 from proxylab.importer.writing import scenario_text
 from proxylab.scenario.schema.service import ServiceShape
 from proxylab.scenario.schema.workload import EndpointSliceShape
 from proxylab.scenario.services import service_of
 from proxylab.scenario.workloads import slice_of
 
-__all__ = ["Imported", "import_printout"]
+__all__ = ["Imported", "import_cluster"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class Imported:
     probes: int
 
 
-def import_printout(printout: Printout, name: str) -> Imported:
+def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     """Write the scenario of a printout.
 
     Args:
-        printout: what kubectl printed.
+        kubectl_output: what kubectl printed.
         name: the scenario's name.
 
     Raises:
@@ -44,7 +44,7 @@ def import_printout(printout: Printout, name: str) -> Imported:
     """
     left = Leftovers()
     try:
-        carried = carry(printout, left)
+        carried = carry(kubectl_output, left)
         services = list(map(_service, carried.services))
         slices = [made for made in map(_slice, carried.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from proxylab.importer.networks import Networks
-from proxylab.importer.reading import Printout
+from proxylab.importer.reading import KubectlOutput
 from proxylab.importer.seen import SeenNode, SeenPod
 
 __all__ = ["Leftovers", "note_unneeded"]
@@ -42,7 +42,7 @@ class Leftovers:
 
 
 def note_unneeded(
-    printout: Printout,
+    kubectl_output: KubectlOutput,
     pods: Iterable[SeenPod],
     needed: Collection[tuple[str, str]],
     nodes: Iterable[SeenNode],
@@ -53,7 +53,7 @@ def note_unneeded(
     for pod in pods:
         if (pod.namespace, pod.name) not in needed:
             left.add(_why(pod), f"{pod.namespace}/{pod.name}")
-    for kind, count in printout.others.items():
+    for kind, count in kubectl_output.others.items():
         left.add("objects of other kinds", f"{count} {kind}")
     for node in nodes:
         if not node.ready:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from ipaddress import collapse_addresses, ip_network
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.frozen import dataclass
 
 __all__ = ["Networks", "find_networks"]
 

@@ -9,6 +9,7 @@ from dataclasses import field
 from ipaddress import ip_network
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     SERVICE_PROXY_NAME_LABEL,
     ZONE_LABEL,
@@ -18,11 +19,10 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.importer.carry import Carried
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
-from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_front
+from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_frontend
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]
@@ -31,7 +31,7 @@ _MIXED: Final = "fronts that are not probed: a node hides pods behind different 
 
 
 @dataclass(frozen=True, slots=True)
-class Front:
+class Frontend:
     """A front as a probe names it: ``which`` tells it from others of its kind, and ``target`` dials it."""
 
     via: str
@@ -96,8 +96,8 @@ class Probes:
         caller, several = self._callers[0], len(service.cluster_ips) > 1
         for family, address in self._by_family(service.cluster_ips):
             promise = by_cluster_ip(service, port, family, self._slices, caller)
-            front = Front("clusterIP", family, {"address": str(address)}) if several else Front("clusterIP")
-            yield self._written(service, port, front, caller, promise)
+            frontend = Frontend("clusterIP", family, {"address": str(address)}) if several else Frontend("clusterIP")
+            yield self._written(service, port, frontend, caller, promise)
 
     def _node_port(self, service: Service, port: ServicePort) -> Iterator[Data]:
         families = [family for family, _ in self._by_family(service.cluster_ips)]
@@ -109,10 +109,10 @@ class Probes:
             caller, promise = clear
             own = [each for each in self._carried.node_addresses[caller.node] if Family.of(each) is family]
             if len(families) == 1:
-                yield self._written(service, port, Front("nodePort", "", {"node": caller.node}), caller, promise)
+                yield self._written(service, port, Frontend("nodePort", "", {"node": caller.node}), caller, promise)
             elif own:
-                front = Front("nodePort", family, {"node": caller.node, "address": str(own[0])})
-                yield self._written(service, port, front, caller, promise)
+                frontend = Frontend("nodePort", family, {"node": caller.node, "address": str(own[0])})
+                yield self._written(service, port, frontend, caller, promise)
 
     def _further(self, service: Service, port: ServicePort, via: str, addresses: Sequence[IPAddress]) -> Iterator[Data]:
         allowed = service.source_ranges if via == "loadBalancerIP" else ()
@@ -122,15 +122,15 @@ class Probes:
                 self._left.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
                 continue
             several = len(addresses) > 1
-            front = Front(via, str(number), {"address": str(address)}) if several else Front(via)
-            yield self._written(service, port, front, *clear)
+            frontend = Frontend(via, str(number), {"address": str(address)}) if several else Frontend(via)
+            yield self._written(service, port, frontend, *clear)
 
     def _first_clear(
         self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
     ) -> tuple[Caller, Promise] | None:
         """The first caller for whom all backends see the same source, and what it is promised."""
         for caller in self._callers:
-            promise = by_other_front(
+            promise = by_other_frontend(
                 service,
                 port,
                 family,
@@ -165,14 +165,16 @@ class Probes:
         self.clients.setdefault(name, {"nodes": [caller.node]})
         return name
 
-    def _written(self, service: Service, port: ServicePort, front: Front, caller: Caller, promise: Promise) -> Data:
+    def _written(
+        self, service: Service, port: ServicePort, frontend: Frontend, caller: Caller, promise: Promise
+    ) -> Data:
         target = {
             "service": f"{service.namespace}/{service.name}",
             "port": port.name or port.port,
-            "via": front.via,
-            **front.target,
+            "via": frontend.via,
+            **frontend.target,
         }
-        words = [service.namespace, service.name, str(port.name or port.port), "by", front.via, front.which]
+        words = [service.namespace, service.name, str(port.name or port.port), "by", frontend.via, frontend.which]
         expect = self._expected(service, caller, promise)
         return _probe(" ".join(filter(None, words)), self._client(caller), target, port.protocol, expect)
 

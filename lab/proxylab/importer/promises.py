@@ -8,12 +8,12 @@ Must not: look at any engine's rules, which are to be held against this.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.importer.seen import PortKey
 
-__all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_front"]
+__all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_frontend"]
 
 PRESERVED: Final = "preserved"
 
@@ -62,7 +62,7 @@ def by_cluster_ip(
     return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
 
 
-def by_other_front(
+def by_other_frontend(
     service: Service,
     port: ServicePort,
     family: Family,

@@ -14,7 +14,7 @@ from proxylab.frozen import dataclass
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
 
-__all__ = ["COMMAND", "Printout", "Raw", "at", "namespaced", "read_printout"]
+__all__ = ["COMMAND", "KubectlOutput", "Raw", "at", "namespaced", "read_kubectl_output"]
 
 COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
 
@@ -25,7 +25,7 @@ _LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
 
 
 @dataclass(frozen=True, slots=True)
-class Printout:
+class KubectlOutput:
     """The objects of a cluster, in the order in which they were printed; of other kinds, how many there were."""
 
     services: tuple[Raw, ...]
@@ -35,7 +35,7 @@ class Printout:
     others: Mapping[str, int]
 
 
-def read_printout(texts: Iterable[tuple[str, str]]) -> Printout:
+def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
     """Read what kubectl printed.
 
     Args:
@@ -64,7 +64,7 @@ def read_printout(texts: Iterable[tuple[str, str]]) -> Printout:
     services, slices, pods, nodes = (
         tuple(each for (kind, *_), each in found.items() if kind == wanted) for wanted in _LOOKED_AT
     )
-    return Printout(services, slices, pods, nodes, others)
+    return KubectlOutput(services, slices, pods, nodes, others)
 
 
 def _values(name: str, text: str, problems: Problems) -> Iterator[object]:

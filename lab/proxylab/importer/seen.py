@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from ipaddress import ip_address, ip_network
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.frozen import dataclass
 from proxylab.importer.reading import Raw, at, namespaced
 
 __all__ = ["PortKey", "SeenNode", "SeenPod", "seen_node", "seen_pod"]

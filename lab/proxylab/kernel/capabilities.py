@@ -17,20 +17,20 @@ from typing import Final
 from proxylab.capability import Capability, in_words
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.frozen import dataclass
+from proxylab.kernel.capture.drop_reasons import DropReasons
+from proxylab.kernel.capture.stack import StackTap
+from proxylab.kernel.capture.taps import WANTED_BUFFER
+from proxylab.kernel.netfilter.rules import choose_iptables
+from proxylab.kernel.netfilter.trace import Tracer
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.capture.taps import WANTED_BUFFER
 from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.netlink.connections import end_connections
-from proxylab.kernel.capture.drop_reasons import DropReasons
-from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.netlink.socket import RouteSocket, ask
-from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.kernel.netlink.requests import Request, add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
-from proxylab.kernel.netfilter.rules import choose_iptables
-from proxylab.kernel.capture.stack import StackTap
-from proxylab.kernel.netfilter.trace import Tracer
+from proxylab.kernel.netlink.socket import RouteSocket, ask
 from proxylab.kernel.netlink.uapi import NETLINK_GENERIC, NETLINK_NETFILTER
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
 from proxylab.timing import Deadline
 
@@ -156,12 +156,14 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
     """Whether a command succeeds in the scratch namespace."""
 
     async def find(scratch: NetNs, launcher: Launcher) -> str:
-        done = await launcher.run(scratch, argv, place=_PLACE, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS))
+        done = await launcher.run(
+            scratch, argv, netns_name=_PLACE, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS)
+        )
         if done.status != 0:
             raise OSError((done.stderr or done.stdout).decode(errors="replace").strip() or f"status {done.status}")
         if not version:
             return "done"
-        said = await launcher.run(scratch, version, place=_PLACE, deadline=Deadline.after(_SECONDS))
+        said = await launcher.run(scratch, version, netns_name=_PLACE, deadline=Deadline.after(_SECONDS))
         return said.stdout.decode(errors="replace").strip()
 
     return find

@@ -17,9 +17,9 @@ from ipaddress import ip_network
 from itertools import combinations, islice
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.plan.names import NODES, OUTSIDE
 from proxylab.plan.naming import has_own_server
 from proxylab.scenario.model import Position, Scenario
@@ -149,11 +149,11 @@ def _pods(
     on_node: dict[str, list[_Wish]] = {name: [] for name in pod_network}
     for group in scenario.pods:
         for ordinal, name in enumerate(group.pod_names):
-            place = group.node_of(ordinal)
-            if group.host_network and place in node:
-                given[name] = node[place]
-            elif place in on_node:
-                on_node[place].append(_Wish(name, group.position, fixed=group.addresses))
+            placement = group.node_of(ordinal)
+            if group.host_network and placement in node:
+                given[name] = node[placement]
+            elif placement in on_node:
+                on_node[placement].append(_Wish(name, group.position, fixed=group.addresses))
     taken = {address for wishes in on_node.values() for wish in wishes for address in wish.fixed}
     for name, networks in pod_network.items():
         masks = " or ".join(f"/{network.prefixlen}" for network in networks)
@@ -167,10 +167,10 @@ def _strays(
 ) -> dict[str, Addresses]:
     strays: dict[str, Addresses] = dict.fromkeys(pod_network, ())
     for group in scenario.pods:
-        place = group.node_of(0)
-        if group.addresses and place in strays and not group.host_network:
+        placement = group.node_of(0)
+        if group.addresses and placement in strays and not group.host_network:
             own = pod.get(group.name, ())
-            strays[place] += tuple(each for each in own if not any(each in part for part in pod_network[place]))
+            strays[placement] += tuple(each for each in own if not any(each in part for part in pod_network[placement]))
     return strays
 
 

@@ -7,26 +7,26 @@ Must not: touch the kernel, or judge.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
-from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialled import UnresolvableError
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
-from proxylab.plan.resolved import Errand, Fence, Question
-from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import resolv_confs
 from proxylab.plan.questions import Questions
+from proxylab.plan.resolve import resolve, resolve_streams
+from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
 from proxylab.plan.sharing import refuse_neighbours
 from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
-    Front,
+    Frontend,
     NodeDevice,
     Outcome,
     Position,
@@ -42,14 +42,15 @@ from proxylab.scenario.model import (
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
 
-_FRONTS = ", ".join(front for front in Front if front is not Front.DNS_NAME)
+_FRONTS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
     """A scenario with all that follows from it.
 
-    ``course`` is the cluster when the lab begins, and after each step. ``errands`` and ``expected_sources`` stand in
+    ``course`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
+    stand in
     the order of all of the scenario's probes, those of its steps too. ``streams`` are the errands of its streams, and
     ``stream_sources`` says for each step whom the backend must see, by the names of streams of which that is expected.
     """
@@ -57,9 +58,9 @@ class Assembly:
     scenario: Scenario
     plan: Plan
     course: tuple[Cluster, ...]
-    errands: tuple[Errand, ...]
+    resolved_probes: tuple[ResolvedProbe, ...]
     expected_sources: tuple[IPAddress | None, ...]
-    streams: tuple[Errand, ...] = ()
+    streams: tuple[ResolvedProbe, ...] = ()
     stream_sources: tuple[Mapping[str, IPAddress], ...] = ()
 
     @property
@@ -77,9 +78,9 @@ class Assembly:
         """The names of the nodes."""
         return tuple(node.name for node in self.scenario.nodes)
 
-    def errand(self, probe: Probe) -> Errand:
+    def resolved(self, probe: Probe) -> ResolvedProbe:
         """The errand of one of the scenario's probes."""
-        return self.errands[self.scenario.all_probes.index(probe)]
+        return self.resolved_probes[self.scenario.all_probes.index(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
         """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
@@ -90,13 +91,13 @@ class Assembly:
         """The /etc/resolv.conf of each namespace that is a pod's own."""
         return resolv_confs(self.scenario, self.plan, self.course[0].services)
 
-    def answered(self, probe: Probe, address: IPAddress) -> tuple[Errand, IPAddress | None]:
+    def answered(self, probe: Probe, address: IPAddress) -> tuple[ResolvedProbe, IPAddress | None]:
         """The errand of a probe that dials a name, once an address is known, with the source that backends must see.
 
         Raises:
             ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
         """
-        asking = self.errand(probe)
+        asking = self.resolved(probe)
         if asking.question is None:
             return asking, self.expected_source(probe)
         cluster = self.course[self.scenario.steps_before(probe)]
@@ -104,14 +105,16 @@ class Assembly:
         send = replace(probe.send, protocol=asking.question.protocol)
         dialling = replace(probe, target=target, send=send)
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
-        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), first=asking.number, gone=cluster.gone)
+        (resolved,) = resolve(
+            now, self.plan, cluster.services, _slices(cluster), first=asking.number, gone=cluster.gone
+        )
         problems: list[str] = []
         source = _expected_source(probe, self.plan, Family.of(address), problems)
         if problems:
             raise ScenarioError(problems)
-        return replace(errand, question=asking.question), source
+        return replace(resolved, question=asking.question), source
 
-    def asking(self, place: str, name: str, steps: int = 0) -> tuple[Errand, Question]:
+    def asking(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
         """How a program in a place asks for a name, once so many steps are made.
 
         Returns:
@@ -121,23 +124,23 @@ class Assembly:
             ScenarioError: there is no such place, or nobody to ask.
         """
         scenario, cluster = self.scenario, self.course[steps]
-        home = next((each.namespace for each in scenario.pods if place in each.pod_names), None)
+        home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
         try:
             question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
         except UnresolvableError as error:
-            raise ScenarioError([f"{scenario.file}: {place} asks for {name}: {error}"]) from None
+            raise ScenarioError([f"{scenario.file}: {placement} asks for {name}: {error}"]) from None
         at = Position(scenario.file, 1, 1)
         asking = Probe(
-            name=f"{place} asks for {name}",
-            source=Source(name=place),
+            name=f"{placement} asks for {name}",
+            source=Source(name=placement),
             target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
             send=Send(protocol=Transport.UDP),
             expect=Expect(outcome=Outcome.DELIVERED, position=at),
             position=at,
         )
         now = replace(scenario, probes=(asking,))
-        (errand,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
-        return errand, question
+        (resolved,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
+        return resolved, question
 
     def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
         """The same with one more probe, unless it is one of them already; it is sent after that many steps.
@@ -187,21 +190,21 @@ def assemble(scenario: Scenario) -> Assembly:
     """
     plan, course = draw(scenario), tuple(_course(scenario))
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
-    errands: list[Errand] = []
+    resolved_probes: list[ResolvedProbe] = []
     for cluster, probes in zip(course, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         slices = _slices(cluster)
         refuse_neighbours(now, plan, slices)
-        errands += resolve(
-            now, plan, cluster.services, slices, first=len(errands), gone=cluster.gone, links=cluster.links
+        resolved_probes += resolve(
+            now, plan, cluster.services, slices, first=len(resolved_probes), gone=cluster.gone, links=cluster.links
         )
     streams = resolve_streams(scenario, plan, course[0].services)
     return Assembly(
         scenario=scenario,
         plan=plan,
         course=course,
-        errands=tuple(errands),
-        expected_sources=_expected_sources(scenario, plan, errands),
+        resolved_probes=tuple(resolved_probes),
+        expected_sources=_expected_sources(scenario, plan, resolved_probes),
         streams=streams,
         stream_sources=_stream_sources(scenario, plan, streams),
     )
@@ -242,45 +245,49 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
     ]
     if not problems and client == server:
         problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
-    if isinstance(there.target, ServiceTarget) and there.target.via is Front.DNS_NAME:
+    if isinstance(there.target, ServiceTarget) and there.target.via is Frontend.DNS_NAME:
         problems.append(f"{there.position}: dialogue: a name leads to no address before it is asked for; use {_FRONTS}")
     if not 0 < len(turns) <= MOST_TURNS:
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:
         raise ScenarioError(problems)
     bare = replace(scenario, steps=(), streams=(), dns=scenario.has_names)
-    (forth,) = assemble(replace(bare, probes=(there,))).errands
+    (forth,) = assemble(replace(bare, probes=(there,))).resolved_probes
     straight = AddressTarget(address=forth.sender.address, port=1)
     back = replace(there, name=f"{there.name}, and back", source=Source(name=server), target=straight)
-    (home,) = assemble(replace(bare, probes=(back,))).errands
-    fence = Fence(name=client, address=home.destination)
-    if fence not in home.fences:
-        home = replace(home, fences=(*home.fences, fence))
+    (home,) = assemble(replace(bare, probes=(back,))).resolved_probes
+    sentinel = Sentinel(name=client, address=home.destination)
+    if sentinel not in home.sentinels:
+        home = replace(home, sentinels=(*home.sentinels, sentinel))
     return Dialogue(forth, home, tuple(turns))
 
 
-def _expected_sources(scenario: Scenario, plan: Plan, errands: Sequence[Errand]) -> tuple[IPAddress | None, ...]:
+def _expected_sources(
+    scenario: Scenario, plan: Plan, resolved_probes: Sequence[ResolvedProbe]
+) -> tuple[IPAddress | None, ...]:
     problems: list[str] = []
     sources = tuple(
-        _expected_source(probe, plan, Family.of(errand.destination), problems)
-        for probe, errand in zip(scenario.all_probes, errands, strict=True)
+        _expected_source(probe, plan, Family.of(resolved.destination), problems)
+        for probe, resolved in zip(scenario.all_probes, resolved_probes, strict=True)
     )
     if problems:
         raise ScenarioError(problems)
     return sources
 
 
-def _stream_sources(scenario: Scenario, plan: Plan, streams: Sequence[Errand]) -> tuple[Mapping[str, IPAddress], ...]:
+def _stream_sources(
+    scenario: Scenario, plan: Plan, streams: Sequence[ResolvedProbe]
+) -> tuple[Mapping[str, IPAddress], ...]:
     problems: list[str] = []
-    errands = {errand.name: errand for errand in streams}
+    resolved_probes = {resolved.name: resolved for resolved in streams}
     expected: list[Mapping[str, IPAddress]] = []
     for step in scenario.steps:
         sources: dict[str, IPAddress] = {}
         for name, expect in step.expect.streams.items():
             if expect.source is not None:
-                errand, what = errands[name], f"step {step.name!r}: {name}"
-                source = _seen(expect, expect.source, plan, Family.of(errand.destination), what, problems)
-                sources[name] = source or errand.sender.address
+                resolved, what = resolved_probes[name], f"step {step.name!r}: {name}"
+                source = _seen(expect, expect.source, plan, Family.of(resolved.destination), what, problems)
+                sources[name] = source or resolved.sender.address
         expected.append(sources)
     if problems:
         raise ScenarioError(problems)
@@ -308,6 +315,6 @@ def _seen(
     try:
         return snat_source(plan, source.node, source.device, family)
     except LookupError as error:
-        place = expect.positions.get("source", expect.position)
-        problems.append(f"{place}: {whose}: expect.source: {error}")
+        placement = expect.positions.get("source", expect.position)
+        problems.append(f"{placement}: {whose}: expect.source: {error}")
         return None

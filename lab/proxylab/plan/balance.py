@@ -13,9 +13,9 @@ no, its route is taken back, and who dials it is told by an ICMP error that it c
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.plan.model import Balancer, NextHop, Route
 
 __all__ = ["Followed", "follow", "followed_route", "shared_route"]

@@ -7,19 +7,19 @@ Must not: choose among addresses, or know senders.
 from collections.abc import Sequence
 from typing import Final
 
-from proxylab.cluster.objects import Service, ServicePort
 from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.cluster.objects import Service, ServicePort
 from proxylab.plan.model import Listener
-from proxylab.scenario.model import Front
+from proxylab.scenario.model import Frontend
 
-__all__ = ["UnresolvableError", "front_addresses", "listening", "service_port"]
+__all__ = ["UnresolvableError", "frontend_addresses", "listening", "service_port"]
 
 _DIALLED_FRONTS: Final = (
-    Front.CLUSTER_IP,
-    Front.NODE_PORT,
-    Front.EXTERNAL_IP,
-    Front.LOAD_BALANCER_IP,
-    Front.HEALTH_CHECK_NODE_PORT,
+    Frontend.CLUSTER_IP,
+    Frontend.NODE_PORT,
+    Frontend.EXTERNAL_IP,
+    Frontend.LOAD_BALANCER_IP,
+    Frontend.HEALTH_CHECK_NODE_PORT,
 )
 
 
@@ -27,14 +27,14 @@ class UnresolvableError(LookupError):
     """A probe names something that is not there: which key, and what there is."""
 
 
-def front_addresses(service: Service, via: Front) -> tuple[IPAddress, ...]:
+def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]:
     """The addresses of a front that has addresses of its own."""
     match via:
-        case Front.EXTERNAL_IP:
+        case Frontend.EXTERNAL_IP:
             return service.external_ips
-        case Front.LOAD_BALANCER_IP:
+        case Frontend.LOAD_BALANCER_IP:
             return tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
-        case Front.CLUSTER_IP:
+        case Frontend.CLUSTER_IP:
             return service.cluster_ips
         case _:
             raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from proxylab.frozen import dataclass
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["FLAGS", "MOST_DATA", "MOST_TURNS", "Dialogue", "Speaker", "Turn", "client", "server"]
 
@@ -59,8 +59,8 @@ class Dialogue:
     its fences go.
     """
 
-    there: Errand
-    back: Errand
+    there: ResolvedProbe
+    back: ResolvedProbe
     turns: tuple[Turn, ...]
 
 

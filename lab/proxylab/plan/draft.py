@@ -23,7 +23,7 @@ from proxylab.plan.model import (
     Namespace,
     Neighbour,
     Plan,
-    PodPlace,
+    PodPlacement,
     PolicyRule,
     Role,
     Route,
@@ -34,14 +34,14 @@ from proxylab.plan.model import (
 from proxylab.plan.names import DeviceNames, MacAddresses
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
 
-__all__ = ["Draft", "Place", "only"]
+__all__ = ["Draft", "NamespaceDraft", "only"]
 
 _FIRST_INDEX: Final = 100
 """Above 1, which is ``lo``, and above the fallback devices that tunnel modules make in every new namespace."""
 
 
 @dataclass
-class Place:
+class NamespaceDraft:
     """One namespace."""
 
     name: str
@@ -108,38 +108,45 @@ class Draft:
 
     def __init__(self, families: Collection[Family]) -> None:
         self._families = families
-        self._places: dict[str, Place] = {}
+        self._namespaces: dict[str, NamespaceDraft] = {}
         self._links: list[Veth] = []
-        self._pods: list[PodPlace] = []
+        self._pods: list[PodPlacement] = []
         self.balancers: tuple[Balancer, ...] = ()
         self._indexes = count(_FIRST_INDEX)
         self._macs = MacAddresses()
 
-    def place(self, name: str, role: Role, overrides: Mapping[str, str] | None = None) -> Place:
+    def namespace(self, name: str, role: Role, overrides: Mapping[str, str] | None = None) -> NamespaceDraft:
         """A new namespace; ``overrides`` are sysctls in the place of the lab's own."""
         named = {dotted(key): value for key, value in (overrides or {}).items()}
         late = {key: value for key, value in named.items() if device_of(key) not in (None, *DEVICES_AT_HAND)}
         early = {key: value for key, value in named.items() if key not in late}
-        place = Place(name, role, sysctls_for(role, self._families, early))
-        place.device_sysctls += [Sysctl(key, value) for key, value in late.items()]
-        self._places[name] = place
-        return place
+        namespace = NamespaceDraft(name, role, sysctls_for(role, self._families, early))
+        namespace.device_sysctls += [Sysctl(key, value) for key, value in late.items()]
+        self._namespaces[name] = namespace
+        return namespace
 
-    def bridge(self, place: Place, wanted: str, *, promiscuous: bool = False) -> Bridge:
+    def bridge(self, namespace: NamespaceDraft, wanted: str, *, promiscuous: bool = False) -> Bridge:
         """A new bridge with that name or one near to it."""
-        name = place.devices.claim(wanted)
-        place.bridges.append(Bridge(name, next(self._indexes), self._macs.claim(place.name, name), promiscuous))
-        return place.bridges[-1]
+        name = namespace.devices.claim(wanted)
+        namespace.bridges.append(Bridge(name, next(self._indexes), self._macs.claim(namespace.name, name), promiscuous))
+        return namespace.bridges[-1]
 
-    def vxlan(self, place: Place, wanted: str, underlay: str, local: IPAddress, vni: int, port: int) -> Vxlan:
+    def vxlan(
+        self, namespace: NamespaceDraft, wanted: str, underlay: str, local: IPAddress, vni: int, port: int
+    ) -> Vxlan:
         """A new VXLAN device over ``underlay``."""
-        name = place.devices.claim(wanted)
-        mac = self._macs.claim(place.name, name)
-        place.vxlans.append(Vxlan(name, next(self._indexes), mac, underlay, local, vni, port))
-        return place.vxlans[-1]
+        name = namespace.devices.claim(wanted)
+        mac = self._macs.claim(namespace.name, name)
+        namespace.vxlans.append(Vxlan(name, next(self._indexes), mac, underlay, local, vni, port))
+        return namespace.vxlans[-1]
 
     def link(
-        self, first: Place, first_device: str, second: Place, second_device: str, master: str | None = None
+        self,
+        first: NamespaceDraft,
+        first_device: str,
+        second: NamespaceDraft,
+        second_device: str,
+        master: str | None = None,
     ) -> Veth:
         """A new veth pair with devices of these names or near to them. ``master`` is a bridge of ``first``."""
         link = Veth(self._end(first, first_device, master), self._end(second, second_device))
@@ -148,8 +155,8 @@ class Draft:
 
     def pod_link(
         self,
-        node: Place,
-        pod: Place,
+        node: NamespaceDraft,
+        pod: NamespaceDraft,
         uplink: str,
         *,
         mtu: int | None,
@@ -163,19 +170,19 @@ class Draft:
         self._links.append(link)
         return link
 
-    def pod(self, pod: PodPlace) -> None:
+    def pod(self, pod: PodPlacement) -> None:
         """Note where a pod lives."""
         self._pods.append(pod)
 
     def finished(self) -> Plan:
         """The plan."""
         return Plan(
-            namespaces=tuple(place.finished() for place in self._places.values()),
+            namespaces=tuple(namespace.finished() for namespace in self._namespaces.values()),
             links=tuple(self._links),
             pods=tuple(self._pods),
             balancers=self.balancers,
         )
 
-    def _end(self, place: Place, wanted: str, master: str | None = None) -> LinkEnd:
-        device = place.devices.claim(wanted)
-        return LinkEnd(place.name, device, next(self._indexes), self._macs.claim(place.name, device), master)
+    def _end(self, namespace: NamespaceDraft, wanted: str, master: str | None = None) -> LinkEnd:
+        device = namespace.devices.claim(wanted)
+        return LinkEnd(namespace.name, device, next(self._indexes), self._macs.claim(namespace.name, device), master)

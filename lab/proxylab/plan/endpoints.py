@@ -11,11 +11,11 @@ it, and slices that an author writes may hold any. The ports of a slice are the 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.addresses import IPAddress, Transport
+from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.plan.dialled import service_port
 from proxylab.plan.resolved import Destination
-from proxylab.scenario.model import Front, ServiceTarget, Target
+from proxylab.scenario.model import Frontend, ServiceTarget, Target
 
 __all__ = ["Endpoints"]
 
@@ -61,7 +61,7 @@ class Endpoints:
 
     def _named(self, target: Target, asked: Transport | None) -> tuple[Service, ServicePort] | None:
         """The port of the Service that a probe names; ``None`` where it asks the name server first, or for health."""
-        if not isinstance(target, ServiceTarget) or target.via in (Front.DNS_NAME, Front.HEALTH_CHECK_NODE_PORT):
+        if not isinstance(target, ServiceTarget) or target.via in (Frontend.DNS_NAME, Frontend.HEALTH_CHECK_NODE_PORT):
             return None
         known = (each for each in self._services if (each.namespace, each.name) == (target.namespace, target.service))
         service = next(known, None)

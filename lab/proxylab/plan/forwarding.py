@@ -6,8 +6,8 @@ Must not: know rules: what an engine translates on the way, no plan can tell.
 
 from collections.abc import Iterator
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
+from proxylab.frozen import dataclass
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
 __all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "route_to", "way"]
@@ -44,47 +44,47 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
     return max(fitting, key=lambda route: route.destination.prefixlen)
 
 
-def next_hop(plan: Plan, place: str, destination: IPAddress) -> Hop:
-    """The step that a packet for ``destination`` takes from the namespace ``place``.
+def next_hop(plan: Plan, placement: str, destination: IPAddress) -> Hop:
+    """The step that a packet for ``destination`` takes from the namespace ``placement``.
 
     Where flows are shared among several ways, the first of them stands for all.
 
     Raises:
         UnreachableError: no route, or nobody on the segment has the address of the next hop.
     """
-    route = route_to(plan.namespace(place), destination)
+    route = route_to(plan.namespace(placement), destination)
     wanted = route.hops[0].via if route.hops else route.via or destination
-    for end in on_segment(plan, place, route.device):
+    for end in on_segment(plan, placement, route.device):
         if end.proxy_arp or any(
             address.device == end.device and address.interface.ip == wanted
             for address in plan.namespace(end.namespace).addresses
         ):
-            return Hop(_device(plan, place, route.device), end)
-    raise UnreachableError(f"nobody has {wanted} on the segment of {place}/{route.device}")
+            return Hop(_device(plan, placement, route.device), end)
+    raise UnreachableError(f"nobody has {wanted} on the segment of {placement}/{route.device}")
 
 
-def way(plan: Plan, place: str, destination: IPAddress) -> tuple[Hop, ...]:
-    """Every hop from ``place`` to the namespace that has ``destination``.
+def way(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
+    """Every hop from ``placement`` to the namespace that has ``destination``.
 
     Raises:
         UnreachableError: the way ends before, or goes in a circle.
     """
     hops: list[Hop] = []
-    while not any(address.interface.ip == destination for address in plan.namespace(place).addresses):
-        hop = next_hop(plan, place, destination)
+    while not any(address.interface.ip == destination for address in plan.namespace(placement).addresses):
+        hop = next_hop(plan, placement, destination)
         if hop in hops:
-            raise UnreachableError(f"the way to {destination} comes back to {place}")
+            raise UnreachableError(f"the way to {destination} comes back to {placement}")
         hops.append(hop)
-        place = hop.into.namespace
+        placement = hop.into.namespace
     return tuple(hops)
 
 
-def _device(plan: Plan, place: str, device: str) -> LinkEnd:
+def _device(plan: Plan, placement: str, device: str) -> LinkEnd:
     """A device of a namespace; a bridge or VXLAN device as if it were the end of a link."""
-    tops = _tops(plan.namespace(place))
+    tops = _tops(plan.namespace(placement))
     if device in tops:
-        return LinkEnd(place, device, tops[device].index, tops[device].mac)
-    return plan.end(place, device)
+        return LinkEnd(placement, device, tops[device].index, tops[device].mac)
+    return plan.end(placement, device)
 
 
 def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
@@ -92,31 +92,31 @@ def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
     return {top.device: top for top in tops}
 
 
-def on_segment(plan: Plan, place: str, device: str) -> Iterator[LinkEnd]:
+def on_segment(plan: Plan, placement: str, device: str) -> Iterator[LinkEnd]:
     """The devices that a frame from this one can reach: its peer, all on its bridge or its peer's, or through a tunnel.
 
     A device of the namespace itself is not among them.
     """
-    namespace = plan.namespace(place)
+    namespace = plan.namespace(placement)
     if any(vxlan.device == device for vxlan in namespace.vxlans):
         remotes = {entry.remote for entry in namespace.forwarding if entry.device == device}
         for other in plan.namespaces:
             yield from (_device(plan, other.name, vxlan.device) for vxlan in other.vxlans if vxlan.local in remotes)
         return
     if any(bridge.device == device for bridge in namespace.bridges):
-        yield from _behind_ports(plan, place, device)
+        yield from _behind_ports(plan, placement, device)
         return
-    peer = plan.peer(place, device)
+    peer = plan.peer(placement, device)
     if peer.master is None:
         yield peer
         return
-    yield from (end for end in _behind_ports(plan, peer.namespace, peer.master) if end.namespace != place)
+    yield from (end for end in _behind_ports(plan, peer.namespace, peer.master) if end.namespace != placement)
     yield _device(plan, peer.namespace, peer.master)
 
 
-def _behind_ports(plan: Plan, place: str, bridge: str) -> Iterator[LinkEnd]:
+def _behind_ports(plan: Plan, placement: str, bridge: str) -> Iterator[LinkEnd]:
     """What is plugged into a bridge: the far end of each of its ports."""
     for link in plan.links:
         for port, far in (link.ends, link.ends[::-1]):
-            if (port.namespace, port.master) == (place, bridge):
+            if (port.namespace, port.master) == (placement, bridge):
                 yield far

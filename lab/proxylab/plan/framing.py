@@ -7,13 +7,15 @@ Must not: know routes; whoever is on the link can be sent a frame, whatever it t
 from collections.abc import Mapping
 
 from proxylab.plan.dialled import UnresolvableError
-from proxylab.plan.model import Namespace, Plan, PodPlace
 from proxylab.plan.forwarding import on_segment
+from proxylab.plan.model import Namespace, Plan, PodPlacement
 
 __all__ = ["frame_mac"]
 
 
-def frame_mac(plan: Plan, sender: tuple[str, str], frame_to: str, places: Mapping[str, Namespace | PodPlace]) -> str:
+def frame_mac(
+    plan: Plan, sender: tuple[str, str], frame_to: str, placements: Mapping[str, Namespace | PodPlacement]
+) -> str:
     """The address that frames from the device of ``sender`` (namespace, device) bear; empty without a choice.
 
     Raises:
@@ -21,8 +23,8 @@ def frame_mac(plan: Plan, sender: tuple[str, str], frame_to: str, places: Mappin
     """
     if not frame_to or ":" in frame_to:
         return frame_to
-    place = places.get(frame_to)
-    wanted = place.namespace if isinstance(place, PodPlace) else frame_to
+    placement = placements.get(frame_to)
+    wanted = placement.namespace if isinstance(placement, PodPlacement) else frame_to
     there = list(on_segment(plan, *sender))
     for end in there:
         if end.namespace == wanted:

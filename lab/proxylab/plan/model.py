@@ -13,8 +13,8 @@ from dataclasses import field, replace
 from enum import StrEnum
 from typing import Final, Self
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from proxylab.frozen import dataclass
 
 __all__ = [
     "BEHIND_LOCAL",
@@ -33,7 +33,7 @@ __all__ = [
     "Neighbour",
     "NextHop",
     "Plan",
-    "PodPlace",
+    "PodPlacement",
     "PolicyRule",
     "Role",
     "Route",
@@ -261,7 +261,7 @@ class Veth:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlace:
+class PodPlacement:
     """Where a pod lives: in a namespace of its own, in its node's (host network), or in one that it shares.
 
     ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in their order.
@@ -295,7 +295,7 @@ class Plan:
 
     namespaces: tuple[Namespace, ...]
     links: tuple[Veth, ...]
-    pods: tuple[PodPlace, ...] = ()
+    pods: tuple[PodPlacement, ...] = ()
     balancers: tuple[Balancer, ...] = ()
 
     @property
@@ -347,7 +347,7 @@ class Plan:
         raise KeyError(f"{namespace}/{device}")
 
     def end_to_cut(self, namespace: str, device: str) -> LinkEnd:
-        """The end that is taken down where that device's link is cut (``proxylab.kernel.netlink.links``). Raises ``KeyError``."""
+        """The end that is taken down where that device's link is cut (``kernel.netlink.links``). Raises KeyError."""
         far = self.peer(namespace, device)
         return far if far.master is not None else self.end(namespace, device)
 

@@ -9,11 +9,11 @@ name and no report counts; unless the author declares that Service himself: then
 
 from collections.abc import Iterable, Mapping
 
+from proxylab.addresses import IPAddress
 from proxylab.cluster.kube_dns import COREDNS, KUBE_DNS, resolv_conf
 from proxylab.cluster.objects import Service
-from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Fence
 from proxylab.plan.model import Plan, Role
+from proxylab.plan.resolved import Sentinel
 from proxylab.scenario.model import PodGroup, Scenario
 
 __all__ = [
@@ -49,15 +49,15 @@ def home_of_names(node: str) -> str:
     return f"{COREDNS}@{node}"
 
 
-def name_servers(plan: Plan) -> tuple[Fence, ...]:
+def name_servers(plan: Plan) -> tuple[Sentinel, ...]:
     """Where names are served past all Services: an address of each family for each pod."""
-    servers: dict[tuple[str, IPAddress], Fence] = {}
+    servers: dict[tuple[str, IPAddress], Sentinel] = {}
     for namespace in plan.namespaces:
         for listener in namespace.listeners:
             if listener.serves_names:
                 own = [pod.addresses for pod in plan.pods if pod.name == listener.name] or [_own(plan, namespace.name)]
                 for address in own[0]:
-                    servers[listener.name, address] = Fence(name=listener.name, address=address)
+                    servers[listener.name, address] = Sentinel(name=listener.name, address=address)
     return tuple(servers.values())
 
 

@@ -9,45 +9,45 @@ from typing import TypeVar
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.dialled import UnresolvableError
-from proxylab.plan.model import Namespace, PodPlace
+from proxylab.plan.model import Namespace, PodPlacement
 from proxylab.plan.names import UPLINK
 
 __all__ = ["find", "namespace_of", "own_address", "own_addresses_of"]
 
-Place = TypeVar("Place", bound=Namespace | PodPlace)
+Located = TypeVar("Located", bound=Namespace | PodPlacement)
 
 
-def find(key: str, name: str, places: Mapping[str, Place]) -> Place:
+def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
     """The place of that name.
 
     Raises:
         UnresolvableError: there is none; the message begins with the key, and lists those there are.
     """
-    if name not in places:
-        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(places) or 'none'}")
-    return places[name]
+    if name not in placements:
+        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(placements) or 'none'}")
+    return placements[name]
 
 
-def namespace_of(place: Namespace | PodPlace) -> str:
+def namespace_of(placement: Namespace | PodPlacement) -> str:
     """The network namespace that it is in."""
-    return place.namespace if isinstance(place, PodPlace) else place.name
+    return placement.namespace if isinstance(placement, PodPlacement) else placement.name
 
 
-def own_address(place: Namespace | PodPlace, family: Family) -> IPAddress:
+def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddress:
     """A place's own address of a family: for a node or host, the first one of its uplink.
 
     Raises:
         UnresolvableError: it has none.
     """
-    fitting = [address for address in own_addresses_of(place) if Family.of(address) is family]
+    fitting = [address for address in own_addresses_of(placement) if Family.of(address) is family]
     if not fitting:
-        raise UnresolvableError(f"{place.name} has no {family} address")
+        raise UnresolvableError(f"{placement.name} has no {family} address")
     return fitting[0]
 
 
-def own_addresses_of(place: Namespace | PodPlace) -> tuple[IPAddress, ...]:
+def own_addresses_of(placement: Namespace | PodPlacement) -> tuple[IPAddress, ...]:
     """A place's own addresses: for a node or host, those of its uplink, but for the link's own of IPv6."""
-    if isinstance(place, PodPlace):
-        return place.addresses
-    own = (address.interface.ip for address in place.addresses if address.device == UPLINK)
+    if isinstance(placement, PodPlacement):
+        return placement.addresses
+    own = (address.interface.ip for address in placement.addresses if address.device == UPLINK)
     return tuple(address for address in own if not address.is_link_local)

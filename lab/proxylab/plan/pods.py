@@ -24,11 +24,11 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
 from proxylab.addresses import IPAddress, IPNetwork, Protocol
+from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
 from proxylab.plan.addresses import AddressPlan
-from proxylab.plan.draft import Draft, Place, only
-from proxylab.plan.model import Listener, Neighbour, PodPlace, Role, Sysctl
+from proxylab.plan.draft import Draft, NamespaceDraft, only
+from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.names import POD_BRIDGE, UPLINK
 from proxylab.plan.naming import home_of_names, serves_names
 from proxylab.scenario.model import PodGroup, Scenario
@@ -50,33 +50,35 @@ def everywhere(address: IPAddress) -> IPNetwork:
     return _EVERYWHERE[address.version]
 
 
-def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Mapping[str, Place]) -> None:
+def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Mapping[str, NamespaceDraft]) -> None:
     """Draw every pod of the scenario."""
-    wirer = _Wirer(scenario, addresses, draft)
+    wirer = _PodLinker(scenario, addresses, draft)
     for group in scenario.pods:
         for home, names in _homes(group).items():
             node = nodes[group.node_of(group.pod_names.index(names[0]))]
             if group.host_network:
-                place = node
+                namespace = node
             else:
-                place = draft.place(home, Role.POD, group.sysctls)
-                wirer.wire(place, node, names)
+                namespace = draft.namespace(home, Role.POD, group.sysctls)
+                wirer.network(namespace, node, names)
             for name in names:
                 own = addresses.pod[name]
                 listening = _listeners(name, group, own if group.shared_netns else (None,))
                 if serves_names(scenario, group):
                     listening = [replace(each, serves_names=True) for each in listening]
-                place.listeners += listening
-                draft.pod(PodPlace(name=name, node=node.name, namespace=place.name, device=UPLINK, addresses=own))
+                namespace.listeners += listening
+                draft.pod(
+                    PodPlacement(name=name, node=node.name, namespace=namespace.name, device=UPLINK, addresses=own)
+                )
     if addresses.name_server:
         _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer)
 
 
-def _add_name_server(node: Place, own: Sequence[IPAddress], draft: Draft, wirer: "_Wirer") -> None:
+def _add_name_server(node: NamespaceDraft, own: Sequence[IPAddress], draft: Draft, wirer: "_PodLinker") -> None:
     """Draw the lab's own name server: wired like any pod, and in nobody's list of pods."""
-    place = draft.place(home_of_names(node.name), Role.POD)
-    wirer.wire_by(place, node, own)
-    place.listeners += [
+    namespace = draft.namespace(home_of_names(node.name), Role.POD)
+    wirer.link_by(namespace, node, own)
+    namespace.listeners += [
         Listener(COREDNS, protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)
     ]
 
@@ -99,12 +101,14 @@ def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ..
     ]
 
 
-class _Wirer:
+class _PodLinker:
     """The pod network of one lab."""
 
     def __init__(self, scenario: Scenario, addresses: AddressPlan, draft: Draft) -> None:
         network = scenario.network
-        self._wire = {"ptp": self._ptp, "ptp-unnumbered": self._unnumbered, "bridge": self._bridge}[network.pod_network]
+        self._network = {"ptp": self._ptp, "ptp-unnumbered": self._unnumbered, "bridge": self._bridge}[
+            network.pod_network
+        ]
         self._hairpin = network.hairpin
         self._addresses = addresses
         self._draft = draft
@@ -114,15 +118,15 @@ class _Wirer:
             outer = next(iter(addresses.node.values()))[0]
             self._mtu = _ETHERNET_MTU - _VXLAN_OVERHEAD[outer.version]
 
-    def wire(self, pod: Place, node: Place, names: list[str]) -> None:
+    def network(self, pod: NamespaceDraft, node: NamespaceDraft, names: list[str]) -> None:
         """Link the namespace of the pods ``names`` to their node."""
-        self.wire_by(pod, node, [address for name in names for address in self._addresses.pod[name]])
+        self.link_by(pod, node, [address for name in names for address in self._addresses.pod[name]])
 
-    def wire_by(self, pod: Place, node: Place, own: Sequence[IPAddress]) -> None:
+    def link_by(self, pod: NamespaceDraft, node: NamespaceDraft, own: Sequence[IPAddress]) -> None:
         """Link a namespace to its node by these addresses."""
-        self._wire(pod, node, list(own))
+        self._network(pod, node, list(own))
 
-    def _ptp(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+    def _ptp(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
         outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu).ends
         for gateway in self._addresses.gateway(node.name):
             node.address(outer.device, gateway)
@@ -135,7 +139,7 @@ class _Wirer:
             pod.route(everywhere(gateway), inner.device, via=gateway)
             pod.neighbours.append(Neighbour(inner.device, gateway, outer.mac))
 
-    def _unnumbered(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+    def _unnumbered(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
         outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu, proxy_arp=True).ends
         node.device_sysctls.append(Sysctl(f"net.ipv4.conf.{outer.device.replace('.', '/')}.proxy_arp", "1"))
         for address in own:
@@ -147,7 +151,7 @@ class _Wirer:
             pod.route(only(gateway), inner.device)
             pod.route(everywhere(gateway), inner.device, via=gateway)
 
-    def _bridge(self, pod: Place, node: Place, own: list[IPAddress]) -> None:
+    def _bridge(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
         networks = self._addresses.pod_network[node.name]
         gateways = self._addresses.gateway(node.name)
         if node.name not in self._bridges:

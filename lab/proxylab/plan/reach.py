@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from proxylab.frozen import dataclass
-from proxylab.plan.model import LinkEnd, Plan, PodPlace, Role
+from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
 from proxylab.plan.names import UPLINK
 from proxylab.scenario.model import LinkChange
 
@@ -25,14 +25,14 @@ class Links:
         """The same once more are mended, or cut."""
         cut = set(self.cut)
         for change in changes:
-            (cut.discard if change.up else cut.add)((change.place, change.device))
+            (cut.discard if change.up else cut.add)((change.netns_name, change.device))
         return Links(frozenset(cut))
 
     def part(self, plan: Plan, one: str, other: str) -> bool:
         """Whether a cut link parts two nodes, pods or hosts."""
         if not self.cut:
             return False
-        there, here = _stations(plan, one), _stations(plan, other)
+        there, here = _stages(plan, one), _stages(plan, other)
         between = set(there) ^ set(here)
         return any((name, UPLINK) in self.cut for name in between)
 
@@ -44,7 +44,7 @@ class Absences:
     gone: frozenset[str] = frozenset()
     links: Links = Links()
 
-    def mute(self, plan: Plan) -> tuple[str, ...]:
+    def blackhole(self, plan: Plan) -> tuple[str, ...]:
         """The namespaces that nothing leaves: those of pods that are all gone."""
         by_namespace: dict[str, list[str]] = {}
         for pod in plan.pods:
@@ -55,15 +55,15 @@ class Absences:
     def down(self, plan: Plan) -> tuple[LinkEnd, ...]:
         """The ends of links that are down, as far as the plan has them."""
         found = []
-        for place, device in sorted(self.links.cut):
+        for netns_name, device in sorted(self.links.cut):
             with suppress(KeyError):
-                found.append(plan.end_to_cut(place, device))
+                found.append(plan.end_to_cut(netns_name, device))
         return tuple(found)
 
 
-def _stations(plan: Plan, name: str) -> tuple[str, ...]:
+def _stages(plan: Plan, name: str) -> tuple[str, ...]:
     """The place itself, and the node whose link it shares; a pod of the host network is its node."""
-    pod: PodPlace | None = next((each for each in plan.pods if each.name == name), None)
+    pod: PodPlacement | None = next((each for each in plan.pods if each.name == name), None)
     if pod is None:
         return (name,)
     return (pod.node,) if pod.namespace == pod.node else (pod.name, pod.node)

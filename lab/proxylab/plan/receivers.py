@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.resolved import STACK, Receiver
 from proxylab.plan.model import Namespace
 from proxylab.plan.names import UPLINK
+from proxylab.plan.resolved import STACK, Receiver
 
 __all__ = ["programs", "stacks"]
 
@@ -42,7 +42,7 @@ def stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Famil
             yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
 
 
-def _own_addresses(place: Namespace, family: Family) -> tuple[IPAddress, ...]:
+def _own_addresses(placement: Namespace, family: Family) -> tuple[IPAddress, ...]:
     """All addresses of a namespace, on whatever device, but for the link's own of IPv6."""
-    own = (each.interface.ip for each in place.addresses)
+    own = (each.interface.ip for each in placement.addresses)
     return tuple(dict.fromkeys(each for each in own if Family.of(each) is family and not each.is_link_local))

@@ -25,16 +25,16 @@ _WORDS: Final = {
 def refusals(scenario: Scenario) -> list[str]:
     """A line for everything that keeps the scenario from being drawn."""
     return [
-        *_wire_problems(scenario),
+        *_network_problems(scenario),
         *_name_problems(scenario),
         *_sysctl_problems(scenario),
         *(problem for node in scenario.nodes for problem in _node_problems(scenario, node)),
         *_pod_problems(scenario),
-        *_place_problems(scenario),
+        *_address_problems(scenario),
     ]
 
 
-def _wire_problems(scenario: Scenario) -> Iterator[str]:
+def _network_problems(scenario: Scenario) -> Iterator[str]:
     if not scenario.nodes:
         yield f"{scenario.file}: spec.nodes: a lab needs at least one node"
     network = scenario.network
@@ -51,7 +51,7 @@ def _wire_problems(scenario: Scenario) -> Iterator[str]:
 
 def _name_problems(scenario: Scenario) -> Iterator[str]:
     seen: dict[str, Position] = {}
-    for name, position in _places(scenario):
+    for name, position in _placements(scenario):
         if name in OWN_NAMESPACES:
             own = " and ".join(sorted(OWN_NAMESPACES))
             yield f"{position}: {name}: {own} are names of the lab's own namespaces; choose another name"
@@ -64,7 +64,7 @@ def _name_problems(scenario: Scenario) -> Iterator[str]:
             yield f"{segment.position}: segment {segment.name}: there is another one of this name; rename one"
 
 
-def _places(scenario: Scenario) -> Iterator[tuple[str, Position]]:
+def _placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
     for node in scenario.nodes:
         yield node.name, node.position
     for group in scenario.pods:
@@ -134,16 +134,16 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
             yield f"{group.position}: {group.name}: pods of the host network share their node's; leave it out"
         for ordinal, name in enumerate(group.pod_names):
             for port in group.ports:
-                place = (group.node_of(ordinal), port.protocol.value, port.port)
-                other = listening.setdefault(place, name)
+                placement = (group.node_of(ordinal), port.protocol.value, port.port)
+                other = listening.setdefault(placement, name)
                 if other != name:
                     yield (
-                        f"{group.position}: {name}: {other} listens on {port.protocol} {port.port} of {place[0]} "
+                        f"{group.position}: {name}: {other} listens on {port.protocol} {port.port} of {placement[0]} "
                         "already; pods of the host network share their node's ports"
                     )
 
 
-def _place_problems(scenario: Scenario) -> Iterator[str]:
+def _address_problems(scenario: Scenario) -> Iterator[str]:
     segments = _segments(scenario)
     for host in scenario.hosts:
         if host.segment not in segments:

@@ -9,26 +9,26 @@ from dataclasses import replace
 from ipaddress import ip_network
 from typing import Final, assert_never
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
-from proxylab.plan.dialled import UnresolvableError, front_addresses, listening, service_port
+from proxylab.plan.dialled import UnresolvableError, frontend_addresses, listening, service_port
 from proxylab.plan.endpoints import Endpoints
-from proxylab.plan.resolved import STACK, Detour, Errand, Fence, Question, Receiver, Sender
+from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.framing import frame_mac
-from proxylab.plan.model import Namespace, Plan, PodPlace, Role
+from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
 from proxylab.plan.placements import find, namespace_of, own_address, own_addresses_of
 from proxylab.plan.questions import Questions
 from proxylab.plan.reach import Links
 from proxylab.plan.receivers import programs, stacks
+from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
-from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.scenario.model import (
     STREAM_EVERY,
     AddressTarget,
-    Front,
+    Frontend,
     HostTarget,
     PodTarget,
     Probe,
@@ -47,25 +47,25 @@ _Dialled = tuple[IPAddress, int, Transport]
 _ETHERNET_MTU: Final = 1500
 _NO_PORT: Final = 0
 _NO_MAC: Final = "00:00:00:00:00:00"
-_OF_NODE: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+_OF_NODE: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 
 
-def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[Errand, ...]:
+def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[ResolvedProbe, ...]:
     """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
 
     Raises:
         ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
     """
     resolver = _Resolver(scenario, plan, services, (), (), Links())
-    errands = _resolved(resolver, scenario.streams, 0, "stream")
+    resolved_probes = _resolved(resolver, scenario.streams, 0, "stream")
     problems = [
-        f"{stream.position}: stream {stream.name!r}: a stream of {errand.protocol} cannot be sent; allowed: TCP, UDP"
-        for stream, errand in zip(scenario.streams, errands, strict=True)
-        if errand.protocol not in (Transport.TCP, Transport.UDP)
+        f"{stream.position}: stream {stream.name!r}: a stream of {resolved.protocol} cannot be sent; allowed: TCP, UDP"
+        for stream, resolved in zip(scenario.streams, resolved_probes, strict=True)
+        if resolved.protocol not in (Transport.TCP, Transport.UDP)
     ]
     if problems:
         raise ScenarioError(problems)
-    return errands
+    return resolved_probes
 
 
 def resolve(
@@ -77,7 +77,7 @@ def resolve(
     first: int = 0,
     gone: Collection[str] = (),
     links: Links = Links(),  # noqa: B008 - frozen
-) -> tuple[Errand, ...]:
+) -> tuple[ResolvedProbe, ...]:
     """One errand for each of ``scenario.probes``, in their order.
 
     Args:
@@ -95,17 +95,17 @@ def resolve(
     return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
 
 
-def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[Errand, ...]:
-    errands: list[Errand] = []
+def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what: str) -> tuple[ResolvedProbe, ...]:
+    resolved_probes: list[ResolvedProbe] = []
     problems: list[str] = []
     for number, each in enumerate(asked, first):
         try:
-            errands.append(resolver.errand(number, each))
+            resolved_probes.append(resolver.resolved(number, each))
         except (UnresolvableError, UnreachableError) as error:
             problems.append(f"{each.position}: {what} {each.name!r}: {error}")
     if problems:
         raise ScenarioError(problems)
-    return tuple(errands)
+    return tuple(resolved_probes)
 
 
 class _Resolver:
@@ -136,9 +136,9 @@ class _Resolver:
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families)
         self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
-        self._places: dict[str, Namespace | PodPlace] = {**self._nodes, **self._pods, **self._hosts}
+        self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
 
-    def errand(self, number: int, probe: _Sent) -> Errand:
+    def resolved(self, number: int, probe: _Sent) -> ResolvedProbe:
         expect = probe.expect if isinstance(probe, Probe) else None
         tables = expect is not None and expect.conntrack is not None
         question = self._question(probe)
@@ -150,7 +150,7 @@ class _Resolver:
             destination = Family.of(destination).loopback
         service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
         sender = self._sender(probe, destination)
-        return Errand(
+        return ResolvedProbe(
             number=number,
             name=probe.name,
             sender=sender,
@@ -161,10 +161,10 @@ class _Resolver:
             flows=probe.send.flows,
             payload=probe.send.payload,
             receivers=tuple(self._receivers(probe, Family.of(destination))),
-            fences=tuple(self._fences(probe, destination)),
+            sentinels=tuple(self._sentinels(probe, destination)),
             nodes=tuple(self._nodes),
             watched=() if expect is None else self._watched(expect.at),
-            detour=self._detour(probe, destination),
+            policy_route=self._policy_route(probe, destination),
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
             tables=tables,
@@ -176,7 +176,7 @@ class _Resolver:
 
     def _question(self, probe: _Sent) -> Question | None:
         target = probe.target
-        if not isinstance(target, ServiceTarget) or target.via is not Front.DNS_NAME:
+        if not isinstance(target, ServiceTarget) or target.via is not Frontend.DNS_NAME:
             return None
         service, home = self._service(target), self._namespaces.get(probe.source.name)
         asker = self._pods.get(probe.source.name)
@@ -185,24 +185,24 @@ class _Resolver:
 
     def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:
         source = probe.source
-        place = find("from", source.name, self._places)
-        namespace = namespace_of(place)
+        placement = find("from", source.name, self._placements)
+        namespace = namespace_of(placement)
         if source.address is not None and source.address.version != destination.version:
             raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
         if namespace in self._nodes:
-            return self._stack_sender(probe, place.name, namespace, destination)
+            return self._stack_sender(probe, placement.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
         return Sender(
-            name=place.name,
+            name=placement.name,
             namespace=namespace,
             device=hop.out.device,
-            address=source.address or own_address(place, Family.of(destination)),
+            address=source.address or own_address(placement, Family.of(destination)),
             mac=hop.out.mac,
             next_hop_mac=hop.into.mac,
             port=source.port,
             mtu=hop.out.mtu or _ETHERNET_MTU,
             others=self._others(source, Family.of(destination)),
-            frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._places),
+            frame_mac=frame_mac(self._plan, (namespace, hop.out.device), probe.send.frame_to, self._placements),
         )
 
     def _others(self, source: Source, family: Family) -> tuple[IPAddress, ...]:
@@ -234,7 +234,7 @@ class _Resolver:
         asked, target = probe.send.protocol, probe.target
         match target:
             case ServiceTarget():
-                return self._front(probe, target)
+                return self._frontend(probe, target)
             case PodTarget():
                 pod = find("to.pod", target.pod, self._pods)
                 address = own_address(pod, target.family or self._families[0])
@@ -258,22 +258,22 @@ class _Resolver:
             raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
         return service
 
-    def _front(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
+    def _frontend(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
         service = self._service(target)
-        if target.via is Front.HEALTH_CHECK_NODE_PORT:
+        if target.via is Frontend.HEALTH_CHECK_NODE_PORT:
             return self._health(probe, target, service)
         asked = probe.send.protocol
         if asked is Transport.ICMP:
-            return self._chosen(target, service, front_addresses(service, target.via)), _NO_PORT, asked
+            return self._chosen(target, service, frontend_addresses(service, target.via)), _NO_PORT, asked
         port = service_port(service, target.port, asked)
         number = port.port
         match target.via:
-            case Front.NODE_PORT:
+            case Frontend.NODE_PORT:
                 node = self._entrance(probe) if target.node is None else find("to.node", target.node, self._nodes)
                 addresses: tuple[IPAddress, ...] = own_addresses_of(node) if port.node_port else ()
                 number = port.node_port
             case _:
-                addresses = front_addresses(service, target.via)
+                addresses = frontend_addresses(service, target.via)
         return self._chosen(target, service, addresses), number, asked or Transport(port.protocol)
 
     def _health(self, probe: _Sent, target: ServiceTarget, service: Service) -> _Dialled:
@@ -283,8 +283,8 @@ class _Resolver:
 
     def _watched(self, at: str | None) -> tuple[str, ...]:
         """The namespace of the pod or host at which flows are said to end, if it is one."""
-        place = self._places.get((at or "").partition("/")[0])
-        return () if place is None or namespace_of(place) in self._nodes else (namespace_of(place),)
+        placement = self._placements.get((at or "").partition("/")[0])
+        return () if placement is None or namespace_of(placement) in self._nodes else (namespace_of(placement),)
 
     def _chosen(self, target: ServiceTarget, service: Service, addresses: Sequence[IPAddress]) -> IPAddress:
         """The address that the probe names, or the first one of the Service's first family that the lab has."""
@@ -312,7 +312,7 @@ class _Resolver:
         for node in self._nodes.values():
             yield from programs(node, family)
         target = probe.target
-        if isinstance(target, ServiceTarget) and target.via is Front.HEALTH_CHECK_NODE_PORT:
+        if isinstance(target, ServiceTarget) and target.via is Frontend.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
             for node in self._nodes.values():
                 address = own_address(node, family)
@@ -327,18 +327,18 @@ class _Resolver:
         own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
 
-    def _fences(self, probe: _Sent, destination: IPAddress) -> Iterator[Fence]:
+    def _sentinels(self, probe: _Sent, destination: IPAddress) -> Iterator[Sentinel]:
         """The nodes that its packets may enter, every pod, and hosts that are endpoints.
 
         None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
         """
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
-        places: list[Namespace | PodPlace] = [*self._entrances(probe, destination), *pods, *hosts]
-        home = namespace_of(find("from", probe.source.name, self._places))
-        for place in places:
-            if namespace_of(place) != home and not self._links.part(self._plan, probe.source.name, place.name):
-                yield Fence(name=place.name, address=own_address(place, Family.of(destination)))
+        placements: list[Namespace | PodPlacement] = [*self._entrances(probe, destination), *pods, *hosts]
+        home = namespace_of(find("from", probe.source.name, self._placements))
+        for placement in placements:
+            if namespace_of(placement) != home and not self._links.part(self._plan, probe.source.name, placement.name):
+                yield Sentinel(name=placement.name, address=own_address(placement, Family.of(destination)))
 
     def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
         """The node that the sender's packets enter, or all those among which the router shares their flows."""
@@ -363,7 +363,7 @@ class _Resolver:
         named = probe.target.node if isinstance(probe.target, ServiceTarget) else None
         return next(iter(self._nodes.values())) if named is None else find("to.node", named, self._nodes)
 
-    def _detour(self, probe: _Sent, destination: IPAddress) -> Detour | None:
+    def _policy_route(self, probe: _Sent, destination: IPAddress) -> PolicyRoute | None:
         """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
@@ -373,7 +373,7 @@ class _Resolver:
         if network is None:
             return None
         via = own_address(self._entrance(probe), Family.of(destination))
-        return Detour(namespace=ROUTER, destination=network, device=NODES, via=via)
+        return PolicyRoute(namespace=ROUTER, destination=network, device=NODES, via=via)
 
     def _service_network(self, destination: IPAddress) -> IPNetwork | None:
         return next((network for network in self._service_networks if destination in network), None)

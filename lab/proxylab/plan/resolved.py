@@ -1,6 +1,6 @@
 """Errands: probes with every name resolved to a place and an address.
 
-Owns: the frozen ``Errand``, which is all that ``traffic`` needs to know to send a probe.
+Owns: the frozen ``ResolvedProbe``, which is all that ``traffic`` needs to know to send a probe.
 Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what is hoped for).
 """
 
@@ -8,11 +8,21 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.frozen import dataclass
 from proxylab.scenario.model import Manner
 
-__all__ = ["STACK", "Destination", "Detour", "Errand", "Fence", "Query", "Question", "Receiver", "Sender"]
+__all__ = [
+    "STACK",
+    "Destination",
+    "PolicyRoute",
+    "Query",
+    "Question",
+    "Receiver",
+    "ResolvedProbe",
+    "Sender",
+    "Sentinel",
+]
 
 STACK: Final = "stack"
 """Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
@@ -76,7 +86,7 @@ class Destination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fence:
+class Sentinel:
     """An address past all Services whose answer proves that what was sent before has arrived or is gone."""
 
     name: str
@@ -84,7 +94,7 @@ class Fence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Detour:
+class PolicyRoute:
     """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address).
 
     It stands in a table of its own (``DETOUR_TABLE``), before those that the plan or a balancer has made.
@@ -118,7 +128,7 @@ class Question:
     names: tuple[str, ...]
     families: tuple[Family, ...]
     resolvers: tuple[IPAddress, ...]
-    servers: tuple[Fence, ...]
+    servers: tuple[Sentinel, ...]
     service: str
     port: int
     protocol: Transport
@@ -154,7 +164,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Errand:
+class ResolvedProbe:
     """One probe or stream, ready to be sent. ``number`` counts the probes, or streams, of the scenario from 0.
 
     An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
@@ -178,10 +188,10 @@ class Errand:
     flows: int
     payload: int
     receivers: tuple[Receiver, ...]
-    fences: tuple[Fence, ...]
+    sentinels: tuple[Sentinel, ...]
     nodes: tuple[str, ...]
     watched: tuple[str, ...] = ()
-    detour: Detour | None = None
+    policy_route: PolicyRoute | None = None
     every: int = 0
     http: bool = False
     tables: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.errors import ScenarioError
-from proxylab.plan.model import Plan, PodPlace, Role
+from proxylab.plan.model import Plan, PodPlacement, Role
 from proxylab.scenario.model import AddressTarget, PodTarget, Probe, Scenario, ServiceTarget
 
 __all__ = ["refuse_neighbours"]
@@ -35,7 +35,7 @@ def refuse_neighbours(scenario: Scenario, plan: Plan, slices: Iterable[EndpointS
         raise ScenarioError(problems)
 
 
-def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Iterator[PodPlace]:
+def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Iterator[PodPlacement]:
     """The first of the sender's neighbours that the probe may reach."""
     neighbours = tuple(_neighbours(plan, probe.source.name))
     match probe.target:
@@ -58,7 +58,7 @@ def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Itera
     yield from found[:1]
 
 
-def _neighbours(plan: Plan, name: str) -> Iterator[PodPlace]:
+def _neighbours(plan: Plan, name: str) -> Iterator[PodPlacement]:
     """The other pods in a pod's namespace; those of the host network are their node's programs, which it can tell."""
     nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
     for own in (pod for pod in plan.pods if pod.name == name and pod.namespace not in nodes):

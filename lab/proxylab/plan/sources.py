@@ -14,9 +14,9 @@ unnumbered; and one that goes through the overlay, the VXLAN device's.
 """
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.plan.forwarding import route_to
 from proxylab.plan.model import Device, Namespace, Plan, Role
 from proxylab.plan.names import UPLINK
-from proxylab.plan.forwarding import route_to
 
 __all__ = ["masquerade_source", "own_source", "snat_source"]
 

@@ -26,12 +26,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from proxylab.errors import ScenarioError
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
+from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
 from proxylab.plan.claims import contested
-from proxylab.plan.draft import Draft, Place
+from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     DETOUR_TABLE,
     MAIN_TABLE,
@@ -81,27 +81,29 @@ def draw(scenario: Scenario) -> Plan:
     if problems:
         raise ScenarioError(problems)
     draft = Draft(scenario.network.families)
-    fabric = draft.place(FABRIC, Role.SEGMENT)
+    fabric = draft.namespace(FABRIC, Role.SEGMENT)
     bridges = {name: draft.bridge(fabric, name).device for name in _segments_in_use(scenario)}
     segments = _Segments(addresses, draft, fabric, bridges)
     _add_router(scenario, addresses, draft, segments)
-    nodes = {node.name: draft.place(node.name, Role.NODE, node.sysctls) for node in scenario.nodes}
+    nodes = {node.name: draft.namespace(node.name, Role.NODE, node.sysctls) for node in scenario.nodes}
     for node in scenario.nodes:
-        _wire_node(node, nodes[node.name], addresses, segments)
+        _link_node(node, nodes[node.name], addresses, segments)
     if scenario.network.inter_node == "vxlan":
         _overlay(nodes, addresses, draft)
     else:
         _route_directly(nodes, addresses)
     add_pods(scenario, addresses, draft, nodes)
     if scenario.network.outbound_masquerade:
-        for name, place in nodes.items():
-            place.masquerades += _masquerades(scenario, addresses.behind(name))
+        for name, namespace in nodes.items():
+            namespace.masquerades += _masquerades(scenario, addresses.behind(name))
     for node in scenario.nodes:
         nodes[node.name].leftovers += _leftovers(scenario, node)
     for host in scenario.hosts:
-        place = draft.place(host.name, Role.HOST, host.sysctls)
-        place.listeners += dict.fromkeys([*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)])
-        _wire_host(host, place, addresses, segments)
+        namespace = draft.namespace(host.name, Role.HOST, host.sysctls)
+        namespace.listeners += dict.fromkeys(
+            [*_dialled(scenario, host.name), *_serving(scenario, host.name, addresses)]
+        )
+        _link_host(host, namespace, addresses, segments)
     plan = draft.finished()
     problems = _device_problems(scenario, plan)
     if problems:
@@ -112,26 +114,30 @@ def draw(scenario: Scenario) -> Plan:
 class _Segments:
     """The bridges of the fabric, and how to get onto them."""
 
-    def __init__(self, addresses: AddressPlan, draft: Draft, fabric: Place, bridges: Mapping[str, str]) -> None:
+    def __init__(
+        self, addresses: AddressPlan, draft: Draft, fabric: NamespaceDraft, bridges: Mapping[str, str]
+    ) -> None:
         self.names = tuple(bridges)
         self._addresses = addresses
         self._draft = draft
         self._fabric = fabric
         self._bridges = bridges
-        self._joined: defaultdict[str, list[tuple[Place, str]]] = defaultdict(list)
+        self._joined: defaultdict[str, list[tuple[NamespaceDraft, str]]] = defaultdict(list)
 
-    def join(self, place: Place, port: str, segment: str, wanted: str, own: Iterable[IPAddress]) -> LinkEnd:
+    def join(
+        self, namespace: NamespaceDraft, port: str, segment: str, wanted: str, own: Iterable[IPAddress]
+    ) -> LinkEnd:
         """Link a place to a segment and give it its addresses there. Returns its end of the link."""
-        link = self._draft.link(self._fabric, port, place, wanted, master=self._bridges[segment])
+        link = self._draft.link(self._fabric, port, namespace, wanted, master=self._bridges[segment])
         networks = self._addresses.segments[segment]
         for address in own:
-            place.address(link.second.device, address, next(network for network in networks if address in network))
+            namespace.address(link.second.device, address, next(network for network in networks if address in network))
         if any(network.version == 6 for network in networks):
-            place.link_local(link.second.device, link.second.mac)
-        self._joined[segment].append((place, link.second.device))
+            namespace.link_local(link.second.device, link.second.mac)
+        self._joined[segment].append((namespace, link.second.device))
         return link.second
 
-    def joined(self, segment: str) -> tuple[tuple[Place, str], ...]:
+    def joined(self, segment: str) -> tuple[tuple[NamespaceDraft, str], ...]:
         """Who is on a segment so far, each with its device there."""
         return tuple(self._joined[segment])
 
@@ -144,7 +150,7 @@ def _segments_in_use(scenario: Scenario) -> list[str]:
 
 
 def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segments: _Segments) -> None:
-    router = draft.place(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
+    router = draft.namespace(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
     legs = {
         name: segments.join(
             router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name)
@@ -177,15 +183,15 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
     )
 
 
-def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
-    uplink = segments.join(place, node.name, NODES, UPLINK, addresses.node[node.name]).device
+def _link_node(node: Node, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
+    uplink = segments.join(namespace, node.name, NODES, UPLINK, addresses.node[node.name]).device
     for gateway in addresses.router(NODES):
-        place.route(everywhere(gateway), uplink, via=gateway)
+        namespace.route(everywhere(gateway), uplink, via=gateway)
     for further in node.uplinks:
         own = addresses.uplink[node.name, further.device]
-        segments.join(place, f"{node.name}-{further.device}", further.segment, further.device, own)
-    place.addresses += [Address(each.device, each.interface) for each in node.addresses]
-    place.listeners += [
+        segments.join(namespace, f"{node.name}-{further.device}", further.segment, further.device, own)
+    namespace.addresses += [Address(each.device, each.interface) for each in node.addresses]
+    namespace.listeners += [
         Listener(each.name, each.protocol, each.port, each.address, position=str(node.position))
         for each in node.daemons
     ]
@@ -197,12 +203,12 @@ def _wire_node(node: Node, place: Place, addresses: AddressPlan, segments: _Segm
                 tables[route.source] = _FIRST_TABLE + len(tables)
                 priority = _FIRST_PRIORITY + len(tables)
                 family = Family.of(route.source)
-                place.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
+                namespace.rules.append(PolicyRule(family, priority, tables[route.source], route.source))
             table = tables[route.source]
-        place.routes.append(Route(route.destination, route.device, route.via, table=table))
+        namespace.routes.append(Route(route.destination, route.device, route.via, table=table))
 
 
-def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
+def _route_directly(nodes: Mapping[str, NamespaceDraft], addresses: AddressPlan) -> None:
     for node in nodes.values():
         for name, own in addresses.node.items():
             if name != node.name:
@@ -210,15 +216,20 @@ def _route_directly(nodes: Mapping[str, Place], addresses: AddressPlan) -> None:
 
 
 def _route_behind(
-    place: Place, networks: Iterable[IPNetwork], device: str, ways: Sequence[IPAddress], *, onlink: bool = False
+    namespace: NamespaceDraft,
+    networks: Iterable[IPNetwork],
+    device: str,
+    ways: Sequence[IPAddress],
+    *,
+    onlink: bool = False,
 ) -> None:
     """Route networks of pods to their node, each by its address of the same family."""
     by_family = {Family.of(way): way for way in ways}
     for network in networks:
-        place.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
+        namespace.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
 
 
-def _overlay(nodes: Mapping[str, Place], addresses: AddressPlan, draft: Draft) -> None:
+def _overlay(nodes: Mapping[str, NamespaceDraft], addresses: AddressPlan, draft: Draft) -> None:
     """A VXLAN device in every node. The tunnel's outer family is the lab's first; it carries both."""
     devices = {
         name: draft.vxlan(node, OVERLAY, UPLINK, addresses.node[name][0], _VNI, _VXLAN_PORT)
@@ -251,24 +262,24 @@ def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
             yield Leftover(tool, text)
 
 
-def _wire_host(host: Host, place: Place, addresses: AddressPlan, segments: _Segments) -> None:
+def _link_host(host: Host, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
     own = addresses.host[host.name]
     others = segments.joined(host.segment)
-    end = segments.join(place, host.name, host.segment, UPLINK, own)
+    end = segments.join(namespace, host.name, host.segment, UPLINK, own)
     if host.addresses > 1:
         _introduce(own, end.mac, others)
     for gateway in addresses.router(host.segment):
-        place.route(everywhere(gateway), end.device, via=gateway)
+        namespace.route(everywhere(gateway), end.device, via=gateway)
 
 
-def _introduce(crowd: Sequence[IPAddress], mac: str, others: Iterable[tuple[Place, str]]) -> None:
+def _introduce(crowd: Sequence[IPAddress], mac: str, others: Iterable[tuple[NamespaceDraft, str]]) -> None:
     """Tell all others on a segment of the many addresses that one of them has.
 
     The kernel has one table for the neighbours of all namespaces, with room for 1,024 of each family that it has found
     by itself (``gc_thresh3``); a few crowds fill it, and then packets are lost. Permanent entries do not count.
     """
-    for place, device in others:
-        place.neighbours += [Neighbour(device, address, mac) for address in crowd]
+    for namespace, device in others:
+        namespace.neighbours += [Neighbour(device, address, mac) for address in crowd]
 
 
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:

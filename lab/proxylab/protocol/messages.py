@@ -4,26 +4,27 @@ Owns: the request and answer types, all frozen dataclasses that ``codec`` can ca
 Must not: hold behaviour.
 
 Every request is answered by the answer named in its docstring, or by ``Failed``. The lab process speaks first, once it
-is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``proxylab.protocol.standing_labs`` has what is said of a lab that stays.
+is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``proxylab.protocol.standing_labs`` has what is said
+of a lab that stays.
 """
 
 from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.protocol import EngineChoice
-from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress
-from proxylab.plan.dialogue import Dialogue
-from proxylab.plan.resolved import Errand, Query
-from proxylab.plan.model import Plan, Route, Sysctl
-from proxylab.scenario.model import Change, Until
-from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.engine_progress import ProxyRecord
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import Spoken
+from proxylab.evidence.streams import StepEvidence
+from proxylab.frozen import dataclass
+from proxylab.plan.dialogue import Dialogue
+from proxylab.plan.model import Plan, Route, Sysctl
+from proxylab.plan.resolved import Query, ResolvedProbe
+from proxylab.scenario.model import Change, Until
 
 __all__ = [
     "LAUNCHER_ENDED",
@@ -98,7 +99,7 @@ class Advance:
     deleted: tuple[KubeObject, ...] = ()
     change: Change = field(default_factory=Change)
     until: Until | None = None
-    streams: tuple[Errand, ...] = ()
+    streams: tuple[ResolvedProbe, ...] = ()
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
@@ -116,7 +117,7 @@ class Conclude:
 class Send:
     """Run one errand in the lab that stands, and trace its packet if it is asked for. Answer: ``Sent``."""
 
-    errand: Errand
+    resolved: ResolvedProbe
     trace: bool = False
 
 
@@ -124,7 +125,7 @@ class Send:
 class LookUp:
     """Ask about a name from inside a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
-    place: str
+    netns_name: str
     query: Query
     seconds: float = 2.0
 
@@ -157,7 +158,7 @@ class Recall:
 class Execute:
     """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
 
-    place: str
+    netns_name: str
     argv: tuple[str, ...]
     seconds: float = 30.0
 

@@ -44,7 +44,8 @@ from proxylab.protocol.messages import (
 from proxylab.scenario.model import Scenario
 
 __all__ = [
-    "Asked",
+    "AnyRequest",
+    "AnyResponse",
     "Attach",
     "End",
     "Ended",
@@ -63,7 +64,6 @@ __all__ = [
     "Signal",
     "Stay",
     "Stays",
-    "Told",
 ]
 
 
@@ -132,14 +132,14 @@ class Attach:
     """Run a command in a node, pod or host on the three descriptors that come along. A feed.
 
     Attributes:
-        place: the node, pod or host.
+        netns_name: the node, pod or host.
         argv: the command.
         terminal: the descriptors are a terminal that shall be the command's own.
         directory: where it works.
         environment: on top of the usual.
     """
 
-    place: str
+    netns_name: str
     argv: tuple[str, ...]
     terminal: bool = False
     directory: str = "/"
@@ -161,7 +161,7 @@ class Listen:
     It ends by a signal, after ``seconds``, or after ``count`` frames.
     """
 
-    place: str
+    netns_name: str
     device: str
     seconds: float | None = None
     count: int | None = None
@@ -233,13 +233,13 @@ class Ended:
 
 Feed = Attach | Log | Listen
 
-Asked = (
+AnyRequest = (
     Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
     | Stay | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All that a client says."""
 
-Told = (
+AnyResponse = (
     Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
     | Examined | Closed | Failed
     | Stays | Greeted | Memory | Listed | Lines | Frames | Ended

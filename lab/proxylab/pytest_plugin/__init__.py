@@ -25,13 +25,19 @@ from typing import Final
 import pytest
 
 from proxylab.pytest_plugin.annotations import Annotations
-from proxylab.pytest_plugin.on_failure import AtTheDesk
-from proxylab.pytest_plugin.interactive_options import DESK, add_desk_options, is_kept, is_paused, shell_place
-from proxylab.pytest_plugin.fixtures import lab_of_file, lab_open, lab_sessions, lab_shelf, lab_verdict
+from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.gathering import Gathering, Telling
 from proxylab.pytest_plugin.in_python import Lab
+from proxylab.pytest_plugin.interactive_options import (
+    DESK,
+    add_interactive_options,
+    is_kept,
+    is_paused,
+    shell_netns_name,
+)
 from proxylab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from proxylab.pytest_plugin.markers import register
+from proxylab.pytest_plugin.on_failure import OnFailure
 from proxylab.pytest_plugin.options import (
     add_options,
     engines,
@@ -53,12 +59,12 @@ __all__ = [
     "ProbeItem",
     "ScenarioFile",
     "lab",
+    "lab_bundle_store",
     "lab_engine",
     "lab_factory",
     "lab_of_file",
     "lab_open",
     "lab_sessions",
-    "lab_shelf",
     "lab_verdict",
     "pytest_addoption",
     "pytest_collect_file",
@@ -72,7 +78,7 @@ _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the lab, all of which begin with ``--lab-``."""
     add_options(parser)
-    add_desk_options(parser)
+    add_interactive_options(parser)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -92,8 +98,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
         option(config)
     register(config)
-    if any((is_kept(config), is_paused(config), shell_place(config))):
-        config.pluginmanager.register(AtTheDesk(config), DESK)
+    if any((is_kept(config), is_paused(config), shell_netns_name(config))):
+        config.pluginmanager.register(OnFailure(config), DESK)
     if report(config) is not None:
         config.pluginmanager.register(Telling(), "proxylab-telling")
     if hasattr(config, "workerinput"):

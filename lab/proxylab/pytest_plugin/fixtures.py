@@ -1,6 +1,6 @@
 """The fixtures that carry a probe from its file to its verdict.
 
-Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open``, ``lab_shelf`` and ``lab_verdict``.
+Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open``, ``lab_bundle_store`` and ``lab_verdict``.
 Must not: import a run's own rooms before an item runs.
 """
 
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from proxylab.client.bundles import Shelf
+from proxylab.client.bundles import BundleStore
+from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
-from proxylab.client.known_failures import open_or_foresee
-from proxylab.pytest_plugin.live_labs import Awake
 from proxylab.pytest_plugin.interactive_options import DESK, has_pcap
+from proxylab.pytest_plugin.live_labs import Awake
 from proxylab.pytest_plugin.options import (
     bundle_directory,
     engines,
@@ -35,18 +35,18 @@ from proxylab.verdict.model import Foreseen, Judgement
 
 if TYPE_CHECKING:
     from proxylab.client.open_lab import OpenLab
-    from proxylab.pytest_plugin.items import ProbeItem, Run
     from proxylab.client.session import Session
+    from proxylab.pytest_plugin.items import ProbeItem, Run
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
     Judged = ProbeVerdict | StepVerdict
     _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 __all__ = [
+    "lab_bundle_store",
     "lab_of_file",
     "lab_open",
     "lab_sessions",
-    "lab_shelf",
     "lab_verdict",
 ]
 
@@ -55,11 +55,11 @@ __all__ = [
 def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
     """The session on an engine: a lab process of this pytest process, which is an xdist worker or the only one."""
     from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - a run's own rooms
-    from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
     from proxylab.client.session import Session  # noqa: PLC0415
+    from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
 
-    desk = pytestconfig.pluginmanager.get_plugin(DESK)
-    door = None if desk is None else desk.keeping.door
+    handler = pytestconfig.pluginmanager.get_plugin(DESK)
+    control_socket = None if handler is None else handler.kept_labs.control_socket
     with ExitStack() as stack:
 
         def begin(engine: str) -> Session:
@@ -67,7 +67,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
-            return stack.enter_context(Session(choice, seed(pytestconfig), door))
+            return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield Awake(begin).session
 
@@ -134,22 +134,24 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
 
 
 @pytest.fixture(scope="session")
-def lab_shelf(pytestconfig: pytest.Config) -> "Shelf | None":
+def lab_bundle_store(pytestconfig: pytest.Config) -> "BundleStore | None":
     """Where evidence is kept; ``None`` where nobody wants any."""
     directory = bundle_directory(pytestconfig)
-    return None if directory is None else Shelf(directory)
+    return None if directory is None else BundleStore(directory)
 
 
 @pytest.fixture
-def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: "Shelf | None") -> "Judged":
+def lab_verdict(
+    request: pytest.FixtureRequest, lab_open: "OpenLab", lab_bundle_store: "BundleStore | None"
+) -> "Judged":
     """The verdict on the probe or step, unless there is none that could be held against the expectation."""
     item: ProbeItem = request.node
     verdict: Judged
     with in_its_own_words(str(item.judged.position)):
         if isinstance(item.judged, Step):
-            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_shelf)
+            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_bundle_store)
         else:
-            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_shelf)
+            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_bundle_store)
     record(item, lab_open, item.run.engine, verdict)
     if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
@@ -162,8 +164,10 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: "OpenLab", lab_shelf: 
     return verdict
 
 
-def _kept(item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_shelf: "Shelf | None") -> "_Verdict":
-    if lab_shelf is None:
+def _kept(
+    item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_bundle_store: "BundleStore | None"
+) -> "_Verdict":
+    if lab_bundle_store is None:
         return verdict
     evidence = partial(lab_open.bundle, verdict)
-    return lab_shelf.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+    return lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)

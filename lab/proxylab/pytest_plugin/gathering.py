@@ -123,8 +123,8 @@ class Gathering:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the page."""
-        from proxylab.codec import loads  # noqa: PLC0415 - a run's own rooms
         from proxylab.client.pages import write_page  # noqa: PLC0415
+        from proxylab.codec import loads  # noqa: PLC0415 - a run's own rooms
         from proxylab.report.html import Entry  # noqa: PLC0415
 
         file = report(session.config)

@@ -25,15 +25,15 @@ from proxylab.verdict.journey import journey
 from proxylab.verdict.model import Judgement
 
 if TYPE_CHECKING:
-    from proxylab.client.bundles import Shelf
     from proxylab.addresses import IPAddress
-    from proxylab.protocol.messages import Executed
+    from proxylab.client.bundles import BundleStore
     from proxylab.client.open_lab import OpenLab
-    from proxylab.plan.dialogue import Turn
-    from proxylab.scenario.model import Probe
     from proxylab.evidence.evidence import Lookup
-    from proxylab.verdict.model import ProbeVerdict, StepVerdict
     from proxylab.evidence.segments import Spoken
+    from proxylab.plan.dialogue import Turn
+    from proxylab.protocol.messages import Executed
+    from proxylab.scenario.model import Probe
+    from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 _Verdict = TypeVar("_Verdict", "ProbeVerdict", "StepVerdict")
 
@@ -51,13 +51,20 @@ class Lab:
     """
 
     def __init__(
-        self, stands: "OpenLab", text: str, *, engine: str, item: pytest.Item, shelf: "Shelf | None", case: str
+        self,
+        stands: "OpenLab",
+        text: str,
+        *,
+        engine: str,
+        item: pytest.Item,
+        bundle_store: "BundleStore | None",
+        case: str,
     ) -> None:
         self._stands = stands
         self._text = text
         self._engine = engine
         self._item = item
-        self._shelf = shelf
+        self._bundle_store = bundle_store
         self._case = case
         self._probes = 0
         self._kept = 0
@@ -146,12 +153,12 @@ class Lab:
             pytest.fail(f"{probe.position}: dialogue of {spoken.client} and {server}\n{spoken}", pytrace=False)
         return spoken
 
-    def execute(self, place: str, *argv: str) -> "Executed":
+    def execute(self, netns_name: str, *argv: str) -> "Executed":
         """Run a command in a node, pod or outside host, and wait for its end."""
         with in_its_own_words(""):
-            return self._stands.execute(place, *argv)
+            return self._stands.execute(netns_name, *argv)
 
-    def resolve(self, place: str, name: str) -> "tuple[IPAddress, ...]":
+    def resolve(self, netns_name: str, name: str) -> "tuple[IPAddress, ...]":
         """The addresses that a name has for a program in a pod or node, as getaddrinfo(3) finds them.
 
         Below the search domains of a pod first, where the name has less than five dots; of all families that the lab
@@ -161,15 +168,17 @@ class Lab:
             pytest.fail.Exception: nobody answers, in the words of the socket; or the lab has no name server.
         """
         with in_its_own_words(""):
-            lookups = self._stands.lookups.resolve(place, name)
+            lookups = self._stands.lookups.resolve(netns_name, name)
         failed = next((each for each in lookups if each.error), None)
         if failed is not None:
-            pytest.fail(f"{place} asked {failed.server} for {failed.name} {failed.kind}: {failed.error}", pytrace=False)
+            pytest.fail(
+                f"{netns_name} asked {failed.server} for {failed.name} {failed.kind}: {failed.error}", pytrace=False
+            )
         return tuple(address for each in lookups for address in each.addresses)
 
     def query(
         self,
-        place: str,
+        netns_name: str,
         name: str,
         kind: str = "A",
         *,
@@ -183,7 +192,7 @@ class Lab:
         An answer that does not fit into ``size`` octets is asked for again by TCP, and ``truncated`` says so.
 
         Args:
-            place: who asks.
+            netns_name: who asks.
             name: absolute; no search domain is tried.
             kind: of the records asked for.
             server: the address asked; without it, the Service kube-dns, through the proxy.
@@ -197,7 +206,7 @@ class Lab:
         asked = None if server is None else ip_address(str(server))
         with in_its_own_words(""):
             lookups = self._stands.lookups
-            return lookups.query(place, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
+            return lookups.query(netns_name, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
 
     def step(
         self,
@@ -218,12 +227,12 @@ class Lab:
             until: what is waited for; without it, until every engine that runs has taken the change up.
             expect: what streams and connection tracking must show, for ``conclude``.
         """
-        place = Position(*_caller(), 1)
+        netns_name = Position(*_caller(), 1)
         said = {"change": change, "until": until, "expect": expect}
         written: dict[str, object] = {key: value for key, value in said.items() if value is not None}
         with in_its_own_words(""):
             if written or name:
-                self._write({"name": name or f"step {self._stands.made + 1}", **written}, place)
+                self._write({"name": name or f"step {self._stands.made + 1}", **written}, netns_name)
             self._stands.step()
 
     def _write(self, entry: Mapping[str, object], position: Position) -> None:
@@ -262,12 +271,12 @@ class Lab:
         with in_its_own_words(""):
             return self._stands.rules()
 
-    def _probe(self, place: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
+    def _probe(self, netns_name: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
         """The probe of a call, with the same checks as if it stood in the file. Raises ``pytest.fail.Exception``."""
         from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic, for those who have scenarios
 
         self._probes += 1
-        file, line = place
+        file, line = netns_name
         words = name or self._item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
         entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
         with in_its_own_words(""):
@@ -277,11 +286,11 @@ class Lab:
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
         verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
-        if self._shelf is None:
+        if self._bundle_store is None:
             return verdict
         name = f"{self._item.name} {self._probes}"
         evidence = partial(self._stands.bundle, verdict)
-        return self._shelf.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
+        return self._bundle_store.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
 
 
 def _caller() -> tuple[str, int]:

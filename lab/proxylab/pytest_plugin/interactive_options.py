@@ -13,7 +13,7 @@ import pytest
 
 from proxylab.pytest_plugin.options import flag, one
 
-__all__ = ["DESK", "add_desk_options", "has_pcap", "is_kept", "is_paused", "pcap_directory", "shell_place"]
+__all__ = ["DESK", "add_interactive_options", "has_pcap", "is_kept", "is_paused", "pcap_directory", "shell_netns_name"]
 
 DESK: Final = "proxylab-desk"
 """Under this name the plugin is registered that looks after failed items."""
@@ -28,7 +28,7 @@ _INI: Final[Mapping[str, Literal["string", "bool"]]] = {
 }
 
 
-def add_desk_options(parser: pytest.Parser) -> None:
+def add_interactive_options(parser: pytest.Parser) -> None:
     """Add them, all of which begin with ``--lab-``, and their ini keys."""
     group = parser.getgroup("proxylab")
     group.addoption(
@@ -64,10 +64,10 @@ def is_paused(config: pytest.Config) -> bool:
     return flag(config, "pause_on_fail") and _at_a_terminal(config, "--lab-pause-on-fail")
 
 
-def shell_place(config: pytest.Config) -> str:
+def shell_netns_name(config: pytest.Config) -> str:
     """Where a shell is opened after a failed item, or nothing. Raises ``UsageError`` likewise."""
-    place = one(config, "shell")
-    return place if place and _at_a_terminal(config, "--lab-shell") else ""
+    netns_name = one(config, "shell")
+    return netns_name if netns_name and _at_a_terminal(config, "--lab-shell") else ""
 
 
 def has_pcap(config: pytest.Config) -> bool:

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from proxylab.engines.names import mode_of
 from proxylab.addresses import Family, Protocol
+from proxylab.engines.names import mode_of
 from proxylab.scenario.model import Scenario
 
 __all__ = ["MARKERS", "markers_of", "register"]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.interactive_options import is_kept, is_paused, shell_place
+from proxylab.pytest_plugin.interactive_options import is_kept, is_paused, shell_netns_name
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.stash import OPEN
 from proxylab.scenario.model import Probe
@@ -19,17 +19,17 @@ from proxylab.scenario.model import Probe
 if TYPE_CHECKING:
     from proxylab.client.open_lab import OpenLab
 
-__all__ = ["AtTheDesk"]
+__all__ = ["OnFailure"]
 
 
-class AtTheDesk:
+class OnFailure:
     """The hooks; where somebody wants to look at what failed."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.kept_labs import Keeping  # noqa: PLC0415 - a run's own room
+        from proxylab.client.kept_labs import KeptLabs  # noqa: PLC0415 - a run's own room
 
         self._config = config
-        self.keeping = Keeping()
+        self.kept_labs = KeptLabs()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
@@ -46,22 +46,22 @@ class AtTheDesk:
     def _look(self, item: pytest.Item, lab: "OpenLab", report: pytest.TestReport) -> None:
         judged = item.judged if isinstance(item, ProbeItem) else None
         probe = judged if isinstance(judged, Probe) else None
-        place = shell_place(self._config)
-        if place:
-            self._enter(lab, place, report)
+        netns_name = shell_netns_name(self._config)
+        if netns_name:
+            self._enter(lab, netns_name, report)
         if is_paused(self._config):
-            self._pause(self.keeping.hold(lab, probe), report)
+            self._pause(self.kept_labs.hold(lab, probe), report)
         if is_kept(self._config):
-            report.sections.append(("the lab", "\n".join(self.keeping.keep(lab, probe))))
+            report.sections.append(("the lab", "\n".join(self.kept_labs.keep(lab, probe))))
         else:
-            lab.line.close()  # nobody knows what was done in it
+            lab.connection.close()  # nobody knows what was done in it
 
-    def _enter(self, lab: "OpenLab", place: str, report: pytest.TestReport) -> None:
+    def _enter(self, lab: "OpenLab", netns_name: str, report: pytest.TestReport) -> None:
         from proxylab.client.attach import run_shell  # noqa: PLC0415
 
-        self._say(["", f"{report.nodeid} failed; a shell in {place}, until it ends", ""])
+        self._say(["", f"{report.nodeid} failed; a shell in {netns_name}, until it ends", ""])
         with self._terminal():
-            run_shell(lab.line, place)
+            run_shell(lab.connection, netns_name)
 
     def _pause(self, words: list[str], report: pytest.TestReport) -> None:
         self._say(["", f"{report.nodeid} failed", *words, "", "Enter goes on, and ends the lab"])
@@ -72,8 +72,8 @@ class AtTheDesk:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
-            for line in lines:
-                reporter.write_line(line)
+            for connection in lines:
+                reporter.write_line(connection)
             reporter.flush()
 
     def _terminal(self) -> "_Terminal":

@@ -46,7 +46,7 @@ def why_skipped(verdict: "Judged") -> str:
 
 
 @contextmanager
-def in_its_own_words(place: str) -> Iterator[None]:
+def in_its_own_words(netns_name: str) -> Iterator[None]:
     """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
     try:
         yield
@@ -54,7 +54,7 @@ def in_its_own_words(place: str) -> Iterator[None]:
         pytest.skip(f"needs {error.missing}; {error.cure}")
     except (EngineError, ScenarioError, LabEndedError) as error:
         # What is said is all of the error; beside it pytest would print the one that it comes from.
-        raise pytest.fail.Exception(f"{place}: {error}" if place else str(error), pytrace=False) from None
+        raise pytest.fail.Exception(f"{netns_name}: {error}" if netns_name else str(error), pytrace=False) from None
 
 
 def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged") -> None:

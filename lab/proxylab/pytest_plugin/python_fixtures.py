@@ -18,7 +18,7 @@ from proxylab.pytest_plugin.stash import OPEN
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
 
 if TYPE_CHECKING:
-    from proxylab.client.bundles import Shelf
+    from proxylab.client.bundles import BundleStore
     from proxylab.client.session import Session
 
 __all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
@@ -56,7 +56,7 @@ def lab_factory(
     request: pytest.FixtureRequest,
     lab_sessions: "Callable[[str], Session]",
     lab_engine: str,
-    lab_shelf: "Shelf | None",
+    lab_bundle_store: "BundleStore | None",
 ) -> Iterator[LabFactory]:
     """Builds labs for a Python test, one at a time: the next one takes the place of the one before."""
     with ExitStack() as stack:
@@ -69,7 +69,7 @@ def lab_factory(
                 stands = session.open(case_of(written, session.engine, case), text)
             stack.enter_context(closing(stands))
             request.node.stash[OPEN] = stands
-            return Lab(stands, text, engine=lab_engine, item=request.node, shelf=lab_shelf, case=case)
+            return Lab(stands, text, engine=lab_engine, item=request.node, bundle_store=lab_bundle_store, case=case)
 
         yield build
 

@@ -11,8 +11,7 @@ import pytest
 
 from proxylab.pytest_plugin.options import engines, report
 from proxylab.pytest_plugin.outcome import explanation
-from proxylab.report.html import entry
-from proxylab.report.html import Heading
+from proxylab.report.html import Heading, entry
 from proxylab.verdict.model import Judgement
 
 if TYPE_CHECKING:

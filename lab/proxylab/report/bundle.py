@@ -23,17 +23,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.codec import CodecError, dumps, loads
 from proxylab.errors import ScenarioError
+from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
 from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
 from proxylab.plan.model import Plan
 from proxylab.plan.reach import Absences
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.scenario.model import Probe
-from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
 from proxylab.verdict.explain import explain
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict, Verdict
@@ -85,7 +85,7 @@ class Recorded:
     format: int = _FORMAT
     circumstances: Circumstances
     probe: Probe
-    errand: Errand
+    resolved: ResolvedProbe
     source: IPAddress | None
     evidence: Evidence
     traced: Evidence | None
@@ -110,7 +110,7 @@ def bundle(
     recorded = Recorded(
         circumstances=circumstances,
         probe=verdict.probe,
-        errand=verdict.errand,
+        resolved=verdict.resolved,
         source=verdict.source,
         evidence=verdict.evidence,
         traced=verdict.traced,
@@ -137,7 +137,7 @@ def bundle(
         ),
     }
     if verdict.traced is not None:
-        files["trace.txt"] = text_file(journey(verdict.errand, verdict.traced))
+        files["trace.txt"] = text_file(journey(verdict.resolved, verdict.traced))
     return files
 
 
@@ -156,27 +156,27 @@ def variant_of(version: str) -> str:
 
 def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
     """A line for each entry: the flow as it was sent, and who answers it there, to whom."""
-    errand, tracked = verdict.errand, verdict.evidence.tracked
+    resolved, tracked = verdict.resolved, verdict.evidence.tracked
     if tracked is None:
         yield "connection tracking was not read"
         return
-    ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, errand)}
+    ports = {seen.flow: seen.source_port for seen in verdict.evidence.observations if _departs(seen, resolved)}
     for entry in tracked:
-        words = entry_words(_entry(errand, ports.get(entry.flow, 0), entry))
+        words = entry_words(_entry(resolved, ports.get(entry.flow, 0), entry))
         yield f"{entry.node}: flow {entry.flow}: {words}"
     if not tracked:
         yield "no node's connection tracking had an entry for any flow"
 
 
-def _entry(errand: Errand, port: int, tracked: TrackedFlow) -> TableEntry:
+def _entry(resolved: ResolvedProbe, port: int, tracked: TrackedFlow) -> TableEntry:
     """What a node remembers of a flow, as an entry of its table."""
-    dialled = (errand.sender.of(tracked.flow), port, errand.destination, errand.port)
+    dialled = (resolved.sender.of(tracked.flow), port, resolved.destination, resolved.port)
     answers = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination)
-    return TableEntry(tracked.node, errand.protocol, *dialled, *answers, tracked.reply_destination_port)
+    return TableEntry(tracked.node, resolved.protocol, *dialled, *answers, tracked.reply_destination_port)
 
 
-def _departs(seen: Observation, errand: Errand) -> bool:
-    return seen.place == errand.sender.name and seen.direction is Direction.OUT and seen.packet is Packet.REQUEST
+def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
+    return seen.netns_name == resolved.sender.name and seen.direction is Direction.OUT and seen.packet is Packet.REQUEST
 
 
 def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:

@@ -6,11 +6,11 @@ Must not: know where the objects come from, or print a manifest.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
 from proxylab.addresses import Family
+from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
+from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.plan.sources import snat_source
-from proxylab.evidence.words import endpoint
 
 __all__ = ["describe", "describe_host"]
 
@@ -48,7 +48,7 @@ def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, fa
 
 def describe_host(name: str, plan: Plan) -> list[str]:
     """An outside host, which is no object of the cluster."""
-    return _lines([("Name", name), ("Kind", "outside host"), *_place(name, plan)])
+    return _lines([("Name", name), ("Kind", "outside host"), *_netns_name(name, plan)])
 
 
 def _lines(fields: Sequence[Field]) -> list[str]:
@@ -67,7 +67,7 @@ def _node(node: Node, everything: Sequence[KubeObject], plan: Plan, families: Se
     yield "Taints", list(node.taints)
     yield "Internal IPs", list(map(str, node.addresses))
     yield "Pod CIDRs", list(map(str, node.pod_cidrs))
-    yield from _place(node.name, plan)
+    yield from _netns_name(node.name, plan)
     yield "Masquerades as", list(_sources(node.name, plan, families))
     pods = [each for each in everything if isinstance(each, Pod) and each.node_name == node.name]
     yield "Pods", [f"{pod.name} {' '.join(map(str, pod.addresses))}" for pod in pods]
@@ -93,7 +93,7 @@ def _pod(pod: Pod, everything: Sequence[KubeObject], plan: Plan) -> Iterator[Fie
     yield "Conditions", ", ".join(name for name, holds in states.items() if holds) or "not ready"
     home = next((each for each in plan.pods if each.name == pod.name), None)
     if home is not None:
-        yield from _place(home.namespace, plan)
+        yield from _netns_name(home.namespace, plan)
     yield "Endpoint of", list(_memberships(pod, everything))
 
 
@@ -107,7 +107,7 @@ def _memberships(pod: Pod, everything: Sequence[KubeObject]) -> Iterator[str]:
                     yield f"{each.service}: {', '.join(there)}"
 
 
-def _place(name: str, plan: Plan) -> Iterator[Field]:
+def _netns_name(name: str, plan: Plan) -> Iterator[Field]:
     """Where it is on the wire."""
     namespace = plan.namespace(name)
     yield "Addresses", [f"{each.interface} dev {each.device}" for each in namespace.addresses]

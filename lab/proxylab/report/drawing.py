@@ -108,14 +108,14 @@ def _segment(plan: Plan, name: str) -> str:
     return " ".join(dict.fromkeys(masters))
 
 
-def box_of(plan: Plan, place: str) -> str:
+def box_of(plan: Plan, netns_name: str) -> str:
     """The thing in a picture that a place of a path is: pods stand for the namespace that they share."""
-    if any(pod.name == place for pod in plan.pods):
-        return place
+    if any(pod.name == netns_name for pod in plan.pods):
+        return netns_name
     roles = {each.name: each.role for each in plan.namespaces}
-    if roles.get(place) is not Role.POD:
-        return place
-    return next((pod.name for pod in plan.pods if pod.namespace == place), place)
+    if roles.get(netns_name) is not Role.POD:
+        return netns_name
+    return next((pod.name for pod in plan.pods if pod.namespace == netns_name), netns_name)
 
 
 def path_lines(path: Path) -> Iterator[str]:
@@ -186,7 +186,7 @@ def mermaid_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
     ids = {name: own for (_, name), own in _ids(things(plan)).items()}
     ties = sum(any(tie in line for tie in (" --- ", " .- ", " -.-> ")) for line in lines)
     for number, leg in enumerate(path.all_legs):
-        ends = [ids[box_of(plan, place)] for place in (leg.origin, leg.target)]
+        ends = [ids[box_of(plan, netns_name)] for netns_name in (leg.origin, leg.target)]
         words = "<br/>".join((*leg.changes, f"{number + 1}: {leg.packet}")).replace('"', "#quot;")
         yield f'  {ends[0]} == "{words}" ==> {ends[1]}'
         yield f"  linkStyle {ties + number} stroke:{'#8250df' if leg.is_request else '#0f6b6b'}"

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from proxylab.plan.assembly import Assembly
-from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import STACK, Errand
-from proxylab.plan.model import Plan, Role, Route
-from proxylab.plan.sources import masquerade_source
+from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
+from proxylab.evidence.words import endpoint, listed
+from proxylab.frozen import dataclass
+from proxylab.plan.assembly import Assembly
 from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, way
+from proxylab.plan.model import Plan, Role, Route
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.plan.sources import masquerade_source
 from proxylab.report.paths import Branch, Leg, Path
 from proxylab.scenario.model import Outcome, Preserved, Probe
-from proxylab.evidence.words import endpoint, listed
 
 __all__ = ["planned_path"]
 
@@ -28,7 +28,7 @@ _MOST_HOPS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class _Front:
+class _Frontend:
     """The port of a Service that an errand dials. ``of_node`` says by its number on a node, not by an own address."""
 
     service: Service
@@ -45,19 +45,19 @@ class _Backend:
 
 def planned_path(assembly: Assembly, probe: Probe) -> Path:
     """The way of a probe of the scenario, from its sender to every endpoint that it may be sent to."""
-    errand = assembly.errand(probe)
-    plan = _with_detour(assembly.plan, errand)
+    resolved = assembly.resolved(probe)
+    plan = _with_policy_route(assembly.plan, resolved)
     title = f"{probe.name}, as planned"
-    front = _front(assembly, plan, probe, errand)
+    frontend = _frontend(assembly, plan, probe, resolved)
     try:
-        hops = _dialled(plan, errand, front)
+        hops = _dialled(plan, resolved, frontend)
     except UnreachableError as error:
         return Path(title, (), ends=(str(error),))
-    dialled = endpoint(errand.destination, errand.port)
-    legs = _legs(hops, f"{errand.sender.address} > {dialled}", errand)
-    last = hops[-1].into.namespace if hops else errand.sender.namespace
-    delivers = front is not None and probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED)
-    backends = list(_backends(assembly, probe, front, errand)) if front is not None and delivers else []
+    dialled = endpoint(resolved.destination, resolved.port)
+    legs = _legs(hops, f"{resolved.sender.address} > {dialled}", resolved)
+    last = hops[-1].into.namespace if hops else resolved.sender.namespace
+    delivers = frontend is not None and probe.expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED)
+    backends = list(_backends(assembly, probe, frontend, resolved)) if frontend is not None and delivers else []
     if not backends:
         return Path(title, legs, ends=tuple(_expected(assembly, probe)))
     branches = tuple(_branch(assembly, plan, probe, last, each) for each in backends[:_MOST_BRANCHES])
@@ -77,15 +77,17 @@ def _expected(assembly: Assembly, probe: Probe) -> Iterator[str]:
         yield f"expected to come from {source}"
 
 
-def _with_detour(plan: Plan, errand: Errand) -> Plan:
+def _with_policy_route(plan: Plan, resolved: ResolvedProbe) -> Plan:
     """The plan with the route that the router gets for the errand."""
-    if errand.detour is None:
+    if resolved.policy_route is None:
         return plan
-    detour = errand.detour
-    return plan.with_routes(detour.namespace, (Route(detour.destination, detour.device, detour.via),))
+    policy_route = resolved.policy_route
+    return plan.with_routes(
+        policy_route.namespace, (Route(policy_route.destination, policy_route.device, policy_route.via),)
+    )
 
 
-def _front(assembly: Assembly, plan: Plan, probe: Probe, errand: Errand) -> _Front | None:
+def _frontend(assembly: Assembly, plan: Plan, probe: Probe, resolved: ResolvedProbe) -> _Frontend | None:
     """The front that is dialled, whoever it was named by; ``None`` for what no proxy translates."""
     nodes = [each for each in plan.namespaces if each.role is Role.NODE]
     of_nodes = {address.interface.ip for node in nodes for address in node.addresses}
@@ -93,64 +95,64 @@ def _front(assembly: Assembly, plan: Plan, probe: Probe, errand: Errand) -> _Fro
         own = (*service.cluster_ips, *service.external_ips)
         own += tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode == "VIP")
         for port in service.ports:
-            if str(port.protocol) != str(errand.protocol):
+            if str(port.protocol) != str(resolved.protocol):
                 continue
-            if errand.port == port.port and errand.destination in own:
-                return _Front(service, port, of_node=False)
-            on_a_node = errand.destination.is_loopback or errand.destination in of_nodes
-            if errand.port == port.node_port and on_a_node:
-                return _Front(service, port, of_node=True)
+            if resolved.port == port.port and resolved.destination in own:
+                return _Frontend(service, port, of_node=False)
+            on_a_node = resolved.destination.is_loopback or resolved.destination in of_nodes
+            if resolved.port == port.node_port and on_a_node:
+                return _Frontend(service, port, of_node=True)
     return None
 
 
-def _dialled(plan: Plan, errand: Errand, front: _Front | None) -> tuple[Hop, ...]:
+def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) -> tuple[Hop, ...]:
     """The hops to who has the address that is dialled, or to the node that translates it: the first on the way.
 
     Raises:
         UnreachableError: the way ends before.
     """
-    place = errand.sender.namespace
-    if errand.destination.is_loopback:
+    netns_name = resolved.sender.namespace
+    if resolved.destination.is_loopback:
         return ()
-    if front is None or front.of_node:
-        return way(plan, place, errand.destination)
+    if frontend is None or frontend.of_node:
+        return way(plan, netns_name, resolved.destination)
     nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
     hops: list[Hop] = []
-    while place not in nodes:
+    while netns_name not in nodes:
         if len(hops) == _MOST_HOPS:
-            raise UnreachableError(f"the way to {errand.destination} comes to no node")
-        hops.append(next_hop(plan, place, errand.destination))
-        place = hops[-1].into.namespace
+            raise UnreachableError(f"the way to {resolved.destination} comes to no node")
+        hops.append(next_hop(plan, netns_name, resolved.destination))
+        netns_name = hops[-1].into.namespace
     return tuple(hops)
 
 
-def _backends(assembly: Assembly, probe: Probe, front: _Front, errand: Errand) -> Iterator[_Backend]:
+def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: ResolvedProbe) -> Iterator[_Backend]:
     """The endpoints that the probe may be sent to: those that it expects, else all that are ready."""
-    names = {each.address: each.name for each in reversed(errand.receivers)}
+    names = {each.address: each.name for each in reversed(resolved.receivers)}
     wanted = probe.expect.backends
     for slice_ in assembly.course[assembly.scenario.steps_before(probe)].objects:
-        of_service = (front.service.namespace, front.service.name)
+        of_service = (frontend.service.namespace, frontend.service.name)
         if not isinstance(slice_, EndpointSlice) or (slice_.namespace, slice_.service) != of_service:
             continue
-        ports = [each.port for each in slice_.ports if each.name == front.port.name]
+        ports = [each.port for each in slice_.ports if each.name == frontend.port.name]
         for each in slice_.endpoints:
             address = each.addresses[0]
             name = each.target or names.get(address, str(address))
-            if address.version == errand.destination.version and (name in wanted if wanted else each.ready):
+            if address.version == resolved.destination.version and (name in wanted if wanted else each.ready):
                 yield from (_Backend(name, address, number) for number in ports)
 
 
 def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _Backend) -> Branch:
     """The way from the node that translates to one endpoint, as whom the probe expects."""
-    errand = assembly.errand(probe)
+    resolved = assembly.resolved(probe)
     there = endpoint(backend.address, backend.port)
-    changes = [f"destination {endpoint(errand.destination, errand.port)} becomes {there}"]
+    changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
     try:
         hops = way(plan, node, backend.address)
         hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
-    source = errand.sender.address
+    source = resolved.sender.address
     expected = assembly.expected_source(probe)
     ends: tuple[str, ...] = ()
     if isinstance(probe.expect.source, Preserved):
@@ -162,15 +164,15 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
             ends = (f"expected; by its way out a masquerade would give {hidden}",)
     elif hidden is not None:
         ends = (f"masqueraded its source would be {hidden}",)
-    legs = _legs(hops, f"{source} > {there}", errand)
+    legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
         return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
     return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), ends)
 
 
-def _legs(hops: tuple[Hop, ...], packet: str, errand: Errand) -> tuple[Leg, ...]:
+def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:
     """Hops as legs. A pod that shares a namespace keeps its own name where it sends."""
-    sender = errand.sender
+    sender = resolved.sender
     names = {sender.namespace: sender.name} if sender.device != STACK else {}
     return tuple(
         Leg(

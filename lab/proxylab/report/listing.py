@@ -20,9 +20,9 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
+from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
 from proxylab.report.columns import rows_of
-from proxylab.evidence.words import endpoint
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 

@@ -7,10 +7,10 @@ Must not: allocate or draw anything; that is done before.
 from collections.abc import Iterator
 from typing import Any, Final
 
-from proxylab.plan.assembly import Layout
+from proxylab.addresses import Family
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import EndpointSlice, Service
-from proxylab.addresses import Family
+from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.naming import has_own_server, own_devices
 from proxylab.plan.sources import snat_source

@@ -7,9 +7,9 @@ Must not: draw (``drawing`` and ``svg`` do), or say how rules will be (``forecas
 from collections.abc import Iterator
 from itertools import pairwise
 
+from proxylab.evidence.evidence import Packet
 from proxylab.frozen import dataclass
 from proxylab.verdict.case import Case
-from proxylab.evidence.evidence import Packet
 from proxylab.verdict.stops import Ends, Stop, stops
 
 __all__ = ["Branch", "Leg", "Path", "seen_path"]
@@ -78,7 +78,7 @@ def _legs(found: tuple[Stop, ...]) -> Iterator[Leg]:
             kind = "" if stop.packet is Packet.REQUEST else f"{stop.packet} "
             changes = (*_changes(before.came, before.went), *_changes(before.went, stop.came))
             packet = f"{kind}{stop.came.source} > {stop.came.destination}"
-            yield Leg(before.place, before.out, stop.place, stop.by, packet, changes, not kind)
+            yield Leg(before.netns_name, before.out, stop.netns_name, stop.by, packet, changes, not kind)
 
 
 def _changes(old: Ends, new: Ends) -> Iterator[str]:

@@ -31,11 +31,11 @@ _FLAG: Final = {Direction.IN: 1, Direction.OUT: 2}
 def pcapng(frames: Iterable[SeenFrame]) -> bytes:
     """The capture file. Frames stand in the order of time."""
     ordered = sorted(frames, key=lambda frame: frame.at)
-    taps = {tap: number for number, tap in enumerate(dict.fromkeys((each.place, each.device) for each in ordered))}
+    taps = {tap: number for number, tap in enumerate(dict.fromkeys((each.netns_name, each.device) for each in ordered))}
     blocks = [beginning(taps)]
     for frame in ordered:
-        comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.place}"
-        number = taps[frame.place, frame.device]
+        comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.netns_name}"
+        number = taps[frame.netns_name, frame.device]
         blocks.append(
             packet(
                 bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment, length=frame.length
@@ -47,8 +47,8 @@ def pcapng(frames: Iterable[SeenFrame]) -> bytes:
 def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
     """The head of a capture file, with its taps, each by place and device."""
     blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1))]
-    for place, device in taps:
-        options = _option(_IF_NAME, f"{place}/{device}".encode()) + _option(_IF_TSRESOL, _NANOSECONDS)
+    for netns_name, device in taps:
+        options = _option(_IF_NAME, f"{netns_name}/{device}".encode()) + _option(_IF_TSRESOL, _NANOSECONDS)
         blocks.append(_block(_INTERFACE, struct.pack("<HHI", _ETHERNET, 0, 0) + options + _option(_OPTION_END, b"")))
     return b"".join(blocks)
 

@@ -7,12 +7,12 @@ Must not: ask a lab, or know what a verb does.
 import shlex
 from collections.abc import Iterator, Sequence
 
-from proxylab.plan.assembly import Layout
 from proxylab.cluster.objects import Service
+from proxylab.evidence.words import endpoint
+from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Role
 from proxylab.report.columns import fitting, rows_of
-from proxylab.scenario.model import Front, Probe, Scenario, ServiceTarget
-from proxylab.evidence.words import endpoint
+from proxylab.scenario.model import Frontend, Probe, Scenario, ServiceTarget
 
 __all__ = ["commands", "labs_table", "standing_lines"]
 
@@ -66,7 +66,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
         target = dials.target
         assert isinstance(target, ServiceTarget)  # noqa: S101 - as _is_simple says
         service = target.service if target.namespace == "default" else f"{target.namespace}/{target.service}"
-        via = "" if target.via is Front.CLUSTER_IP else f" --via {target.via}"
+        via = "" if target.via is Frontend.CLUSTER_IP else f" --via {target.via}"
         node = f" --node {target.node}" if target.node else ""
         port = f":{target.port}" if target.port is not None else ""
         sender = dials.source.name + (f":{dials.source.port}" if dials.source.port is not None else "")
@@ -83,10 +83,10 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 def _is_simple(probe: Probe) -> bool:
     """Whether a command line can say it: to a Service, by a front that has an address."""
     return isinstance(probe.target, ServiceTarget) and probe.target.via in (
-        Front.CLUSTER_IP,
-        Front.NODE_PORT,
-        Front.EXTERNAL_IP,
-        Front.LOAD_BALANCER_IP,
+        Frontend.CLUSTER_IP,
+        Frontend.NODE_PORT,
+        Frontend.EXTERNAL_IP,
+        Frontend.LOAD_BALANCER_IP,
     )
 
 

@@ -21,17 +21,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.codec import CodecError, dumps, loads
 from proxylab.errors import ScenarioError
-from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.streams import StepEvidence
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file
 from proxylab.report.reproduction import unreproduced
 from proxylab.scenario.model import Step
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.evidence.streams import StepEvidence
 from proxylab.verdict.tables import entry_words
 from proxylab.verdict.timeline import chronicle
 
@@ -49,7 +49,7 @@ class RecordedStep:
     circumstances: Circumstances
     step: Step
     number: int
-    streams: tuple[Errand, ...]
+    streams: tuple[ResolvedProbe, ...]
     sources: Mapping[str, IPAddress]
     nodes: tuple[str, ...]
     addresses: Mapping[str, tuple[IPAddress, ...]]

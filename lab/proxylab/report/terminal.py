@@ -12,12 +12,12 @@ and engines, where there are many; one line that sums up.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from proxylab.evidence.words import amount
 from proxylab.report.matrix import Painter, glance, slowest
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.explain import briefly, explain
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
-from proxylab.evidence.words import amount
 
 __all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines"]
 
@@ -143,7 +143,7 @@ def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[st
     """The traces, for those who asked for them."""
     for probe in _probes_of(results):
         if probe.traced is not None:
-            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.errand, probe.traced, width)]
+            yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.resolved, probe.traced, width)]
 
 
 def named(result: ScenarioResult) -> str:

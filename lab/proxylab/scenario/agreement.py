@@ -6,14 +6,14 @@ Must not: look at one probe alone (``proxylab.scenario.expectations`` does).
 
 from collections.abc import Sequence
 
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, shown
 
 __all__ = ["check_agreement"]
 
 
-def check_agreement(probes: Sequence[ProbeParts], place: Place, problems: Problems) -> None:
+def check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
     """Note probes with the same sender, target and payload of which one must fail."""
     for index, probe in enumerate(probes):
         expect = probe.expect
@@ -23,8 +23,8 @@ def check_agreement(probes: Sequence[ProbeParts], place: Place, problems: Proble
             if other.expect is None or other.exceptions or not _same_flow(probe, other):
                 continue
             if other.expect.outcome not in (None, expect.outcome):
-                where = place[index]["expect"]["outcome"]
-                first = place[earlier]["expect"]["outcome"].key.position.line
+                where = location[index]["expect"]["outcome"]
+                first = location[earlier]["expect"]["outcome"].key.position.line
                 what = f"contradicts the probe {shown(other.name)}, which sends the same and expects"
                 problems.add(
                     where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"

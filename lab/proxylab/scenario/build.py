@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 
 from proxylab.cluster.objects import PodPort, Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_steps import build_step
 from proxylab.scenario.build_intent import Known, build_probe, build_stream
+from proxylab.scenario.build_steps import build_step
 from proxylab.scenario.changes import Moment
 from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
@@ -64,7 +64,7 @@ def build_scenario(
     document = parts.document
     if document is None:
         raise InternalError(f"{file}: refused, but no problem was told; please report this file")
-    spec, at = document.spec, parts.place["spec"]
+    spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
     known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
@@ -83,7 +83,7 @@ def build_scenario(
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
-        service_positions=tuple(manifests.places[key]["metadata"]["name"].key.position for key in services),
+        service_positions=tuple(manifests.locations[key]["metadata"]["name"].key.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
@@ -105,7 +105,7 @@ def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[t
     if parts.moving is None:
         return (), ()
 
-    at = parts.place["spec"]
+    at = parts.location["spec"]
     streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
     steps = tuple(
         build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
@@ -118,17 +118,17 @@ def _services(manifests: Manifests) -> dict[ServiceId, Service]:
     return {key: service for key, service in manifests.services.items() if service is not None}
 
 
-def _failure(shape: EngineFailureShape, place: Place) -> EngineFailure:
+def _failure(shape: EngineFailureShape, location: Location) -> EngineFailure:
     return EngineFailure(
         when=conditions_of(shape.when),
         version=shape.when.version,
         says=shape.engine_fails,
         because=shape.because,
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
+def _network(shape: NetworkShape, matrix: MatrixShape, location: Location) -> Network:
     networks = networks_of(shape, families_of(shape, matrix))
     return Network(
         families=tuple(shape.families),
@@ -142,17 +142,19 @@ def _network(shape: NetworkShape, matrix: MatrixShape, place: Place) -> Network:
         node_cidrs=networks["nodeCIDR"],
         outside_cidrs=networks["outsideCIDR"],
         segments=tuple(
-            Segment(name=name, cidrs=tuple(segment.cidr), position=place["segments"][name].key.position)
+            Segment(name=name, cidrs=tuple(segment.cidr), position=location["segments"][name].key.position)
             for name, segment in shape.segments.items()
         ),
         routed=tuple(
-            RoutedAddress(network=each.network, nodes=tuple(each.nodes), position=place["routed"][index].key.position)
+            RoutedAddress(
+                network=each.network, nodes=tuple(each.nodes), position=location["routed"][index].key.position
+            )
             for index, each in enumerate(shape.routed)
         ),
     )
 
 
-def _node(name: str, shape: NodeShape, place: Place) -> Node:
+def _node(name: str, shape: NodeShape, location: Location) -> Node:
     return Node(
         name=name,
         labels=shape.labels,
@@ -168,11 +170,11 @@ def _node(name: str, shape: NodeShape, place: Place) -> Node:
             for daemon, each in shape.daemons.items()
         ),
         leftovers={tool: text for tool, text in shape.leftovers if text is not None},
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
+def _pod(name: str, shape: PodShape, location: Location, first_node: str) -> PodGroup:
     return PodGroup(
         name=name,
         namespace=shape.namespace,
@@ -190,27 +192,27 @@ def _pod(name: str, shape: PodShape, place: Place, first_node: str) -> PodGroup:
         hostname=shape.hostname or "",
         subdomain=shape.subdomain or "",
         addresses=tuple(shape.addresses),
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _host(name: str, shape: HostShape, place: Place) -> Host:
+def _host(name: str, shape: HostShape, location: Location) -> Host:
     return Host(
         name=name,
         segment=shape.segment,
         addresses=shape.addresses,
         sysctls=shape.sysctls,
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _balancer(name: str, shape: BalancerShape, place: Place, nodes: tuple[str, ...]) -> LoadBalancer:
+def _balancer(name: str, shape: BalancerShape, location: Location, nodes: tuple[str, ...]) -> LoadBalancer:
     return LoadBalancer(
         name=name,
         pool=tuple(shape.pool),
         nodes=tuple(shape.nodes or nodes),
         health_checked=shape.health_checked,
-        position=place.key.position,
+        position=location.key.position,
     )
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service
 from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.scenario.conditions import conditions_of
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
 from proxylab.scenario.model import (
     AddressTarget,
@@ -20,7 +20,7 @@ from proxylab.scenario.model import (
     Entries,
     Exceptional,
     Expect,
-    Front,
+    Frontend,
     HostTarget,
     HttpExpect,
     Manner,
@@ -65,29 +65,29 @@ class Known:
     pods: Mapping[str, PodShape]
 
 
-def build_probe(shape: ProbeShape, place: Place, known: Known) -> Probe:
-    """The probe that stands at ``place``."""
+def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
+    """The probe that stands at ``location``."""
     target, protocol = _target(shape, known)
     return Probe(
         name=shape.name,
         source=_source(shape.source),
         target=target,
         send=_send(shape.send, protocol),
-        expect=_expect(shape.expect, place["expect"]),
-        exceptions=tuple(_exception(each, place["except"][index]) for index, each in enumerate(shape.exceptions)),
-        position=place["name"].key.position,
+        expect=_expect(shape.expect, location["expect"]),
+        exceptions=tuple(_exception(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
+        position=location["name"].key.position,
     )
 
 
-def build_stream(name: str, shape: "StreamShape", place: Place, known: Known) -> Stream:
-    """The stream that stands at ``place``."""
+def build_stream(name: str, shape: "StreamShape", location: Location, known: Known) -> Stream:
+    """The stream that stands at ``location``."""
     target, protocol = _target(shape, known)
     return Stream(
         name=name,
         source=_source(shape.source),
         target=target,
         send=_send(shape.send, protocol),
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
@@ -167,15 +167,15 @@ def _service_target(
     target: ServiceTargetShape, service: Service, protocol: Protocol | None
 ) -> tuple[ServiceTarget, Protocol]:
     """The target by the port's name where the Service has several ports: a number may stand for two of them."""
-    if target.via is Front.HEALTH_CHECK_NODE_PORT:
-        return _front(target, service, None), Protocol.TCP
-    if target.via is Front.DNS_NAME and not service.ports:
-        return replace(_front(target, service, None), port=target.port), protocol or Protocol.TCP
+    if target.via is Frontend.HEALTH_CHECK_NODE_PORT:
+        return _frontend(target, service, None), Protocol.TCP
+    if target.via is Frontend.DNS_NAME and not service.ports:
+        return replace(_frontend(target, service, None), port=target.port), protocol or Protocol.TCP
     port = choose_port(service, target.port, protocol).fitting[0]
-    return _front(target, service, port.name if len(service.ports) > 1 else None), port.protocol
+    return _frontend(target, service, port.name if len(service.ports) > 1 else None), port.protocol
 
 
-def _front(target: ServiceTargetShape, service: Service, port: str | None) -> ServiceTarget:
+def _frontend(target: ServiceTargetShape, service: Service, port: str | None) -> ServiceTarget:
     return ServiceTarget(
         service=service.name,
         namespace=service.namespace,
@@ -187,17 +187,17 @@ def _front(target: ServiceTargetShape, service: Service, port: str | None) -> Se
     )
 
 
-def _exception(shape: ExceptionShape, place: Place) -> Exceptional:
+def _exception(shape: ExceptionShape, location: Location) -> Exceptional:
     return Exceptional(
         when=conditions_of(shape.when),
         version=shape.when.version,
-        expect=_expect(shape.expect, place["expect"]),
+        expect=_expect(shape.expect, location["expect"]),
         because=shape.because,
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _expect(shape: ExpectShape, place: Place) -> Expect:
+def _expect(shape: ExpectShape, location: Location) -> Expect:
     http = shape.http
     return Expect(
         outcome=shape.outcome or Outcome.DELIVERED,
@@ -208,8 +208,8 @@ def _expect(shape: ExpectShape, place: Place) -> Expect:
         reply=shape.reply,
         http=HttpExpect(status=http.status, local_endpoints=http.local_endpoints) if http else None,
         conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
-        position=place.key.position,
-        positions={str(key): place[str(key)].key.position for key in place.keys},
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
     )
 
 

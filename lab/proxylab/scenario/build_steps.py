@@ -7,7 +7,7 @@ Must not: find mistakes; every one has been ruled out before.
 from proxylab.scenario.build_intent import Known, build_conntrack, build_probe, build_source
 from proxylab.scenario.changes import Moment
 from proxylab.scenario.conditions import conditions_of
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.model import Count, Step, StepException, StepExpect, StreamExpect, Until
 from proxylab.scenario.schema.change import UntilShape
 from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
@@ -15,29 +15,29 @@ from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape
 __all__ = ["build_step"]
 
 
-def build_step(shape: StepShape, place: Place, moment: Moment, known: Known) -> Step:
-    """The step that stands at ``place``; ``known`` is for its probes."""
+def build_step(shape: StepShape, location: Location, moment: Moment, known: Known) -> Step:
+    """The step that stands at ``location``; ``known`` is for its probes."""
     return Step(
         name=shape.name,
         change=moment.change,
-        until=_until(shape.until, place["until"]) if shape.until else None,
-        expect=_expect(shape.expect, place["expect"]),
-        probes=tuple(build_probe(probe, place["probes"][index], known) for index, probe in enumerate(shape.probes)),
+        until=_until(shape.until, location["until"]) if shape.until else None,
+        expect=_expect(shape.expect, location["expect"]),
+        probes=tuple(build_probe(probe, location["probes"][index], known) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
             StepException(
                 when=conditions_of(each.when),
                 version=each.when.version,
-                expect=_expect(each.expect, place["except"][index]["expect"]),
+                expect=_expect(each.expect, location["except"][index]["expect"]),
                 because=each.because,
-                position=place["except"][index].key.position,
+                position=location["except"][index].key.position,
             )
             for index, each in enumerate(shape.exceptions)
         ),
-        position=place["name"].key.position,
+        position=location["name"].key.position,
     )
 
 
-def _until(shape: UntilShape, place: Place) -> Until:
+def _until(shape: UntilShape, location: Location) -> Until:
     return Until(
         engines=shape.engines,
         rules=shape.rules,
@@ -46,20 +46,20 @@ def _until(shape: UntilShape, place: Place) -> Until:
         backends=shape.backends,
         elapsed=shape.elapsed,
         within=shape.within,
-        position=place.key.position,
+        position=location.key.position,
     )
 
 
-def _expect(shape: StepExpectShape, place: Place) -> StepExpect:
+def _expect(shape: StepExpectShape, location: Location) -> StepExpect:
     return StepExpect(
-        streams={name: _stream(each, place[name]) for name, each in shape.streams.items()},
+        streams={name: _stream(each, location[name]) for name, each in shape.streams.items()},
         conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
-        position=place.key.position,
-        positions={str(key): place[str(key)].key.position for key in place.keys},
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
     )
 
 
-def _stream(shape: StreamExpectShape, place: Place) -> StreamExpect:
+def _stream(shape: StreamExpectShape, location: Location) -> StreamExpect:
     return StreamExpect(
         backend=shape.backend,
         backends=tuple(shape.backends) if shape.backends is not None else None,
@@ -68,8 +68,8 @@ def _stream(shape: StreamExpectShape, place: Place) -> StreamExpect:
         rejected=_count(shape.rejected),
         resets=_count(shape.resets),
         delay=shape.delay,
-        position=place.key.position,
-        positions={str(key): place[str(key)].key.position for key in place.keys},
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
     )
 
 

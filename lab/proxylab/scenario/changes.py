@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPNetwork
-from proxylab.scenario.document import Document, Place
+from proxylab.frozen import dataclass
+from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
 from proxylab.scenario.model import (
@@ -38,7 +38,7 @@ from proxylab.scenario.updates import patched, patched_service
 __all__ = ["Moment", "read_changes"]
 
 _FIRST_DEVICE: Final = "eth0"
-_Patcher = Callable[[Place, Place], Place]
+_Patcher = Callable[[Location, Location], Location]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,22 +68,22 @@ def read_changes(parts: Parts, inventory: Inventory, manifests: Manifests, probl
     now = Moment(change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes))
     moments: list[Moment] = []
     for index, step in enumerate(parts.steps):
-        place = parts.place["spec"]["steps"][index]["change"]
+        location = parts.location["spec"]["steps"][index]["change"]
         if step.change is None:
             now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
         else:
-            now = _Reader(parts, inventory, place, problems).after(now, step.change)
+            now = _Reader(parts, inventory, location, problems).after(now, step.change)
         moments.append(now)
     return tuple(moments)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Reads the change at ``place``."""
+    """Reads the change at ``location``."""
 
     parts: Parts
     inventory: Inventory
-    place: Place
+    location: Location
     problems: Problems
 
     def after(self, now: Moment, shape: ChangeShape) -> Moment:
@@ -100,28 +100,28 @@ class _Reader:
     ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
         """Services and slices: every patch is applied, and the result read as any manifest."""
         networks = service_networks(self.parts)
-        services, places = dict(manifests.services), dict(manifests.places)
+        services, locations = dict(manifests.services), dict(manifests.locations)
         slices, slice_places, sliced = dict(manifests.slices), dict(manifests.slice_places), set(manifests.sliced)
         service_changes, slice_changes = [], []
-        for key, place in self._patches("services", shape.services, manifests.complete, services, "Service"):
+        for key, location in self._patches("services", shape.services, manifests.complete, services, "Service"):
             services.pop(key, None)
-            if place.value is not None:
-                made = self._patched("Service", key, places.get(key), place, patched_service, networks)
+            if location.value is not None:
+                made = self._patched("Service", key, locations.get(key), location, patched_service, networks)
                 services[key] = made.services.get(key)
-                places |= made.places if key in made.places else {}
+                locations |= made.locations if key in made.locations else {}
             service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
-        for key, place in self._patches(
+        for key, location in self._patches(
             "endpointSlices", shape.endpoint_slices, manifests.complete, slices, "EndpointSlice"
         ):
             slices.pop(key, None)
-            if place.value is not None:
-                made = self._patched("EndpointSlice", key, slice_places.get(key), place, patched, networks)
+            if location.value is not None:
+                made = self._patched("EndpointSlice", key, slice_places.get(key), location, patched, networks)
                 slices.update(made.slices)
                 slice_places.update(made.slice_places)
                 sliced |= made.sliced
             slice_changes.append(SliceChange(namespace=key[0], name=key[1], slice=slices.get(key)))
         after = replace(
-            manifests, services=services, places=places, slices=slices, slice_places=slice_places, sliced=sliced
+            manifests, services=services, locations=locations, slices=slices, slice_places=slice_places, sliced=sliced
         )
         if service_changes:
             check_services(after, self.problems)
@@ -129,23 +129,23 @@ class _Reader:
 
     def _patches(
         self, key: str, patches: Mapping[str, object], complete: bool, there: Mapping[ServiceId, object], kind: str
-    ) -> Iterator[tuple[ServiceId, Place]]:
+    ) -> Iterator[tuple[ServiceId, Location]]:
         """Every patch with the object it is for."""
         for name, patch in patches.items():
-            place, found = self.place[key][name], service_id(name, None)
+            location, found = self.location[key][name], service_id(name, None)
             if patch is None and complete and found not in there:
                 known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
                 what = f"there is no {kind} {'/'.join(found)} to delete at this step"
-                self.problems.add(place.key, what, allowed=f"there: {listed(known)}", word=name, known=known)
+                self.problems.add(location.key, what, allowed=f"there: {listed(known)}", word=name, known=known)
             else:
-                yield found, place
+                yield found, location
 
     def _patched(
         self,
         kind: str,
         key: ServiceId,
-        base: Place | None,
-        patch: Place,
+        base: Location | None,
+        patch: Location,
         patcher: _Patcher,
         networks: tuple[IPNetwork, ...],
     ) -> Manifests:
@@ -164,29 +164,29 @@ class _Reader:
         declared = single_pods(self.parts)
         inventory, known = self.inventory, (*self.parts.pods, *self.inventory.pods)
         for name, shape in shapes.items():
-            place = self.place["pods"][name]
+            location = self.location["pods"][name]
             singles = inventory.groups.get(name) or ((name,) if name in inventory.pods else ())
             if not singles and not inventory.is_doubtful(name):
                 what = f"{shown(name)} is neither an entry of spec.pods nor a pod of one"
                 self.problems.add(
-                    place.key, what, allowed=f"allowed: {listed(dict.fromkeys(known))}", word=name, known=known
+                    location.key, what, allowed=f"allowed: {listed(dict.fromkeys(known))}", word=name, known=known
                 )
             for single in singles:
                 if single in changes:
                     self.problems.add(
-                        place.key, f"{single} is changed twice", allowed="name its entry, or the pod alone"
+                        location.key, f"{single} is changed twice", allowed="name its entry, or the pod alone"
                     )
                     continue
                 changes[single] = _pod_change(shape)
                 if single in after:
-                    after[single] = self._pod(single, after[single], declared[single], changes[single], place)
+                    after[single] = self._pod(single, after[single], declared[single], changes[single], location)
         return changes, after if pods is not None else None
 
-    def _pod(self, name: str, pod: PodShape, declared: PodShape, change: PodChange, place: Place) -> PodShape:
+    def _pod(self, name: str, pod: PodShape, declared: PodShape, change: PodChange, location: Location) -> PodShape:
         """The pod once it is changed. One that comes back is as the scenario declares it."""
         if not pod.present and not change.present:
             what = f"{name} is not there at this step"
-            self.problems.add(place.key, what, allowed="present: true brings it back")
+            self.problems.add(location.key, what, allowed="present: true brings it back")
         if change.present and not pod.present:
             pod = declared
         said = {key: getattr(change, key) for key in ("present", "ready", "serving", "terminating")}
@@ -196,11 +196,11 @@ class _Reader:
             | {"labels": {key: value for key, value in labels.items() if value is not None}}
         )
         if change.serving is not None:
-            check_readiness(made, place, self.problems)
+            check_readiness(made, location, self.problems)
         return made
 
     def _node(self, name: str, shape: NodeChangeShape | None) -> NodeChange:
-        self._check_node(name, self.place["nodes"][name])
+        self._check_node(name, self.location["nodes"][name])
         if shape is None:
             return NodeChange(present=False)
         return NodeChange(
@@ -211,9 +211,9 @@ class _Reader:
             sysctls=shape.sysctls,
         )
 
-    def _check_node(self, name: str, place: Place) -> None:
+    def _check_node(self, name: str, location: Location) -> None:
         if name not in self.inventory.nodes:
-            self.inventory.refuse(place.key, name, "a node", self.inventory.nodes, self.problems)
+            self.inventory.refuse(location.key, name, "a node", self.inventory.nodes, self.problems)
 
     def _engines(
         self, running: frozenset[str], actions: Mapping[str, EngineAction]
@@ -221,15 +221,15 @@ class _Reader:
         after = set(running)
         each = dict.fromkeys(self.inventory.nodes, actions[""]) if "" in actions else dict(actions)
         for node, action in each.items():
-            place = self.place["engines"] if "" in actions else self.place["engines"][node]
+            location = self.location["engines"] if "" in actions else self.location["engines"][node]
             if node not in self.inventory.nodes:
-                self._check_node(node, place)
+                self._check_node(node, location)
                 continue
             if action is EngineAction.START and node in running:
-                self.problems.add(place.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
+                self.problems.add(location.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
             elif action in _OF_RUNNING and node not in running:
                 what = f"the engine of {node} does not run at this step"
-                self.problems.add(place.spot, what, allowed="allowed: start, flush")
+                self.problems.add(location.spot, what, allowed="allowed: start, flush")
             if action in _ENDS:
                 after.discard(node)
             elif action in _BEGINS:
@@ -241,34 +241,34 @@ class _Reader:
     ) -> tuple[tuple[LinkChange, ...], frozenset[tuple[str, str]]]:
         made, after = [], set(cut)
         for written, state in states.items():
-            place = self.place["links"][written]
+            location = self.location["links"][written]
             name, _, device = written.partition("/")
             link = (name, device or _FIRST_DEVICE)
-            if not self._has_link(name, link[1], place):
+            if not self._has_link(name, link[1], location):
                 continue
             if (link in cut) is (state is LinkState.CUT):
                 self.problems.add(
-                    place.spot,
+                    location.spot,
                     f"the link of {written} is {'cut' if link in cut else 'whole'} at this step",
                     allowed="leave it out",
                 )
             after = after | {link} if state is LinkState.CUT else after - {link}
-            made.append(LinkChange(place=name, device=link[1], up=state is LinkState.MENDED))
+            made.append(LinkChange(netns_name=name, device=link[1], up=state is LinkState.MENDED))
         return tuple(made), frozenset(after)
 
-    def _has_link(self, name: str, device: str, place: Place) -> bool:
+    def _has_link(self, name: str, device: str, location: Location) -> bool:
         inventory = self.inventory
         if name not in inventory.senders:
-            inventory.refuse(place.key, name, "a node, pod or host", inventory.senders, self.problems)
+            inventory.refuse(location.key, name, "a node, pod or host", inventory.senders, self.problems)
             return False
         node, pod = self.parts.nodes.get(name), self.parts.pods.get(inventory.pods.get(name, ""))
         if pod is not None and (pod.host_network or pod.shared_netns):
-            self.problems.add(place.key, f"{name} has no link of its own", allowed="name its node")
+            self.problems.add(location.key, f"{name} has no link of its own", allowed="name its node")
             return False
         devices = [_FIRST_DEVICE, *(node.uplinks if node is not None else ())]
         if device not in devices:
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
-            self.problems.add(place.key, what, allowed=allowed, word=device, known=devices)
+            self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)
         return device in devices
 
 
@@ -279,11 +279,11 @@ _BEGINS: Final = (EngineAction.START, EngineAction.RESTART)
 _VERSIONS: Final = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
 
 
-def _head(kind: str, key: ServiceId) -> Place:
+def _head(kind: str, key: ServiceId) -> Location:
     """The beginning of an object that is not there yet."""
     metadata = {"namespace": key[0], "name": key[1]}
     value = {"apiVersion": _VERSIONS[kind], "kind": kind, "metadata": metadata}
-    return Place(Document(value, Position("", 1, 1), {}))
+    return Location(Document(value, Position("", 1, 1), {}))
 
 
 def _pod_change(shape: PodChangeShape | None) -> PodChange:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.model import Mode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -58,7 +58,7 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         parts: the scenario's well-formed parts.
         problems: takes what is wrong.
     """
-    spec = parts.place["spec"]
+    spec = parts.location["spec"]
     if parts.matrix is not None:
         _check_axes(spec["matrix"], AXES, problems)
         axes = axes_of(parts.matrix)
@@ -81,7 +81,7 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
             _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
 
 
-def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], place: Place, problems: Problems) -> None:
+def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: Location, problems: Problems) -> None:
     """Note a family that is to be dialled, and that no lab of the scenario has."""
     if parts.network is None:
         return
@@ -90,35 +90,38 @@ def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], place: Plac
     for index, family in enumerate(axes.get("family", ())):
         if family not in known:
             what = f"no lab of the scenario has {family}"
-            problems.add(place[index].spot, what, allowed=f"network.families: {listed(there)}")
+            problems.add(location[index].spot, what, allowed=f"network.families: {listed(there)}")
 
 
 def _refuse_family(
-    exceptions: "Iterable[EngineFailureShape | StepExceptionShape | None]", place: Place, what: str, problems: Problems
+    exceptions: "Iterable[EngineFailureShape | StepExceptionShape | None]",
+    location: Location,
+    what: str,
+    problems: Problems,
 ) -> None:
     """Note exceptions for one family of what dials nothing, and is there once for all that do."""
     for index, exception in enumerate(exceptions):
         if exception is not None and exception.when.family is not None:
-            problems.add(place[index]["when"]["family"].key, what, allowed="say it in a probe")
+            problems.add(location[index]["when"]["family"].key, what, allowed="say it in a probe")
 
 
-def _check_axes(place: Place, axes: Iterable[str], problems: Problems) -> None:
-    for key in map(str, place.keys):
+def _check_axes(location: Location, axes: Iterable[str], problems: Problems) -> None:
+    for key in map(str, location.keys):
         if key not in axes and sysctl_fault(key):
             allowed = f"allowed: {listed(axes)}, and sysctls below net."
-            problems.add(place[key].key, f"{shown(key)} is no axis", allowed=allowed, word=key, known=tuple(axes))
+            problems.add(location[key].key, f"{shown(key)} is no axis", allowed=allowed, word=key, known=tuple(axes))
 
 
 def _check_exceptions(
     parts: Parts,
     exceptions: "Iterable[EngineFailureShape | ExceptionShape | StepExceptionShape | None]",
-    place: Place,
+    location: Location,
     problems: Problems,
 ) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
-    told: list[tuple[Place, dict[str, str], VersionRange | None]] = []
+    told: list[tuple[Location, dict[str, str], VersionRange | None]] = []
     for index, exception in enumerate(exceptions):
-        when = place[index]["when"]
+        when = location[index]["when"]
         _check_axes(when, (*AXES, "version"), problems)
         if exception is None:
             continue
@@ -134,7 +137,7 @@ def _check_exceptions(
                 what = f"holds in a case where the exception in line {line} holds too"
                 problems.add(when.spot, what, allowed="exceptions exclude each other")
                 break
-        told.append((place[index], conditions, version))
+        told.append((location[index], conditions, version))
 
 
 def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
@@ -150,9 +153,11 @@ def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
     return {**values, "family": (), "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
 
 
-def _check_condition(axis: str, value: str, values: tuple[str, ...] | None, place: Place, problems: Problems) -> None:
+def _check_condition(
+    axis: str, value: str, values: tuple[str, ...] | None, location: Location, problems: Problems
+) -> None:
     if values == () or (values is None and not sysctl_fault(axis)):
-        problems.add(place.key, "is no axis of the matrix", allowed="add it to spec.matrix")
+        problems.add(location.key, "is no axis of the matrix", allowed="add it to spec.matrix")
     elif values is not None and value not in values:
         what = f"no case has {axis} {shown(value)}"
-        problems.add(place.spot, what, allowed=f"there: {listed(values)}")
+        problems.add(location.spot, what, allowed=f"there: {listed(values)}")

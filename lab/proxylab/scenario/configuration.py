@@ -7,6 +7,7 @@ Must not: know an engine.
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
@@ -14,9 +15,8 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
     SocketAddress,
 )
-from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import ignored_keys
 from proxylab.scenario.schema.kubeproxy import (
@@ -36,26 +36,26 @@ CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 _DEFAULT = ProxyConfiguration()
 
 
-def read_configuration(documents: Sequence[Place], problems: Problems) -> Configured:
+def read_configuration(documents: Sequence[Location], problems: Problems) -> Configured:
     """Read the one document of that kind that a file may hold; no document, no configuration."""
     for surplus in documents[1:]:
         problems.add(surplus.spot, f"a second {CONFIGURATION_KIND} stands in the file", allowed="one is enough for all")
     if not documents:
         return Configured()
-    place = documents[0]
-    version = place["apiVersion"].value
+    location = documents[0]
+    version = location["apiVersion"].value
     if version != CONFIGURATION_VERSION:
         allowed = f"allowed: {CONFIGURATION_VERSION}"
-        problems.add(place["apiVersion"].spot, f"has no {CONFIGURATION_KIND}", allowed=allowed)
+        problems.add(location["apiVersion"].spot, f"has no {CONFIGURATION_KIND}", allowed=allowed)
         return Configured()
-    shape = validated(KubeProxyShape, place, problems)
+    shape = validated(KubeProxyShape, location, problems)
     if shape is None:
         return Configured()
-    _check(shape, place, problems)
+    _check(shape, location, problems)
     return Configured(_configuration(shape), tuple(sorted(ignored_keys(shape))))
 
 
-def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
+def _check(shape: KubeProxyShape, location: Location, problems: Problems) -> None:
     """What one key demands of another (pkg/proxy/apis/config/validation)."""
     detect = shape.detect_local or DetectLocalShape()
     needed = {
@@ -66,16 +66,16 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
         key, given = needed[shape.detect_local_mode]
         if not given:
             problems.add(
-                place["detectLocal"][key].spot,
+                location["detectLocal"][key].spot,
                 f"is missing, and detectLocalMode {shape.detect_local_mode} needs it",
                 allowed="add it, or choose another mode",
             )
     addresses = shape.node_port_addresses or []
     if PRIMARY in addresses and len(addresses) > 1:
-        problems.add(place["nodePortAddresses"].spot, f"{PRIMARY} stands beside others", allowed=f"{PRIMARY} alone")
+        problems.add(location["nodePortAddresses"].spot, f"{PRIMARY} stands beside others", allowed=f"{PRIMARY} alone")
     families = [network.version for network in shape.cluster_cidr or ()]
     if len(families) > len(set(families)):
-        problems.add(place["clusterCIDR"].spot, "has two networks of one family", allowed="one of each at most")
+        problems.add(location["clusterCIDR"].spot, "has two networks of one family", allowed="one of each at most")
     sections: dict[str, NftablesShape] = {
         "iptables": shape.iptables or IptablesShape(),
         "nftables": shape.nftables or NftablesShape(),
@@ -84,7 +84,7 @@ def _check(shape: KubeProxyShape, place: Place, problems: Problems) -> None:
         sync = section.sync_period or _DEFAULT.sync_period
         least = section.min_sync_period or _DEFAULT.min_sync_period
         if least > sync:
-            spot = place[key]["minSyncPeriod"].spot
+            spot = location[key]["minSyncPeriod"].spot
             problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s", allowed="make it no longer")
 
 

@@ -4,7 +4,7 @@ Owns: the checks of ``conntrack``, in probes and in steps.
 Must not: know where it stands.
 """
 
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape
@@ -13,22 +13,22 @@ from proxylab.scenario.schema.syntax import is_address
 __all__ = ["check_conntrack"]
 
 
-def check_conntrack(shape: ConntrackShape, place: Place, inventory: Inventory, problems: Problems) -> None:
+def check_conntrack(shape: ConntrackShape, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note names in an expectation of connection tracking that are not there, and one that expects nothing."""
     if shape.node is not None and shape.node not in inventory.nodes:
-        inventory.refuse(place["node"].spot, shape.node, "a node", inventory.nodes, problems)
+        inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
     if shape.some is None and shape.none is None:
-        problems.add(place.spot, "expects nothing", allowed="needed: some, none, or both")
+        problems.add(location.spot, "expects nothing", allowed="needed: some, none, or both")
     if shape.some is not None and shape.some == shape.none:
         problems.add(
-            place["none"].spot, "contradicts some, which wants the same entries", allowed="take one of the two out"
+            location["none"].spot, "contradicts some, which wants the same entries", allowed="take one of the two out"
         )
     for key, entries in (("some", shape.some), ("none", shape.none)):
         if entries is not None:
-            _check_entries(entries, place[key], inventory, problems)
+            _check_entries(entries, location[key], inventory, problems)
 
 
-def _check_entries(entries: EntriesShape, place: Place, inventory: Inventory, problems: Problems) -> None:
+def _check_entries(entries: EntriesShape, location: Location, inventory: Inventory, problems: Problems) -> None:
     for key, name in (("replyFrom", entries.reply_from), ("originalFrom", entries.original_from)):
         if name is not None and not is_address(name) and name not in inventory.senders:
-            inventory.refuse(place[key].spot, name, "a node, pod or host", inventory.senders, problems)
+            inventory.refuse(location[key].spot, name, "a node, pod or host", inventory.senders, problems)

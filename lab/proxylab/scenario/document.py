@@ -1,6 +1,6 @@
 """A YAML document as plain data, and the place of everything in it.
 
-Owns: ``Document``, ``Place`` (a path into a document, whether or not something stands there) and ``Spot`` (what a
+Owns: ``Document``, ``Location`` (a path into a document, whether or not something stands there) and ``Spot`` (what a
 message points at).
 Must not: parse text (``source`` does) or know what a document should hold.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from proxylab.frozen import dataclass
 from proxylab.scenario.model import Position
 
-__all__ = ["Document", "Marks", "Path", "Place", "Spot", "path_text"]
+__all__ = ["Document", "Location", "Marks", "Path", "Spot", "path_text"]
 
 Path = tuple[str | int, ...]
 """Keys and indexes from a document's root."""
@@ -47,20 +47,20 @@ class Document:
     within: Path = ()
 
     @property
-    def root(self) -> "Place":
+    def root(self) -> "Location":
         """The place of the whole document."""
-        return Place(self)
+        return Location(self)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Location:
     """A path into a document. Where nothing stands, its spots are those of the nearest thing around it."""
 
     document: Document
     path: Path = ()
 
-    def __getitem__(self, part: str | int) -> "Place":
-        return Place(self.document, (*self.path, part))
+    def __getitem__(self, part: str | int) -> "Location":
+        return Location(self.document, (*self.path, part))
 
     @property
     def value(self) -> object:
@@ -75,7 +75,7 @@ class Place:
         """Whether the author wrote something here, be it null."""
         if not self.path:
             return True
-        container = Place(self.document, self.path[:-1]).value
+        container = Location(self.document, self.path[:-1]).value
         return self.path[-1] in self.document.marks.get(id(container), {})
 
     @property

@@ -7,8 +7,8 @@ Must not: look up names (``proxylab.scenario.probes`` does).
 from typing import Final
 
 from proxylab.addresses import Transport
-from proxylab.scenario.document import Place
-from proxylab.scenario.model import Front, Manner, Outcome
+from proxylab.scenario.document import Location
+from proxylab.scenario.model import Frontend, Manner, Outcome
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.expect import ExpectShape
 from proxylab.scenario.schema.probe import AddressTargetShape, HostTargetShape, ServiceTargetShape
@@ -16,7 +16,7 @@ from proxylab.scenario.subject import Subject
 
 __all__ = ["check_echo", "check_echo_expect", "is_echo"]
 
-_PORTS: Final = (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+_PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 _ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
 
 
@@ -28,26 +28,26 @@ def is_echo(subject: Subject) -> bool:
 
 def check_echo(subject: Subject) -> None:
     """Note a port that an echo request cannot have, and one that anything else lacks."""
-    target, send, problems, place = subject.probe.target, subject.probe.send, subject.problems, subject.place
+    target, send, problems, location = subject.probe.target, subject.probe.send, subject.problems, subject.location
     if not is_echo(subject):
         if send is not None and isinstance(target, HostTargetShape | AddressTargetShape) and target.port is None:
-            problems.add(place["to"]["port"].key, "is missing", allowed="only an echo request (ICMP) has no port")
+            problems.add(location["to"]["port"].key, "is missing", allowed="only an echo request (ICMP) has no port")
         return
-    for port in (place["to"]["port"], place["from"]["port"]):
+    for port in (location["to"]["port"], location["from"]["port"]):
         if port.exists:
             problems.add(port.key, "an echo request has no port", allowed="leave it out")
     if isinstance(target, ServiceTargetShape) and target.via in _PORTS:
         what = f"{target.via} is a port, and an echo request has none"
-        problems.add(place["to"]["via"].spot, what, allowed=_ADDRESSES)
-    if place["send"]["as"].exists and send is not None and send.manner is Manner.CONNECT:
+        problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
+    if location["send"]["as"].exists and send is not None and send.manner is Manner.CONNECT:
         what = "an echo request is a single packet: it connects nothing"
-        problems.add(place["send"]["as"].spot, what, allowed="allowed: packet")
+        problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
 
 
-def check_echo_expect(expect: ExpectShape, place: Place, problems: Problems) -> None:
+def check_echo_expect(expect: ExpectShape, location: Location, problems: Problems) -> None:
     """Note what no echo request can come to."""
     if expect.outcome is Outcome.REFUSED:
         what = "no stack resets an echo request"
-        problems.add(place["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
+        problems.add(location["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
     if expect.http is not None:
-        problems.add(place["http"].key, "an echo request asks for nothing by HTTP", allowed="leave it out")
+        problems.add(location["http"].key, "an echo request asks for nothing by HTTP", allowed="leave it out")

@@ -5,10 +5,10 @@ Must not: judge (``proxylab.verdict`` does).
 """
 
 from proxylab.scenario.conntrack import check_conntrack
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.echo import check_echo_expect, is_echo
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.model import Front, Outcome, Spread
+from proxylab.scenario.model import Frontend, Outcome, Spread
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.references import ready_pods, service_id
 from proxylab.scenario.schema.expect import ExpectShape, NodeDeviceShape
@@ -22,152 +22,160 @@ __all__ = ["check_expectations", "check_source"]
 def check_expectations(subject: Subject) -> None:
     """Note why the expectation of a probe, or one of its exceptions, cannot be met or not be judged."""
     if subject.probe.expect is not None:
-        _check(subject, subject.probe.expect, subject.place["expect"])
+        _check(subject, subject.probe.expect, subject.location["expect"])
     for index, exception in enumerate(subject.probe.exceptions):
         if exception is not None:
-            _check(subject, exception.expect, subject.place["except"][index]["expect"])
+            _check(subject, exception.expect, subject.location["except"][index]["expect"])
 
 
-def _check(subject: Subject, expect: ExpectShape, place: Place) -> None:
+def _check(subject: Subject, expect: ExpectShape, location: Location) -> None:
     inventory, problems = subject.inventory, subject.problems
-    _check_outcome(expect, place, problems)
+    _check_outcome(expect, location, problems)
     if is_echo(subject):
-        check_echo_expect(expect, place, problems)
-    _check_http(subject, expect, place)
-    check_source(expect.source, place["source"], inventory, problems)
+        check_echo_expect(expect, location, problems)
+    _check_http(subject, expect, location)
+    check_source(expect.source, location["source"], inventory, problems)
     if expect.at is not None:
-        _check_end(expect, expect.at.partition("/")[0], place["at"], inventory, problems)
+        _check_end(expect, expect.at.partition("/")[0], location["at"], inventory, problems)
     if expect.conntrack is not None:
-        check_conntrack(expect.conntrack, place["conntrack"], inventory, problems)
-    _check_backends(subject, expect.backends or [], place["backends"])
+        check_conntrack(expect.conntrack, location["conntrack"], inventory, problems)
+    _check_backends(subject, expect.backends or [], location["backends"])
     if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
-        _check_spread(subject, expect, place["spread"])
+        _check_spread(subject, expect, location["spread"])
 
 
-def _check_end(expect: ExpectShape, name: str, place: Place, inventory: Inventory, problems: Problems) -> None:
+def _check_end(expect: ExpectShape, name: str, location: Location, inventory: Inventory, problems: Problems) -> None:
     if name not in inventory.senders:
-        inventory.refuse(place.spot, name, "a node, pod or host", inventory.senders, problems)
+        inventory.refuse(location.spot, name, "a node, pod or host", inventory.senders, problems)
     elif name not in inventory.nodes and expect.outcome is Outcome.REJECTED:
         what = f"{name} is no node: it is the rules of nodes that reject"
-        problems.add(place.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
+        problems.add(location.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
 
 
-def check_source(source: object, place: Place, inventory: Inventory, problems: Problems) -> None:
+def check_source(source: object, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note a source address of a node that is not there."""
     if isinstance(source, NodeDeviceShape) and source.node not in inventory.nodes:
-        inventory.refuse(place["node"].spot, source.node, "a node", inventory.nodes, problems)
+        inventory.refuse(location["node"].spot, source.node, "a node", inventory.nodes, problems)
 
 
-def _check_outcome(expect: ExpectShape, place: Place, problems: Problems) -> None:
+def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) -> None:
     """What goes together with an outcome, and what does not."""
     if expect.outcome is None:
         if expect.http is None:
-            problems.add(place["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
+            problems.add(location["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
         return
     if expect.outcome is not Outcome.DELIVERED:
-        for key in [key for key in ("backends", "source", "spread", "reply", "http") if place[key].exists]:
+        for key in [key for key in ("backends", "source", "spread", "reply", "http") if location[key].exists]:
             what = f"nothing arrives when flows are {expect.outcome}"
-            problems.add(place[key].key, what, allowed="only with delivered")
+            problems.add(location[key].key, what, allowed="only with delivered")
         return
     if expect.source is None and expect.http is None:
         what = "is missing: with delivered, say whom the backend sees"
-        problems.add(place["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
+        problems.add(location["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
     if expect.at is not None:
-        problems.add(place["at"].key, "a flow that is delivered ends at its backend", allowed="leave it out")
+        problems.add(location["at"].key, "a flow that is delivered ends at its backend", allowed="leave it out")
 
 
-def _check_http(subject: Subject, expect: ExpectShape, place: Place) -> None:
+def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> None:
     target, problems = subject.probe.target, subject.problems
     via = target.via if isinstance(target, ServiceTargetShape) else None
-    if via is Front.HEALTH_CHECK_NODE_PORT and expect.http is None and expect.outcome is Outcome.DELIVERED:
-        problems.add(place["http"].key, "is missing: a health-check node port answers by HTTP", allowed="{status: 200}")
-    if expect.http is not None and expect.http.local_endpoints is not None and via is not Front.HEALTH_CHECK_NODE_PORT:
+    if via is Frontend.HEALTH_CHECK_NODE_PORT and expect.http is None and expect.outcome is Outcome.DELIVERED:
+        problems.add(
+            location["http"].key, "is missing: a health-check node port answers by HTTP", allowed="{status: 200}"
+        )
+    if (
+        expect.http is not None
+        and expect.http.local_endpoints is not None
+        and via is not Frontend.HEALTH_CHECK_NODE_PORT
+    ):
         what = "only a health-check node port tells of local endpoints"
-        problems.add(place["http"]["localEndpoints"].key, what, allowed="leave it out")
+        problems.add(location["http"]["localEndpoints"].key, what, allowed="leave it out")
 
 
-def _check_backends(subject: Subject, backends: list[str], place: Place) -> None:
+def _check_backends(subject: Subject, backends: list[str], location: Location) -> None:
     inventory, send = subject.inventory, subject.probe.send
     seen: set[str] = set()
     for index, name in enumerate(backends):
         if name not in inventory.backends:
-            inventory.refuse(place[index].spot, name, "a pod", inventory.pods, subject.problems)
+            inventory.refuse(location[index].spot, name, "a pod", inventory.pods, subject.problems)
         elif name in seen:
-            subject.problems.add(place[index].spot, f"{name} stands twice", allowed="take one of the two out")
+            subject.problems.add(location[index].spot, f"{name} stands twice", allowed="take one of the two out")
         seen.add(name)
     if send is not None and send.flows < len(backends) and not names_pods(subject):
         what = f"send.flows is {send.flows}, too few to reach {len(backends)} backends"
-        subject.problems.add(place.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached")
+        subject.problems.add(
+            location.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached"
+        )
 
 
-def _check_spread(subject: Subject, expect: ExpectShape, place: Place) -> None:
+def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> None:
     target, send, problems = subject.probe.target, subject.probe.send, subject.problems
     if target is None or send is None:
         return
     if not isinstance(target, ServiceTargetShape):
-        problems.add(place.key, "only a Service spreads flows", allowed="leave it out")
+        problems.add(location.key, "only a Service spreads flows", allowed="leave it out")
         return
     if names_pods(subject):
         what = "a client dials one of the addresses that a headless Service's name gives"
-        problems.add(place.key, what, allowed="leave it out")
+        problems.add(location.key, what, allowed="leave it out")
         return
-    if _check_affinity(subject, expect, target, place):
+    if _check_affinity(subject, expect, target, location):
         return
     if isinstance(expect.spread, dict):
-        _check_shares(subject, expect.spread, expect.backends, place)
+        _check_shares(subject, expect.spread, expect.backends, location)
     if isinstance(expect.spread, dict):
         shares = tuple(expect.spread.values())
-        _check_power(subject, send, len(shares), flows_needed_for(shares), place)
+        _check_power(subject, send, len(shares), flows_needed_for(shares), location)
         return
     known = len(expect.backends or []) or _endpoints(subject, target)
     if expect.spread is Spread.STICKY:
-        _check_sticking(subject, send, expect, place)
+        _check_sticking(subject, send, expect, location)
     elif known is not None:
-        _check_power(subject, send, known, flows_needed(max(known, 1)), place)
+        _check_power(subject, send, known, flows_needed(max(known, 1)), location)
 
 
-def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTargetShape, place: Place) -> bool:
+def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTargetShape, location: Location) -> bool:
     """Whether the spread contradicts the Service's session affinity; notes it."""
     service = subject.manifests.services.get(service_id(target.service, target.namespace))
     if service is None:
         return False
     if expect.spread is Spread.STICKY and service.affinity_timeout is None:
         what = f"Service {service.name} has no session affinity: nothing makes flows stick"
-        subject.problems.add(place.spot, what, allowed="needed: sessionAffinity: ClientIP")
+        subject.problems.add(location.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
     many = subject.probe.source is not None and subject.probe.source.address == "all"
     if expect.spread is not Spread.STICKY and service.affinity_timeout is not None and not many:
         what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
-        subject.problems.add(place.spot, what, allowed="allowed: sticky")
+        subject.problems.add(location.spot, what, allowed="allowed: sticky")
         return True
     return False
 
 
-def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str] | None, place: Place) -> None:
+def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str] | None, location: Location) -> None:
     inventory = subject.inventory
     for name in shares:
         if name not in inventory.backends:
-            inventory.refuse(place[name].key, name, "a pod", inventory.pods, subject.problems)
+            inventory.refuse(location[name].key, name, "a pod", inventory.pods, subject.problems)
         elif backends is not None and name not in backends:
-            subject.problems.add(place[name].key, f"{name} is none of the backends", allowed=listed(backends))
+            subject.problems.add(location[name].key, f"{name} is none of the backends", allowed=listed(backends))
 
 
-def _check_power(subject: Subject, send: SendShape, count: int, needed: int, place: Place) -> None:
+def _check_power(subject: Subject, send: SendShape, count: int, needed: int, location: Location) -> None:
     if count < 2:
-        subject.problems.add(place.spot, f"the number of backends is {count}", allowed="needed: two or more")
+        subject.problems.add(location.spot, f"the number of backends is {count}", allowed="needed: two or more")
     elif send.flows < needed:
         what = f"send.flows is {send.flows}, too few to show an uneven spread over {count} backends"
-        _refuse_flows(subject, place, what, needed)
+        _refuse_flows(subject, location, what, needed)
 
 
-def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, place: Place) -> None:
+def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, location: Location) -> None:
     backends = expect.backends or []
     if len(backends) < 2:
         what = "sticky: nothing says among which backends"
-        subject.problems.add(place.spot, what, allowed="needed: backends, two or more")
+        subject.problems.add(location.spot, what, allowed="needed: backends, two or more")
     elif send.flows < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
         what = f"send.flows is {send.flows}, which may all go to one of {len(backends)} backends by chance"
-        _refuse_flows(subject, place, what, needed)
+        _refuse_flows(subject, location, what, needed)
 
 
 def _clients(subject: Subject) -> int:
@@ -177,9 +185,9 @@ def _clients(subject: Subject) -> int:
     return host.addresses if host is not None else 1
 
 
-def _refuse_flows(subject: Subject, place: Place, what: str, needed: int) -> None:
-    flows = subject.place["send"]["flows"]
-    subject.problems.add(flows.spot if flows.exists else place.spot, what, allowed=f"needed: {needed}")
+def _refuse_flows(subject: Subject, location: Location, what: str, needed: int) -> None:
+    flows = subject.location["send"]["flows"]
+    subject.problems.add(flows.spot if flows.exists else location.spot, what, allowed=f"needed: {needed}")
 
 
 def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:

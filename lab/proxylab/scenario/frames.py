@@ -16,12 +16,12 @@ def check_frame(subject: Subject) -> None:
     source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
     if send is None or send.frame_to is None:
         return
-    place = subject.place["send"]["frameTo"]
+    location = subject.location["send"]["frameTo"]
     if send.manner is Manner.CONNECT and send.protocol is not Transport.ICMP:
         what = "a kernel's sockets leave it to routing whom their frames are for"
-        problems.add(place.key, what, allowed="needed: as: packet")
+        problems.add(location.key, what, allowed="needed: as: packet")
     if source is not None and source.name in inventory.nodes:
         what = f"what the node {source.name} sends has no frame before its rules have seen it"
-        problems.add(place.key, what, allowed="let a pod or an outside host send it")
+        problems.add(location.key, what, allowed="let a pod or an outside host send it")
     if ":" not in send.frame_to and send.frame_to not in inventory.senders:
-        inventory.refuse(place.spot, send.frame_to, "a place", inventory.senders, problems)
+        inventory.refuse(location.spot, send.frame_to, "a place", inventory.senders, problems)

@@ -6,21 +6,21 @@ Must not: check anything. What is inserted is read like the rest, and its mistak
 
 from collections.abc import Mapping, Sequence
 
-from proxylab.scenario.document import Document, Marks, Place
+from proxylab.scenario.document import Document, Location, Marks
 from proxylab.scenario.model import Position
 
 __all__ = ["with_probes", "with_steps"]
 
 
-def with_probes(place: Place, probes: Sequence[object], position: Position) -> Place:
+def with_probes(location: Location, probes: Sequence[object], position: Position) -> Location:
     """The Scenario document with other probes than its own, and without streams and steps.
 
     Args:
-        place: the document.
+        location: the document.
         probes: each as YAML would give it: mappings, lists, texts and numbers.
         position: where they stand; everything in them is there.
     """
-    document = place.document
+    document = location.document
     here = Marks(position, position)
     marks = dict(document.marks)
     whole = dict(document.value) if isinstance(document.value, Mapping) else {}
@@ -32,32 +32,32 @@ def with_probes(place: Place, probes: Sequence[object], position: Position) -> P
     marks[id(whole_of := {**whole, "spec": spec})] = {"spec": here, **marks.get(id(document.value), {})}
     spec["probes"] = _marked(list(probes), here, marks)
     marks[id(spec)] = {**of_spec, "probes": here}
-    return Place(Document(whole_of, document.start, marks, document.within))
+    return Location(Document(whole_of, document.start, marks, document.within))
 
 
-def with_steps(place: Place, kept: int, steps: Sequence[tuple[object, Position]]) -> Place:
+def with_steps(location: Location, kept: int, steps: Sequence[tuple[object, Position]]) -> Location:
     """The Scenario document with other steps behind its first ones.
 
     Args:
-        place: the document.
+        location: the document.
         kept: how many of its own steps stay.
         steps: the others, each as YAML would give it, with where it stands.
     """
-    document = place.document
+    document = location.document
     marks = dict(document.marks)
     whole = dict(document.value) if isinstance(document.value, Mapping) else {}
     spec = dict(whole["spec"]) if isinstance(whole.get("spec"), Mapping) else {}
     own = spec.get("steps")
     before = own[:kept] if isinstance(own, list) else []
-    places = [Marks(position, position) for _, position in steps]
-    made = [*before, *(_marked(step, here, marks) for (step, _), here in zip(steps, places, strict=True))]
+    locations = [Marks(position, position) for _, position in steps]
+    made = [*before, *(_marked(step, here, marks) for (step, _), here in zip(steps, locations, strict=True))]
     known = dict(marks.get(id(own), {}))
-    marks[id(made)] = {**known, **dict(enumerate(places, len(before)))}
+    marks[id(made)] = {**known, **dict(enumerate(locations, len(before)))}
     of_spec = dict(marks.get(id(whole.get("spec")), {}))
     spec["steps"] = made
-    marks[id(spec)] = {**of_spec, "steps": of_spec.get("steps", places[0])}
+    marks[id(spec)] = {**of_spec, "steps": of_spec.get("steps", locations[0])}
     marks[id(whole_of := {**whole, "spec": spec})] = marks.get(id(document.value), {})
-    return Place(Document(whole_of, document.start, marks, document.within))
+    return Location(Document(whole_of, document.start, marks, document.within))
 
 
 def _marked(value: object, here: Marks, marks: dict[int, Mapping[str | int, Marks]]) -> object:

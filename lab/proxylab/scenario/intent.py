@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.frozen import dataclass
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import Front, Manner, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Reply, Spread
 
 __all__ = [
     "MOST_FLOWS",
@@ -73,7 +73,7 @@ class ServiceTarget:
     service: str
     namespace: str = "default"
     port: str | int | None = None
-    via: Front
+    via: Frontend
     node: str | None = None
     address: IPAddress | None = None
     family: Family | None = None

@@ -6,9 +6,9 @@ Must not: look at Services or probes.
 
 from collections.abc import Iterable, Mapping
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family
-from proxylab.scenario.document import Place, Spot
+from proxylab.frozen import dataclass
+from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.schema.machines import PodShape
@@ -110,8 +110,8 @@ def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
     for name, pod in parts.pods.items():
         count += 1 if pod is None else pod.replicas or 1
         if count > MOST_PODS:
-            place = parts.at("pods", name)
-            problems.add(place.key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
+            location = parts.at("pods", name)
+            problems.add(location.key, f"this makes {count} pods", allowed=f"allowed: {MOST_PODS} in all")
             break
         if pod is not None:
             sound[name] = pod
@@ -119,73 +119,77 @@ def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
 
 
 def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:
-    owners: dict[str, tuple[str, Place]] = {}
+    owners: dict[str, tuple[str, Location]] = {}
     bearers = [(name, "a node", parts.at("nodes", name)) for name in parts.nodes]
     for name, pod in sound.items():
-        place = parts.at("pods", name)
-        bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", place))
+        location = parts.at("pods", name)
+        bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", location))
         if pod.replicas is not None:
-            bearers += [(each, f"a pod of {name}", place) for each in pod_names(name, pod)]
+            bearers += [(each, f"a pod of {name}", location) for each in pod_names(name, pod)]
     bearers += [(name, "an outside host", parts.at("hosts", name)) for name in parts.hosts]
-    for name, kind, place in bearers:
+    for name, kind, location in bearers:
         if name not in owners:
-            owners[name] = (kind, place)
+            owners[name] = (kind, location)
             continue
         first, where = owners[name]
         problems.add(
-            place.key,
+            location.key,
             f"{name}, {kind}, has the name of {first} in line {where.key.position.line}",
             allowed="nodes, pods and hosts share one name space",
         )
 
 
-def _check_pod(name: str, pod: PodShape, place: Place, inventory: Inventory, problems: Problems) -> None:
+def _check_pod(name: str, pod: PodShape, location: Location, inventory: Inventory, problems: Problems) -> None:
     longest = pod_names(name, pod)[-1]
     if is_label(name) and not is_label(longest):
         problems.add(
-            place.key, f"the pod {shown(longest)} would have a name of {len(longest)} characters", allowed="allowed: 63"
+            location.key,
+            f"the pod {shown(longest)} would have a name of {len(longest)} characters",
+            allowed="allowed: 63",
         )
     for index, node in enumerate(pod.nodes or []):
         if node not in inventory.nodes:
-            inventory.refuse(place["nodes"][index].spot, node, "a node", inventory.nodes, problems)
-    _check_addresses(pod, place, problems)
-    _check_ports(pod, place, problems)
+            inventory.refuse(location["nodes"][index].spot, node, "a node", inventory.nodes, problems)
+    _check_addresses(pod, location, problems)
+    _check_ports(pod, location, problems)
 
 
-def _check_addresses(pod: PodShape, place: Place, problems: Problems) -> None:
+def _check_addresses(pod: PodShape, location: Location, problems: Problems) -> None:
     """A pod's fixed addresses, and what goes together with where it lives."""
     if pod.addresses and (pod.replicas is not None or pod.host_network):
         what = "pods on their node's network have its addresses" if pod.host_network else "replicas differ in address"
-        problems.add(place["addresses"].key, what, allowed="leave it out")
+        problems.add(location["addresses"].key, what, allowed="leave it out")
     families = [Family.of(address) for address in pod.addresses]
     for index, family in enumerate(families):
         if family in families[:index]:
-            problems.add(place["addresses"][index].spot, f"a second {family} address", allowed="one of each family")
+            problems.add(location["addresses"][index].spot, f"a second {family} address", allowed="one of each family")
     if pod.shared_netns and pod.replicas is None:
-        problems.add(place["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
+        problems.add(location["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
     if pod.shared_netns and pod.host_network:
-        problems.add(place["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out")
+        problems.add(
+            location["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out"
+        )
     if pod.hostname and (pod.replicas is not None or not pod.subdomain):
         what = "replicas go by their own names" if pod.subdomain else "a hostname is looked for below a subdomain"
-        problems.add(place["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
-    check_readiness(pod, place, problems)
+        problems.add(location["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
+    check_readiness(pod, location, problems)
 
 
-def check_readiness(pod: PodShape, place: Place, problems: Problems) -> None:
-    """Note a pod that says at ``place`` that it serves, and contradicts itself."""
+def check_readiness(pod: PodShape, location: Location, problems: Problems) -> None:
+    """Note a pod that says at ``location`` that it serves, and contradicts itself."""
     if pod.sysctls and pod.host_network:
         what = "pods on their node's network have its sysctls"
-        problems.add(place["sysctls"].key, what, allowed="say them of the node")
+        problems.add(location["sysctls"].key, what, allowed="say them of the node")
     if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
         what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
-        problems.add(place["serving"].spot, what, allowed="say ready, or terminating: true")
+        problems.add(location["serving"].spot, what, allowed="say ready, or terminating: true")
 
 
-def _check_ports(pod: PodShape, place: Place, problems: Problems) -> None:
+def _check_ports(pod: PodShape, location: Location, problems: Problems) -> None:
     numbers: set[tuple[str, int]] = set()
     names: set[str] = set()
     for index, port in enumerate(pod.ports):
-        at = place["ports"][index]
+        at = location["ports"][index]
         if (port.protocol, port.port) in numbers:
             problems.add(at.spot, f"{port.protocol} port {port.port} stands twice", allowed="take one of the two out")
         numbers.add((port.protocol, port.port))

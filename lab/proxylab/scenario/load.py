@@ -20,7 +20,7 @@ from proxylab.scenario.changes import Moment, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import read_configuration
 from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
-from proxylab.scenario.document import Document, Place, Spot
+from proxylab.scenario.document import Document, Location, Spot
 from proxylab.scenario.insertion import with_probes, with_steps
 from proxylab.scenario.inventory import Inventory, take_inventory
 from proxylab.scenario.manifests import Manifests, read_manifests
@@ -87,7 +87,7 @@ def parse_with_probes(text: str, file: str, probes: Sequence[object], position: 
         ScenarioError: with a line for each mistake; those in the probes at ``position``.
     """
     return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_probes(place, probes, position)
+        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_probes(location, probes, position)
     )
 
 
@@ -98,7 +98,7 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
         ScenarioError: with a line for each mistake; those in a step at its own position.
     """
     return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda place: with_steps(place, kept, steps)
+        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_steps(location, kept, steps)
     )
 
 
@@ -133,12 +133,12 @@ def _scenario(
     *,
     to_run: bool,
     strict: str | None,
-    amend: Callable[[Place], Place] = lambda place: place,
+    amend: Callable[[Location], Location] = lambda location: location,
 ) -> Scenario:
     documents, complete = read_documents(text, file, problems)
     scenarios = [document.root for document in documents if _is_scenario(document)]
     configurations = [document.root for document in documents if _is_configuration(document)]
-    apart = {id(place.document) for place in (*scenarios, *configurations)}
+    apart = {id(location.document) for location in (*scenarios, *configurations)}
     others = [document.root for document in documents if id(document) not in apart]
     for surplus in scenarios[1:]:
         problems.add(surplus.spot, "a second Scenario stands in the file", allowed="one file holds one scenario")
@@ -166,8 +166,8 @@ def _scenario(
         pods = single_pods(parts)
         check_probes(
             parts.probes,
-            parts.place["spec"]["probes"],
-            lambda probe, place: Subject(probe, place, parts, inventory, manifests, pods, problems),
+            parts.location["spec"]["probes"],
+            lambda probe, location: Subject(probe, location, parts, inventory, manifests, pods, problems),
             problems,
         )
         moments = _course(parts, inventory, manifests, problems)
@@ -188,26 +188,26 @@ def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: 
     return moments
 
 
-def _configured(documents: list[Place], problems: Problems) -> Configured:
+def _configured(documents: list[Location], problems: Problems) -> Configured:
     if not documents:
         return Configured()
 
     return read_configuration(documents, problems)
 
 
-def _check_strictly(documents: list[Place], version: str | None, problems: Problems) -> None:
+def _check_strictly(documents: list[Location], version: str | None, problems: Problems) -> None:
     if version is not None:
         check_strictly(documents, version, problems)
 
 
-def _further(place: Place, folder: Path, problems: Problems) -> Iterator[Place]:
+def _further(location: Location, folder: Path, problems: Problems) -> Iterator[Location]:
     """The documents of the files that ``spec.manifests`` names, by their paths from the scenario's folder."""
-    names = place.value
+    names = location.value
     for index, name in enumerate(names if isinstance(names, list) else []):
         if not isinstance(name, str):
             continue
         before = len(problems)
-        text = _read(folder / name, place[index].spot, problems)
+        text = _read(folder / name, location[index].spot, problems)
         if len(problems) > before:
             continue
         for document in read_documents(text, str(folder / name), problems)[0]:

@@ -1,16 +1,17 @@
 """Kubernetes manifests become the objects of the cluster.
 
 Owns: which kinds of object a scenario file may hold, lists of them, and what becomes of each kind.
-Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other (``proxylab.scenario.validity`` does).
+Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other
+(``proxylab.scenario.validity`` does).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.addresses import IPNetwork
-from proxylab.scenario.document import Place
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
+from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.schema.base import ignored_keys
 from proxylab.scenario.schema.machines import NodeShape, PodShape
@@ -19,7 +20,14 @@ from proxylab.scenario.schema.workload import EndpointSliceShape, EndpointsShape
 from proxylab.scenario.services import DEFAULT_NAMESPACE, service_of
 from proxylab.scenario.validation import validated
 from proxylab.scenario.validity import check_service
-from proxylab.scenario.workloads import check_labels, check_slice, mirrored_slices, node_of_object, pod_of_object, slice_of
+from proxylab.scenario.workloads import (
+    check_labels,
+    check_slice,
+    mirrored_slices,
+    node_of_object,
+    pod_of_object,
+    slice_of,
+)
 
 __all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
 
@@ -43,7 +51,7 @@ class Given:
     """A Pod or Node that stands as a manifest, with its place; ``shape`` is ``None`` where it is not well-formed."""
 
     shape: Any
-    place: Place
+    location: Location
 
 
 @dataclass(slots=True)
@@ -64,9 +72,9 @@ class Manifests:
     """
 
     services: dict[ServiceId, Service | None] = field(default_factory=dict)
-    places: dict[ServiceId, Place] = field(default_factory=dict)
+    locations: dict[ServiceId, Location] = field(default_factory=dict)
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
-    slice_places: dict[ServiceId, Place] = field(default_factory=dict)
+    slice_places: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, Given] = field(default_factory=dict)
     nodes: dict[str, Given] = field(default_factory=dict)
@@ -89,7 +97,9 @@ class Manifests:
         )
 
 
-def read_manifests(documents: Iterable[Place], service_networks: Sequence[IPNetwork], problems: Problems) -> Manifests:
+def read_manifests(
+    documents: Iterable[Location], service_networks: Sequence[IPNetwork], problems: Problems
+) -> Manifests:
     """Read every manifest of a file.
 
     Args:
@@ -110,27 +120,27 @@ class _Reader:
     def __init__(self, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
         self._service_networks = service_networks
         self._problems = problems
-        self._seen: dict[tuple[str, str, str], Place] = {}
-        self._mirrors: list[tuple[Place, Any]] = []
+        self._seen: dict[tuple[str, str, str], Location] = {}
+        self._mirrors: list[tuple[Location, Any]] = []
         self.found = Manifests()
 
-    def read(self, place: Place) -> None:
-        """Read the object at ``place``, or the objects of a List."""
-        kind = _kind(place, self._problems)
+    def read(self, location: Location) -> None:
+        """Read the object at ``location``, or the objects of a List."""
+        kind = _kind(location, self._problems)
         if kind != "List":
-            self._read_object(kind, place)
+            self._read_object(kind, location)
             return
-        items = place["items"].value
+        items = location["items"].value
         if not isinstance(items, list):
-            self._problems.add(place["items"].spot, f"must be a list, is {describe(items)}")
+            self._problems.add(location["items"].spot, f"must be a list, is {describe(items)}")
             self.found.complete = False
             return
         for index in range(len(items)):
-            item = place["items"][index]
+            item = location["items"][index]
             self._read_object(_kind(item, self._problems, inside="List"), item)
 
-    def _read_object(self, kind: str | None, place: Place) -> None:
-        readers: Mapping[str, Callable[[Place], None]] = {
+    def _read_object(self, kind: str | None, location: Location) -> None:
+        readers: Mapping[str, Callable[[Location], None]] = {
             "Service": self._read_service,
             "EndpointSlice": self._read_slice,
             "Endpoints": self._read_endpoints,
@@ -140,45 +150,45 @@ class _Reader:
         if kind is None:
             self.found.complete = False
         elif kind in readers:
-            readers[kind](place)
+            readers[kind](location)
         else:
-            self.found.notes.append(f"no effect on proxying: {kind} {shown(place['metadata']['name'].value)}")
+            self.found.notes.append(f"no effect on proxying: {kind} {shown(location['metadata']['name'].value)}")
 
-    def _first(self, kind: str, place: Place) -> tuple[str, str] | None:
+    def _first(self, kind: str, location: Location) -> tuple[str, str] | None:
         """Namespace and name of an object, unless it has none or stands twice."""
-        name = place["metadata"]["name"].value
-        namespace = place["metadata"]["namespace"].value or DEFAULT_NAMESPACE
+        name = location["metadata"]["name"].value
+        namespace = location["metadata"]["namespace"].value or DEFAULT_NAMESPACE
         if not isinstance(name, str) or not isinstance(namespace, str):
             self.found.complete = False
             return None
-        first = self._seen.setdefault((kind, namespace, name), place)
-        if first is not place:
-            spot = place["metadata"]["name"].spot
+        first = self._seen.setdefault((kind, namespace, name), location)
+        if first is not location:
+            spot = location["metadata"]["name"].spot
             line = first["metadata"]["name"].key.position.line
             what = f"{kind} {namespace}/{name} stands twice; the first is in line {line}"
             self._problems.add(spot, what, allowed="take one of the two out")
             return None
         return namespace, name
 
-    def _read_service(self, place: Place) -> None:
+    def _read_service(self, location: Location) -> None:
         problems, found = self._problems, self.found
-        shape = validated(ServiceShape, place, problems)
-        service_id = self._first("Service", place)
+        shape = validated(ServiceShape, location, problems)
+        service_id = self._first("Service", location)
         if service_id is None:
             return
-        found.places[service_id] = place
+        found.locations[service_id] = location
         found.services[service_id] = None
         if shape is not None:
             before = len(problems)
-            check_service(shape, place, self._service_networks, problems)
+            check_service(shape, location, self._service_networks, problems)
             if len(problems) == before:
                 found.services[service_id] = service_of(shape)
             found.ignored.update(ignored_keys(shape))
 
-    def _read_slice(self, place: Place) -> None:
-        shape = validated(EndpointSliceShape, place, self._problems)
-        name = self._first("EndpointSlice", place)
-        service = place["metadata"]["labels"][SERVICE_NAME_LABEL].value
+    def _read_slice(self, location: Location) -> None:
+        shape = validated(EndpointSliceShape, location, self._problems)
+        name = self._first("EndpointSlice", location)
+        service = location["metadata"]["labels"][SERVICE_NAME_LABEL].value
         if name is not None and isinstance(service, str):
             self.found.sliced.add((name[0], service))
         if shape is None or name is None:
@@ -186,8 +196,8 @@ class _Reader:
         if not service:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} has no label {SERVICE_NAME_LABEL}")
         before = len(self._problems)
-        check_labels(shape.metadata.labels or {}, place["metadata"]["labels"], self._problems)
-        check_slice(shape, place, self._problems)
+        check_labels(shape.metadata.labels or {}, location["metadata"]["labels"], self._problems)
+        check_slice(shape, location, self._problems)
         self.found.ignored.update(ignored_keys(shape))
         if len(self._problems) > before:
             return
@@ -196,12 +206,12 @@ class _Reader:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds names, not addresses")
         elif service:
             self.found.slices[name] = made
-            self.found.slice_places[name] = place
+            self.found.slice_places[name] = location
 
-    def _read_endpoints(self, place: Place) -> None:
-        shape = validated(EndpointsShape, place, self._problems)
-        if self._first("Endpoints", place) is not None and shape is not None:
-            self._mirrors.append((place, shape))
+    def _read_endpoints(self, location: Location) -> None:
+        shape = validated(EndpointsShape, location, self._problems)
+        if self._first("Endpoints", location) is not None and shape is not None:
+            self._mirrors.append((location, shape))
 
     def mirror(self) -> None:
         """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
@@ -219,47 +229,49 @@ class _Reader:
             self.found.sliced.add(key)
             self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
 
-    def _read_pod(self, place: Place) -> None:
-        self._keep(PodObjectShape, pod_of_object, self.found.pods, place, "Pod")
+    def _read_pod(self, location: Location) -> None:
+        self._keep(PodObjectShape, pod_of_object, self.found.pods, location, "Pod")
 
-    def _read_node(self, place: Place) -> None:
-        self._keep(NodeObjectShape, node_of_object, self.found.nodes, place, "Node")
+    def _read_node(self, location: Location) -> None:
+        self._keep(NodeObjectShape, node_of_object, self.found.nodes, location, "Node")
 
     def _keep(
         self,
         shape: Any,
         make: "Callable[[Any], PodShape | NodeShape]",
         found: dict[str, Given],
-        place: Place,
+        location: Location,
         kind: str,
     ) -> None:
-        read = validated(shape, place, self._problems)
-        name = self._first(kind, place)
+        read = validated(shape, location, self._problems)
+        name = self._first(kind, location)
         if name is None:
             return
         if name[1] in found:
             what = f"another {kind} is called {name[1]}, in another namespace"
             self._problems.add(
-                place["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
+                location["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
             )
             return
-        found[name[1]] = Given(make(read) if read is not None else None, place)
+        found[name[1]] = Given(make(read) if read is not None else None, location)
         if read is not None:
-            check_labels(read.metadata.labels or {}, place["metadata"]["labels"], self._problems)
+            check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
 
 
-def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
-    """The kind of the object at ``place`` if it can be read, else ``None`` with a problem noted."""
-    value = place.value
+def _kind(location: Location, problems: Problems, inside: str = "") -> str | None:
+    """The kind of the object at ``location`` if it can be read, else ``None`` with a problem noted."""
+    value = location.value
     if not isinstance(value, dict):
-        problems.add(place.spot, f"must be a Kubernetes object, is {describe(value)}")
+        problems.add(location.spot, f"must be a Kubernetes object, is {describe(value)}")
         return None
     kind, version = value.get("kind"), value.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
         absent = "kind" if not isinstance(kind, str) else "apiVersion"
-        problems.add(place[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind")
+        problems.add(
+            location[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind"
+        )
         return None
-    spot = place["kind"].spot
+    spot = location["kind"].spot
     known = [each for each in _KINDS if each != inside]
     if not inside:
         known = ["Scenario", *known, "KubeProxyConfiguration"]
@@ -269,7 +281,7 @@ def _kind(place: Place, problems: Problems, inside: str = "") -> str | None:
     elif kind not in _KINDS:
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
     elif version != _KINDS[kind]:
-        problems.add(place["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
+        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     else:
         return kind
     return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.model import Mode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -56,7 +56,7 @@ MISSING: Final = (
 )
 
 
-def refuse_missing(parts: Parts, configurations: Sequence[Place], problems: Problems) -> None:
+def refuse_missing(parts: Parts, configurations: Sequence[Location], problems: Problems) -> None:
     """Note everything in a scenario that cannot be run yet.
 
     Args:
@@ -64,34 +64,34 @@ def refuse_missing(parts: Parts, configurations: Sequence[Place], problems: Prob
         configurations: the documents that configure proxies.
         problems: takes a line for each, with ``not yet``.
     """
-    spec = parts.place["spec"]
+    spec = parts.location["spec"]
     for missing in MISSING:
         _refuse(missing, spec, problems)
     modes = spec["matrix"]["mode"]
     if modes.exists and not set(RUNNING_MODES) & set(_texts(modes.value)):
         what = "not yet: this version can run none of these modes"
         problems.add(modes.spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
-    for place in configurations:
-        if place["mode"].value == Mode.IPVS:
-            _not_yet(place["mode"], f"mode {place['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
+    for location in configurations:
+        if location["mode"].value == Mode.IPVS:
+            _not_yet(location["mode"], f"mode {location['mode'].value}", f"allowed: {listed(RUNNING_MODES)}", problems)
 
 
-def _refuse(missing: Missing, root: Place, problems: Problems) -> None:
-    for place in _found(root, tuple(missing.path.split("."))):
-        if not missing.fits(place.value):
+def _refuse(missing: Missing, root: Location, problems: Problems) -> None:
+    for location in _found(root, tuple(missing.path.split("."))):
+        if not missing.fits(location.value):
             continue
         if missing.values is _any:
             what = "not yet: the format has this key, but this version cannot run it"
-            problems.add(place.key, what, allowed=missing.allowed)
+            problems.add(location.key, what, allowed=missing.allowed)
         else:
-            _not_yet(place, shown(place.value), missing.allowed, problems)
+            _not_yet(location, shown(location.value), missing.allowed, problems)
 
 
-def _not_yet(place: Place, what: str, allowed: str, problems: Problems) -> None:
-    problems.add(place.spot, f"not yet: this version cannot run {what}", allowed=allowed)
+def _not_yet(location: Location, what: str, allowed: str, problems: Problems) -> None:
+    problems.add(location.spot, f"not yet: this version cannot run {what}", allowed=allowed)
 
 
-def _found(root: Place, path: tuple[str, ...]) -> Iterator[Place]:
+def _found(root: Location, path: tuple[str, ...]) -> Iterator[Location]:
     """Every place below ``root`` that a path with ``*`` and ``[]`` leads to, if the author wrote something there."""
     if not path:
         yield root

@@ -7,27 +7,10 @@ Must not: know YAML, pydantic, addresses that the author did not write, or anyth
 from collections.abc import Mapping
 from dataclasses import field
 
+from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, PodPort, Service
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
-from proxylab.scenario.steps import (
-    Change,
-    Count,
-    EngineAction,
-    EngineState,
-    LinkChange,
-    NodeChange,
-    PodChange,
-    RulesState,
-    ServiceChange,
-    SliceChange,
-    Step,
-    StepException,
-    StepExpect,
-    StreamExpect,
-    Until,
-)
 from proxylab.scenario.intent import (
     MOST_FLOWS,
     STREAM_EVERY,
@@ -51,8 +34,25 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
+from proxylab.scenario.steps import (
+    Change,
+    Count,
+    EngineAction,
+    EngineState,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    RulesState,
+    ServiceChange,
+    SliceChange,
+    Step,
+    StepException,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import Front, Manner, Mode, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Frontend, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
     "MOST_FLOWS",
@@ -70,7 +70,7 @@ __all__ = [
     "Entries",
     "Exceptional",
     "Expect",
-    "Front",
+    "Frontend",
     "Host",
     "HostTarget",
     "HttpExpect",
@@ -367,7 +367,7 @@ class Scenario:
         """Whether the lab has a name server: its author says so, or something dials a name."""
         dialled: list[Target] = [each.target for each in self.all_probes]
         dialled += [each.target for each in self.streams]
-        return self.dns or any(isinstance(each, ServiceTarget) and each.via is Front.DNS_NAME for each in dialled)
+        return self.dns or any(isinstance(each, ServiceTarget) and each.via is Frontend.DNS_NAME for each in dialled)
 
     def steps_before(self, judged: Probe | Step) -> int:
         """How many steps are made before a probe of it is sent, or before a step of it is judged."""

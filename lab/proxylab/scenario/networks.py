@@ -10,7 +10,7 @@ from itertools import combinations
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
@@ -64,7 +64,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         inventory: its names.
         problems: takes what is wrong. Whether networks have room enough, the plan finds out.
     """
-    spec = parts.place["spec"]
+    spec = parts.location["spec"]
     segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
@@ -93,29 +93,29 @@ def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
     return {key: {Family.of(each): each for each in networks or []} for key, networks in written.items()}
 
 
-def _check_networks(parts: Parts, network: NetworkShape, place: Place, problems: Problems) -> None:
+def _check_networks(parts: Parts, network: NetworkShape, location: Location, problems: Problems) -> None:
     families = families_of(network, parts.matrix or no_axes())
     if parts.matrix is not None:
         _check_families(parts, network, families, problems)
     for (one, first), (other, second) in combinations(_all_networks(network, families), 2):
-        _check_apart(place, (one, first), (other, second), problems)
+        _check_apart(location, (one, first), (other, second), problems)
 
 
 def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
     """Note addresses of a family that no case has, and segments without a network of one that some case has."""
-    for place, address in _located(parts, network):
+    for location, address in _located(parts, network):
         if Family.of(address) not in families:
             what = f"{address} is {Family.of(address)}, which the scenario has not"
-            problems.add(place.spot, what, allowed=f"families: {listed(families)}")
+            problems.add(location.spot, what, allowed=f"families: {listed(families)}")
     for name, segment in network.segments.items():
         for family in (each for each in families if each not in map(Family.of, segment.cidr)):
-            where = parts.place["spec"]["network"]["segments"][name]["cidr"]
+            where = parts.location["spec"]["network"]["segments"][name]["cidr"]
             problems.add(where.spot, f"the segment has no {family} network", allowed="give one of each family")
 
 
-def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     """Every address and network of the wire that an author wrote, but for those of segments."""
-    spec = parts.place["spec"]
+    spec = parts.location["spec"]
     for key, given in _given(network).items():
         yield from ((spec["network"][key], each) for each in given.values())
     for index, routed in enumerate(network.routed):
@@ -135,23 +135,25 @@ def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Place, IPAdd
             yield from ((at[index], each) for index, each in enumerate(balancer.pool))
 
 
-def _located_at_node(node: NodeShape, place: Place) -> Iterator[tuple[Place, IPAddress | IPInterface | IPNetwork]]:
+def _located_at_node(
+    node: NodeShape, location: Location
+) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     for index, address in enumerate(node.addresses):
-        yield place["addresses"][index], address.address
+        yield location["addresses"][index], address.address
     for index, route in enumerate(node.routes):
-        yield place["routes"][index]["to"], route.to
+        yield location["routes"][index]["to"], route.to
     for name, daemon in node.daemons.items():
         if daemon.address is not None:
-            yield place["daemons"][name]["address"], daemon.address
+            yield location["daemons"][name]["address"], daemon.address
 
 
-def _check_apart(place: Place, one: _Named, other: _Named, problems: Problems) -> None:
+def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
     """Note that two networks overlap, at the later one of those that the author wrote."""
     (first_path, first), (second_path, second) = one, other
     if first.version != second.version or not first.overlaps(second):
         return
-    where = place
-    for part in second_path if place[second_path[0]].exists else first_path:
+    where = location
+    for part in second_path if location[second_path[0]].exists else first_path:
         where = where[part]
     names = (first_path[-1], second_path[-1])
     problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
@@ -165,7 +167,7 @@ def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> Non
         for index, pool in enumerate(balancer.pool if balancer is not None else []):
             for other, taken in others:
                 if pool.version == taken.version and pool.overlaps(taken):
-                    spot = parts.place["spec"]["loadBalancers"][name]["pool"][index].spot
+                    spot = parts.location["spec"]["loadBalancers"][name]["pool"][index].spot
                     problems.add(spot, f"{pool} and {other} {taken} overlap", allowed="keep them apart")
             others.append((f"the pool of {name}", pool))
 
@@ -177,16 +179,16 @@ def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterat
         yield from ((("segments", name), each) for each in segment.cidr)
 
 
-def _check_nodes(nodes: list[str], place: Place, inventory: Inventory, problems: Problems) -> None:
+def _check_nodes(nodes: list[str], location: Location, inventory: Inventory, problems: Problems) -> None:
     for index, node in enumerate(nodes):
         if node not in inventory.nodes:
-            inventory.refuse(place[index].spot, node, "a node", inventory.nodes, problems)
+            inventory.refuse(location[index].spot, node, "a node", inventory.nodes, problems)
 
 
-def _check_segment(name: str, segments: list[str], place: Place, problems: Problems) -> None:
+def _check_segment(name: str, segments: list[str], location: Location, problems: Problems) -> None:
     if name not in segments:
         problems.add(
-            place.spot,
+            location.spot,
             f"no segment is called {name}",
             allowed=f"allowed: {listed(segments)}",
             word=name,
@@ -194,15 +196,15 @@ def _check_segment(name: str, segments: list[str], place: Place, problems: Probl
         )
 
 
-def _own_addresses_at(parts: Parts, name: str) -> Place:
+def _own_addresses_at(parts: Parts, name: str) -> Location:
     """Where a node's own addresses stand: in its entry, or in the status of a manifest."""
-    place = parts.at("nodes", name)
-    if place.path[-2:] != ("metadata", "name"):
-        return place["internalIPs"]
-    return Place(place.document, (*place.path[:-2], "status", "addresses"))
+    location = parts.at("nodes", name)
+    if location.path[-2:] != ("metadata", "name"):
+        return location["internalIPs"]
+    return Location(location.document, (*location.path[:-2], "status", "addresses"))
 
 
-def _check_internal_ips(node: NodeShape, parts: Parts, place: Place, problems: Problems) -> None:
+def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, problems: Problems) -> None:
     """Note a node's own address that is not on the nodes' segment, and a second one of a family."""
     if parts.network is None or parts.matrix is None:
         return
@@ -210,21 +212,21 @@ def _check_internal_ips(node: NodeShape, parts: Parts, place: Place, problems: P
     for index, address in enumerate(node.internal_ips):
         family = Family.of(address)
         if family in map(Family.of, node.internal_ips[:index]):
-            problems.add(place[index].spot, f"a second {family} address", allowed="one of each family")
+            problems.add(location[index].spot, f"a second {family} address", allowed="one of each family")
         elif not any(address in network for network in networks):
             allowed = f"allowed: an address in spec.network.nodeCIDR, {listed(map(str, networks))}"
-            problems.add(place[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
+            problems.add(location[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
 
 
-def _check_devices(node: NodeShape, segments: list[str] | None, place: Place, problems: Problems) -> None:
+def _check_devices(node: NodeShape, segments: list[str] | None, location: Location, problems: Problems) -> None:
     for name, uplink in node.uplinks.items():
         if name in (_FIRST_DEVICE, "lo"):
-            problems.add(place["uplinks"][name].key, f"{name} is there already", allowed="call it eth1 or the like")
+            problems.add(location["uplinks"][name].key, f"{name} is there already", allowed="call it eth1 or the like")
         if segments is not None:
-            _check_segment(uplink.segment, segments, place["uplinks"][name]["segment"], problems)
+            _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"], problems)
     devices = [_FIRST_DEVICE, *node.uplinks, "lo"]
-    named = [(place["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
-    named += [(place["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
+    named = [(location["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
+    named += [(location["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
     for where, device in named:
         if device not in devices:
             allowed = f"allowed: {listed(devices)}"

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from proxylab.frozen import dataclass
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.change import ChangeShape
@@ -55,11 +55,12 @@ class StepParts:
 class Parts:
     """A Scenario document, part by part. A part is ``None`` where it is there but not well-formed.
 
-    ``place`` is that of the document, and ``document`` the whole of it where all is well-formed; ``moving`` is its spec
+    ``location`` is that of the document, and ``document`` the whole of it where all is well-formed; ``moving`` is
+    its spec
     where it has streams or steps. ``homes`` are the places of entries that stand as manifests, by kind and name.
     """
 
-    place: Place
+    location: Location
     document: StillDocument | None
     moving: "SpecShape | None" = None
     network: NetworkShape | None
@@ -72,30 +73,30 @@ class Parts:
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
-    homes: Mapping[tuple[str, str], Place] = field(default_factory=dict)
+    homes: Mapping[tuple[str, str], Location] = field(default_factory=dict)
 
-    def at(self, kind: str, name: str) -> Place:
+    def at(self, kind: str, name: str) -> Location:
         """Where an entry of ``nodes``, ``pods`` or ``hosts`` stands: there, or as a manifest."""
-        return self.homes.get((kind, name)) or self.place["spec"][kind][name]
+        return self.homes.get((kind, name)) or self.location["spec"][kind][name]
 
 
-def read_parts(place: Place, problems: Problems) -> Parts:
+def read_parts(location: Location, problems: Problems) -> Parts:
     """Read a Scenario document.
 
     Args:
-        place: the document.
+        location: the document.
         problems: takes what is wrong with its shape.
     """
-    spec = place["spec"]
+    spec = location["spec"]
     if not (spec["streams"].exists or spec["steps"].exists):
         with suppress(ValidationError):  # the whole shape, below, tells why
-            return _still(place, StillDocument.model_validate(place.value))
+            return _still(location, StillDocument.model_validate(location.value))
 
-    whole = validated(ScenarioDocument, place, problems)
+    whole = validated(ScenarioDocument, location, problems)
     if whole is None:
-        return _salvaged(place)
+        return _salvaged(location)
     return replace(
-        _still(place, whole),
+        _still(location, whole),
         moving=whole.spec,
         streams={
             name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
@@ -108,11 +109,11 @@ def read_parts(place: Place, problems: Problems) -> Parts:
     )
 
 
-def _still(place: Place, document: StillDocument) -> Parts:
+def _still(location: Location, document: StillDocument) -> Parts:
     """The parts of a well-formed document, but for streams and steps."""
     spec = document.spec
     return Parts(
-        place=place,
+        location=location,
         document=document,
         network=spec.network,
         nodes=spec.nodes,
@@ -145,20 +146,20 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
     """
     pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
     for name, given in manifests.pods.items():
-        place = given.place["metadata"]["name"]
+        location = given.location["metadata"]["name"]
         if name in pods:
             line = parts.at("pods", name).key.position.line
             problems.add(
-                place.spot,
+                location.spot,
                 f"a pod called {name} stands in spec.pods too, in line {line}",
                 allowed="rename one of the two",
             )
             continue
-        pods[name], homes["pods", name] = given.shape, place
+        pods[name], homes["pods", name] = given.shape, location
     for name, given in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:
-            nodes[name], homes["nodes", name] = given.shape, given.place["metadata"]["name"]
+            nodes[name], homes["nodes", name] = given.shape, given.location["metadata"]["name"]
         elif own is not None and given.shape is not None:
             update = {
                 "labels": {**given.shape.labels, **own.labels},
@@ -170,12 +171,12 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
     return replace(parts, pods=pods, nodes=nodes, homes=homes)
 
 
-def _salvaged(place: Place) -> Parts:
+def _salvaged(location: Location) -> Parts:
     """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
-    spec = place["spec"]
+    spec = location["spec"]
     network = spec["network"]
     return Parts(
-        place=place,
+        location=location,
         document=None,
         network=_part(NetworkShape, network) if network.exists else NetworkShape(),
         nodes=_entries(NodeShape, spec["nodes"]),
@@ -190,50 +191,50 @@ def _salvaged(place: Place) -> Parts:
     )
 
 
-def _step(place: Place) -> StepParts:
+def _step(location: Location) -> StepParts:
     return StepParts(
-        shape=_part(StepShape, place),
-        change=_part(ChangeShape, place["change"]) if place["change"].exists else ChangeShape(),
-        probes=tuple(map(_probe, _items(place["probes"]))),
+        shape=_part(StepShape, location),
+        change=_part(ChangeShape, location["change"]) if location["change"].exists else ChangeShape(),
+        probes=tuple(map(_probe, _items(location["probes"]))),
     )
 
 
-def _probe(place: Place) -> ProbeParts:
+def _probe(location: Location) -> ProbeParts:
     return ProbeParts(
-        name=_part(ProbeName, place["name"]),
-        source=_part(Sender, place["from"]),
-        target=_part(TargetShape, place["to"]),
-        send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
-        expect=_part(ExpectShape, place["expect"]),
-        exceptions=tuple(_part(ExceptionShape, each) for each in _items(place["except"])),
+        name=_part(ProbeName, location["name"]),
+        source=_part(Sender, location["from"]),
+        target=_part(TargetShape, location["to"]),
+        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
+        expect=_part(ExpectShape, location["expect"]),
+        exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
     )
 
 
-def _stream(place: Place) -> ProbeParts:
+def _stream(location: Location) -> ProbeParts:
     return ProbeParts(
         name=None,
-        source=_part(Sender, place["from"]),
-        target=_part(TargetShape, place["to"]),
-        send=_part(SendShape, place["send"]) if place["send"].exists else SendShape(),
+        source=_part(Sender, location["from"]),
+        target=_part(TargetShape, location["to"]),
+        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
         expect=None,
     )
 
 
-def _items(place: Place) -> list[Place]:
-    items = place.value
-    return [place[index] for index in range(len(items))] if isinstance(items, list) else []
+def _items(location: Location) -> list[Location]:
+    items = location.value
+    return [location[index] for index in range(len(items))] if isinstance(items, list) else []
 
 
-def _entries(shape: type[Any], place: Place) -> dict[str, Any]:
-    entries = place.value
+def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
+    entries = location.value
     if not isinstance(entries, dict):
         return {}
     return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
 
 
-def _part(wanted: Any, place: Place) -> Any:
-    """What stands at ``place`` if it is as wanted, an annotation of the schema; else ``None``."""
-    return _well_formed(wanted, place.value)
+def _part(wanted: Any, location: Location) -> Any:
+    """What stands at ``location`` if it is as wanted, an annotation of the schema; else ``None``."""
+    return _well_formed(wanted, location.value)
 
 
 def _well_formed(wanted: Any, value: object) -> Any:

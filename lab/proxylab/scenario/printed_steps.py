@@ -72,7 +72,7 @@ def _of_machines(change: Change) -> Data:
         "pods": {name: _pod(each) for name, each in change.pods.items()},
         "nodes": {name: _node(each) for name, each in change.nodes.items()},
         "engines": {node: str(action) for node, action in change.engines.items()},
-        "links": {f"{each.place}/{each.device}": "mended" if each.up else "cut" for each in change.links},
+        "links": {f"{each.netns_name}/{each.device}": "mended" if each.up else "cut" for each in change.links},
     }
 
 

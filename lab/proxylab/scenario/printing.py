@@ -9,9 +9,9 @@ YAML 1.2 holds JSON, so values are written in flow style, a key of ``spec`` a li
 import json
 
 from proxylab.scenario.model import Network, Node, PodGroup, Scenario
-from proxylab.scenario.printed_steps import printed_steps
 from proxylab.scenario.printed_intent import axis_value, printed_flow, printed_probe, printed_when
 from proxylab.scenario.printed_objects import Data, given, printed_proxy, printed_service, printed_slice, texts
+from proxylab.scenario.printed_steps import printed_steps
 
 __all__ = ["scenario_text"]
 

@@ -6,15 +6,15 @@ Must not: look at expectations (``proxylab.scenario.expectations`` does).
 
 from collections.abc import Callable, Sequence
 
+from proxylab.addresses import IPAddress
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.addresses import IPAddress
 from proxylab.scenario.agreement import check_agreement
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.echo import check_echo, is_echo
 from proxylab.scenario.expectations import check_expectations
 from proxylab.scenario.frames import check_frame
-from proxylab.scenario.model import Front, Manner
+from proxylab.scenario.model import Frontend, Manner
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import choose_port, service_id, transport_of
@@ -30,19 +30,22 @@ __all__ = ["check_flow", "check_probes"]
 
 
 def check_probes(
-    probes: Sequence[ProbeParts], place: Place, around: Callable[[ProbeParts, Place], Subject], problems: Problems
+    probes: Sequence[ProbeParts],
+    location: Location,
+    around: Callable[[ProbeParts, Location], Subject],
+    problems: Problems,
 ) -> None:
     """Note every probe that cannot be sent, or whose expectation cannot be judged.
 
     Args:
         probes: those of ``spec.probes``, or of one step.
-        place: of their list.
+        location: of their list.
         around: puts one of them, with its place, into the scenario.
         problems: takes what is wrong.
     """
-    names: dict[str, Place] = {}
+    names: dict[str, Location] = {}
     for index, probe in enumerate(probes):
-        at = place[index]
+        at = location[index]
         first = names.setdefault(probe.name, at) if probe.name is not None else at
         if first is not at:
             line = first["name"].key.position.line
@@ -51,7 +54,7 @@ def check_probes(
         subject = around(probe, at)
         check_flow(subject)
         check_expectations(subject)
-    check_agreement(probes, place, problems)
+    check_agreement(probes, location, problems)
 
 
 def check_flow(subject: Subject) -> None:
@@ -66,54 +69,54 @@ def _check_sender(subject: Subject) -> None:
     inventory, source, send = subject.inventory, subject.probe.source, subject.probe.send
     if source is None:
         return
-    place = subject.place["from"]
-    place = place["name"] if place["name"].exists else place
+    location = subject.location["from"]
+    location = location["name"] if location["name"].exists else location
     if source.name not in inventory.senders:
-        inventory.refuse(place.spot, source.name, "a sender", inventory.senders, subject.problems)
+        inventory.refuse(location.spot, source.name, "a sender", inventory.senders, subject.problems)
     if source.loopback and source.name not in inventory.nodes and not inventory.is_doubtful(source.name):
         subject.problems.add(
-            subject.place["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
+            subject.location["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
         )
     if source.address == "all":
         _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
-            subject.place["send"]["flows"].spot,
+            subject.location["send"]["flows"].spot,
             "flows from one fixed port are one flow",
             allowed="allowed with from.port: 1",
         )
 
 
 def _check_many_clients(subject: Subject, source: SourceShape) -> None:
-    inventory, problems, place = subject.inventory, subject.problems, subject.place["from"]
+    inventory, problems, location = subject.inventory, subject.problems, subject.location["from"]
     if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
         problems.add(
-            place["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
+            location["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
         )
     if source.port is not None:
-        problems.add(place["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
+        problems.add(location["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
     if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
         what = "needs send: {as: packet}: kernel sockets are one client's"
-        problems.add(place["address"].spot, what)
+        problems.add(location["address"].spot, what)
 
 
 def _check_target(subject: Subject) -> None:
-    target, place = subject.probe.target, subject.place["to"]
+    target, location = subject.probe.target, subject.location["to"]
     match target:
         case ServiceTargetShape():
-            _check_service(subject, target, place)
+            _check_service(subject, target, location)
         case PodTargetShape():
-            _check_pod(subject, target, place)
+            _check_pod(subject, target, location)
         case HostTargetShape() if target.host not in subject.inventory.hosts:
             hosts = subject.inventory.hosts
-            subject.inventory.refuse(place["host"].spot, target.host, "an outside host", hosts, subject.problems)
+            subject.inventory.refuse(location["host"].spot, target.host, "an outside host", hosts, subject.problems)
 
 
-def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
+def _check_service(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
     problems = subject.problems
     if target.namespace is not None and "/" in target.service:
-        problems.add(place["namespace"].key, "the namespace stands in service already", allowed="write it once")
-    _check_node(subject, target, place)
+        problems.add(location["namespace"].key, "the namespace stands in service already", allowed="write it once")
+    _check_node(subject, target, location)
     wanted = service_id(target.service, target.namespace)
     services = subject.manifests.services
     if wanted not in services:
@@ -121,99 +124,99 @@ def _check_service(subject: Subject, target: ServiceTargetShape, place: Place) -
             known = [name if namespace == wanted[0] else f"{namespace}/{name}" for namespace, name in services]
             what = f"there is no Service {'/'.join(wanted)}"
             problems.add(
-                place["service"].spot, what, allowed=f"there: {listed(known)}", word=target.service, known=known
+                location["service"].spot, what, allowed=f"there: {listed(known)}", word=target.service, known=known
             )
         return
     service = services[wanted]
     if service is None:
         return
-    if reason := _no_front(service, target.via, subject):
+    if reason := _no_frontend(service, target.via, subject):
         what = f"Service {'/'.join(wanted)} {reason}"
-        problems.add(place["via"].spot, what, allowed="dial it by a front that it has, or give it this one")
+        problems.add(location["via"].spot, what, allowed="dial it by a front that it has, or give it this one")
         return
-    if target.via is not Front.HEALTH_CHECK_NODE_PORT:
-        _check_front(subject, target, service, place)
+    if target.via is not Frontend.HEALTH_CHECK_NODE_PORT:
+        _check_frontend(subject, target, service, location)
 
 
-def _check_front(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+def _check_frontend(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
     """What is dialled of a front that the Service has."""
-    if target.via is Front.DNS_NAME:
-        _check_asker(subject, place)
+    if target.via is Frontend.DNS_NAME:
+        _check_asker(subject, location)
     if target.address is not None:
-        _check_address(subject, target.address, target.via, service, place["address"])
+        _check_address(subject, target.address, target.via, service, location["address"])
     if is_echo(subject):
         return
-    if target.via is Front.DNS_NAME and not service.ports:
-        _check_number(subject, target, service, place)
+    if target.via is Frontend.DNS_NAME and not service.ports:
+        _check_number(subject, target, service, location)
     else:
-        _check_service_port(subject, target, service, place)
+        _check_service_port(subject, target, service, location)
 
 
-def _check_node(subject: Subject, target: ServiceTargetShape, place: Place) -> None:
+def _check_node(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
     """Whether a node is named where one is needed, and only there."""
     inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
-    of_node = target.via in (Front.NODE_PORT, Front.HEALTH_CHECK_NODE_PORT)
+    of_node = target.via in (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
     if target.node is None:
         return
     if target.node not in inventory.nodes:
-        inventory.refuse(place["node"].spot, target.node, "a node", inventory.nodes, problems)
+        inventory.refuse(location["node"].spot, target.node, "a node", inventory.nodes, problems)
     if not of_node and source is not None and source.name in (*inventory.pods, *inventory.nodes):
         problems.add(
-            place["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
+            location["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
         )
 
 
-def _check_asker(subject: Subject, place: Place) -> None:
+def _check_asker(subject: Subject, location: Location) -> None:
     """Note a host: what stands outside of a cluster does not ask its name server."""
     source, inventory = subject.probe.source, subject.inventory
     if source is not None and source.name in inventory.hosts:
         what = f"{source.name} is an outside host, and does not ask the cluster's name server"
-        subject.problems.add(place["via"].spot, what, allowed="allowed: from a pod or a node")
+        subject.problems.add(location["via"].spot, what, allowed="allowed: from a pod or a node")
 
 
-def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
     """A name for something outside says nothing of its ports."""
     if not isinstance(target.port, int):
         what = f"Service {service.name} declares no ports"
-        subject.problems.add(place["port"].spot, what, allowed="needed: the number that is dialled")
+        subject.problems.add(location["port"].spot, what, allowed="needed: the number that is dialled")
 
 
-def _no_front(service: Service, via: Front, subject: Subject) -> str:
+def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
     """Why a Service has no front of that kind, or an empty string."""
-    if service.type is ServiceType.EXTERNAL_NAME and via is not Front.DNS_NAME:
+    if service.type is ServiceType.EXTERNAL_NAME and via is not Frontend.DNS_NAME:
         return f"is an ExternalName: it has no {via}"
     exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
     match via:
-        case Front.CLUSTER_IP if service.headless:
+        case Frontend.CLUSTER_IP if service.headless:
             return "is headless: it has no clusterIP"
-        case Front.NODE_PORT if not exposed:
+        case Frontend.NODE_PORT if not exposed:
             return f"is of type {service.type}: it has no nodePort"
-        case Front.EXTERNAL_IP if not service.external_ips:
+        case Frontend.EXTERNAL_IP if not service.external_ips:
             return "has no externalIPs"
-        case Front.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
+        case Frontend.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
             return f"is of type {service.type}: it has no load balancer"
-        case Front.LOAD_BALANCER_IP if not (
+        case Frontend.LOAD_BALANCER_IP if not (
             subject.parts.load_balancers or any(each.ip for each in service.load_balancer_ingress)
         ):
             return "has no address in status.loadBalancer, and the scenario has no loadBalancers to give it one"
-        case Front.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
+        case Frontend.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
             return "has no health-check node port: only a LoadBalancer with externalTrafficPolicy Local has one"
     return ""
 
 
-def _check_address(subject: Subject, address: IPAddress, via: Front, service: Service, place: Place) -> None:
+def _check_address(subject: Subject, address: IPAddress, via: Frontend, service: Service, location: Location) -> None:
     """Whether a front has that address, as far as the author gives its addresses."""
     known = {
-        Front.CLUSTER_IP: service.cluster_ips,
-        Front.EXTERNAL_IP: service.external_ips,
-        Front.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
+        Frontend.CLUSTER_IP: service.cluster_ips,
+        Frontend.EXTERNAL_IP: service.external_ips,
+        Frontend.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
     }.get(via, ())
     if known and address not in known:
         what = f"Service {service.name} has no {via} {address}"
-        subject.problems.add(place.spot, what, allowed=f"allowed: {listed(map(str, known))}")
+        subject.problems.add(location.spot, what, allowed=f"allowed: {listed(map(str, known))}")
 
 
-def _check_service_port(subject: Subject, target: ServiceTargetShape, service: Service, place: Place) -> None:
+def _check_service_port(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
     problems, send = subject.problems, subject.probe.send
     if send is None:
         return
@@ -222,28 +225,28 @@ def _check_service_port(subject: Subject, target: ServiceTargetShape, service: S
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in service.ports]
     if target.port is None and len(service.ports) > 1:
         what = f"is missing: Service {service.name} has several ports"
-        problems.add(place["port"].key, what, allowed=f"allowed: {listed(spelled)}")
+        problems.add(location["port"].key, what, allowed=f"allowed: {listed(spelled)}")
     elif not choice.called:
         what = f"Service {service.name} has no port {shown(target.port)}"
         names = [port.name for port in service.ports]
         allowed = f"allowed: {listed(spelled)}"
-        problems.add(place["port"].spot, what, allowed=allowed, word=str(target.port), known=names)
+        problems.add(location["port"].spot, what, allowed=allowed, word=str(target.port), known=names)
     elif not choice.fitting:
         protocols = " and ".join(port.protocol for port in choice.called)
         what = f"Service {service.name} has that port over {protocols}, not {protocol}"
-        problems.add(subject.place["send"]["protocol"].spot, what, allowed="send over the one that it has")
-    elif target.via is Front.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
+        problems.add(subject.location["send"]["protocol"].spot, what, allowed="send over the one that it has")
+    elif target.via is Frontend.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
         what = f"Service {service.name} has allocateLoadBalancerNodePorts false, and its port no nodePort"
-        problems.add(place["via"].spot, what, allowed="give the port a nodePort")
+        problems.add(location["via"].spot, what, allowed="give the port a nodePort")
     elif len(choice.fitting) > 1:
         what = f"port {target.port} of Service {service.name} is there over several protocols"
-        problems.add(place["port"].spot, what, allowed="use the port's name, or say send.protocol")
+        problems.add(location["port"].spot, what, allowed="use the port's name, or say send.protocol")
 
 
-def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
+def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> None:
     problems, inventory = subject.problems, subject.inventory
     if target.pod not in inventory.pods:
-        inventory.refuse(place["pod"].spot, target.pod, "a pod", inventory.pods, problems)
+        inventory.refuse(location["pod"].spot, target.pod, "a pod", inventory.pods, problems)
         return
     pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
     if pod is None or send is None:
@@ -255,16 +258,16 @@ def _check_pod(subject: Subject, target: PodTargetShape, place: Place) -> None:
     if target.port is None:
         if len([port for port in ports if protocol in (None, port.protocol)]) != 1:
             what = f"is missing: {target.pod} has not just one port"
-            problems.add(place["port"].key, what, allowed=f"there: {listed(spelled)}")
+            problems.add(location["port"].key, what, allowed=f"there: {listed(spelled)}")
         return
     called = [port for port in ports if target.port in (port.name, port.port)]
     if isinstance(target.port, str) and not called:
         names = [port.name for port in ports if port.name]
         what = f"{target.pod} has no port {shown(target.port)}"
-        problems.add(place["port"].spot, what, allowed=f"there: {listed(spelled)}", word=target.port, known=names)
+        problems.add(location["port"].spot, what, allowed=f"there: {listed(spelled)}", word=target.port, known=names)
     elif isinstance(target.port, str) and protocol not in (None, called[0].protocol):
         what = f"{target.pod} has that port over {called[0].protocol}, not {protocol}"
-        problems.add(subject.place["send"]["protocol"].spot, what, allowed="send over the one that it has")
+        problems.add(subject.location["send"]["protocol"].spot, what, allowed="send over the one that it has")
     elif len(called) > 1 and protocol is None:
         what = f"port {target.port} of {target.pod} is there over several protocols"
-        problems.add(place["port"].spot, what, allowed="use the port's name, or say send.protocol")
+        problems.add(location["port"].spot, what, allowed="use the port's name, or say send.protocol")

@@ -6,9 +6,9 @@ Must not: derive EndpointSlices (``proxylab.cluster.slices`` does).
 
 from collections.abc import Mapping
 
+from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
 from proxylab.scenario.parts import Parts
@@ -27,7 +27,7 @@ def check_services(manifests: Manifests, problems: Problems) -> None:
     for service_id_, service in manifests.services.items():
         if service is None:
             continue
-        spec = manifests.places[service_id_]["spec"]
+        spec = manifests.locations[service_id_]["spec"]
         listed_ips = spec["clusterIPs"].exists
         for index, address in enumerate(service.cluster_ips):
             owner = addresses.setdefault(address, service_id_)
@@ -35,10 +35,12 @@ def check_services(manifests: Manifests, problems: Problems) -> None:
                 spot = (spec["clusterIPs"][index] if listed_ips else spec["clusterIP"]).spot
                 problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
         asked = [(spec["ports"][index]["nodePort"], port.node_port) for index, port in enumerate(service.ports)]
-        for place, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
+        for location, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
             owner = node_ports.setdefault(number, service_id_) if number else service_id_
             if owner != service_id_:
-                problems.add(place.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
+                problems.add(
+                    location.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE
+                )
 
 
 def service_id(written: str, namespace: str | None) -> ServiceId:

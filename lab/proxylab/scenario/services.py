@@ -1,13 +1,14 @@
 """A well-formed Service becomes the object of the cluster.
 
 Owns: the API server's defaults for Services.
-Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other (``proxylab.scenario.validity`` does).
+Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other
+(``proxylab.scenario.validity`` does).
 """
 
 from ipaddress import ip_address
 
-from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.addresses import Protocol
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.scenario.schema.service import (
     FamilyPolicy,
     IngressShape,

@@ -165,8 +165,8 @@ class _Maker:
             return self._mapping(node, path)
         if isinstance(node, SequenceNode) and tag == "seq":
             items = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-            places = map(self.position, node.value)
-            self.marks[id(items)] = {index: Marks(place, place) for index, place in enumerate(places)}
+            locations = map(self.position, node.value)
+            self.marks[id(items)] = {index: Marks(location, location) for index, location in enumerate(locations)}
             self._sizes[id(items)] = self._size(items)
             return items
         self._refuse_tag(node, path)
@@ -178,9 +178,9 @@ class _Maker:
         merged: list[tuple[Node, Spot]] = []
         for key_node, value_node in node.value:
             at = self.position(key_node)
-            place = Marks(at, at if _is_nothing(value_node) else self.position(value_node))
+            location = Marks(at, at if _is_nothing(value_node) else self.position(value_node))
             if str(key_node.tag) == _TAG + "merge":
-                merged.append((value_node, Spot(place.value, (*path, "<<"))))
+                merged.append((value_node, Spot(location.value, (*path, "<<"))))
                 continue
             key = self._key(key_node, path)
             if key is None:
@@ -188,14 +188,14 @@ class _Maker:
             if key in data:
                 first = marks[key].key
                 what = f"the key stands twice; the first is in line {first.line}"
-                self._problems.add(Spot(place.key, (*path, key)), what, allowed="take one of the two out")
+                self._problems.add(Spot(location.key, (*path, key)), what, allowed="take one of the two out")
                 continue
-            marks[key] = place
+            marks[key] = location
             data[key] = self.value(value_node, (*path, key))
         for value_node, spot in merged:
-            for key, value, place in self._merged(value_node, spot):
+            for key, value, location in self._merged(value_node, spot):
                 if key not in data:
-                    data[key], marks[key] = value, place
+                    data[key], marks[key] = value, location
         self.marks[id(data)] = marks
         self._sizes[id(data)] = self._size(data.values())
         return data

@@ -116,7 +116,7 @@ class NodeChange:
 class LinkChange:
     """A link that is cut or mended: that of a node, pod or host, by its device, ``eth0`` for their own."""
 
-    place: str
+    netns_name: str
     device: str
     up: bool
 

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, Final
 
 from proxylab.errors import CapabilityError
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.versions import read_version
 
@@ -32,7 +32,7 @@ def strict_versions() -> tuple[str, ...]:
     return tuple(_releases())
 
 
-def check_strictly(documents: Iterable[Place], version: str, problems: Problems) -> None:
+def check_strictly(documents: Iterable[Location], version: str, problems: Problems) -> None:
     """Note everything that the schema of that version refuses, and that nobody has told of yet.
 
     Args:
@@ -44,47 +44,47 @@ def check_strictly(documents: Iterable[Place], version: str, problems: Problems)
         CapabilityError: kubernetes-validate is not installed.
     """
     release = _releases()[version]
-    for place in documents:
-        for each in _objects(place):
+    for location in documents:
+        for each in _objects(location):
             _check(each, version, release, problems)
 
 
-def _objects(place: Place) -> Iterator[Place]:
+def _objects(location: Location) -> Iterator[Location]:
     """The objects at a place: those of a List, or the one that stands there, where it says what it is."""
-    items = place["items"].value
-    if place["kind"].value == "List" and isinstance(items, list):
+    items = location["items"].value
+    if location["kind"].value == "List" and isinstance(items, list):
         for index in range(len(items)):
-            yield from _objects(place["items"][index])
-    elif isinstance(place["kind"].value, str) and isinstance(place["apiVersion"].value, str):
-        yield place
+            yield from _objects(location["items"][index])
+    elif isinstance(location["kind"].value, str) and isinstance(location["apiVersion"].value, str):
+        yield location
 
 
-def _check(place: Place, version: str, release: str, problems: Problems) -> None:
-    kind, api = str(place["kind"].value), str(place["apiVersion"].value)
+def _check(location: Location, version: str, release: str, problems: Problems) -> None:
+    kind, api = str(location["kind"].value), str(location["apiVersion"].value)
     validator = _validator(release, kind, api)
     if validator is None:
-        problems.add(place["kind"].spot, f"Kubernetes {version} has no {kind} in {api}")
+        problems.add(location["kind"].spot, f"Kubernetes {version} has no {kind} in {api}")
         return
-    for error in validator.iter_errors(place.value):
-        _tell(error, place, version, problems)
+    for error in validator.iter_errors(location.value):
+        _tell(error, location, version, problems)
 
 
-def _tell(error: Any, root: Place, version: str, problems: Problems) -> None:
+def _tell(error: Any, root: Location, version: str, problems: Problems) -> None:
     """Note what a ``jsonschema.ValidationError`` says, in our words."""
-    place = root
+    location = root
     for part in error.absolute_path:
-        place = place[part]
+        location = location[part]
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         known = sorted(error.schema["properties"])
         for key in (key for key in error.instance if key not in known):
             what = f"Kubernetes {version} knows no such key"
-            problems.add(place[key].key, what, allowed=f"allowed: {listed(known)}", word=key, known=known)
+            problems.add(location[key].key, what, allowed=f"allowed: {listed(known)}", word=key, known=known)
     elif error.validator == "required" and isinstance(error.instance, Mapping):
         for key in (key for key in error.validator_value if key not in error.instance):
-            problems.add(place[key].key, f"is missing, and Kubernetes {version} requires it")
+            problems.add(location[key].key, f"is missing, and Kubernetes {version} requires it")
     else:
         wanted = f"{error.validator} {shown(error.validator_value)}"
-        problems.add(place.spot, f"the schema of Kubernetes {version} refuses {shown(error.instance)}: {wanted}")
+        problems.add(location.spot, f"the schema of Kubernetes {version} refuses {shown(error.instance)}: {wanted}")
 
 
 @cache

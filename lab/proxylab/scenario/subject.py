@@ -7,10 +7,10 @@ Must not: check anything (``probes`` and ``expectations`` do).
 from collections.abc import Mapping
 
 from proxylab.frozen import dataclass
-from proxylab.scenario.document import Place
+from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Front
+from proxylab.scenario.model import Frontend
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.references import service_id
@@ -24,11 +24,11 @@ __all__ = ["Subject", "names_pods"]
 class Subject:
     """One probe among the scenario it stands in, as that is when the probe is sent.
 
-    ``place`` is the probe's. ``pods`` are the single pods by name, ``None`` where they cannot be known.
+    ``location`` is the probe's. ``pods`` are the single pods by name, ``None`` where they cannot be known.
     """
 
     probe: ProbeParts
-    place: Place
+    location: Location
     parts: Parts
     inventory: Inventory
     manifests: Manifests
@@ -39,7 +39,7 @@ class Subject:
 def names_pods(subject: Subject) -> bool:
     """Whether the probe dials the name of a headless Service, which stands for its pods themselves."""
     target = subject.probe.target
-    if not isinstance(target, ServiceTargetShape) or target.via is not Front.DNS_NAME:
+    if not isinstance(target, ServiceTargetShape) or target.via is not Frontend.DNS_NAME:
         return False
     service = subject.manifests.services.get(service_id(target.service, target.namespace))
     return service is not None and service.headless

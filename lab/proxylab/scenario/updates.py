@@ -8,7 +8,7 @@ Must not: know which objects there are, but for what the API server drops from a
 from collections.abc import Mapping
 from typing import Any
 
-from proxylab.scenario.document import Document, Marks, Place
+from proxylab.scenario.document import Document, Location, Marks
 
 __all__ = ["merge_patch", "patched", "patched_service"]
 
@@ -28,13 +28,13 @@ _OF_TYPE = {
 _CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
 
-def patched(base: Place, patch: Place) -> Place:
+def patched(base: Location, patch: Location) -> Location:
     """The object at ``base`` with the patch at ``patch``."""
     marks: _Marks = {}
-    return _place(_merged(base, patch, marks), marks, base, patch)
+    return _location(_merged(base, patch, marks), marks, base, patch)
 
 
-def patched_service(base: Place, patch: Place) -> Place:
+def patched_service(base: Location, patch: Location) -> Location:
     """The same for a Service: what went with its former type goes with it, unless the patch says otherwise.
 
     As ``dropTypeDependentFields`` in pkg/registry/core/service/strategy.go has it.
@@ -52,12 +52,12 @@ def patched_service(base: Place, patch: Place) -> Place:
             spec["ports"] = _without_node_ports(ports, marks, base.document.marks)
         if spec.get("externalTrafficPolicy") != "Local" and "healthCheckNodePort" not in said:
             spec.pop("healthCheckNodePort", None)
-    return _place(made, marks, base, patch)
+    return _location(made, marks, base, patch)
 
 
-def _place(value: object, marks: _Marks, base: Place, patch: Place) -> Place:
+def _location(value: object, marks: _Marks, base: Location, patch: Location) -> Location:
     kept = {**base.document.marks, **patch.document.marks, **marks}
-    return Place(Document(value, patch.key.position, kept, within=patch.key.path))
+    return Location(Document(value, patch.key.position, kept, within=patch.key.path))
 
 
 def _dropped(spec: Mapping[str, Any], kind: str) -> set[str]:
@@ -82,7 +82,7 @@ def _without_node_ports(
     return made
 
 
-def _merged(base: Place, patch: Place, marks: _Marks) -> Any:
+def _merged(base: Location, patch: Location, marks: _Marks) -> Any:
     """RFC 7386, section 2, on two places."""
     change, value = patch.value, base.value
     if not isinstance(change, dict):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
-from proxylab.scenario.document import Path, Place
+from proxylab.scenario.document import Location, Path
 from proxylab.scenario.problems import Problems, describe, listed
 from proxylab.scenario.schema.base import REFUSED, Shape
 
@@ -24,36 +24,36 @@ _ON_KEY = ("[key]",)
 """The end of pydantic's location when a mapping's key is at fault."""
 
 
-def validated(shape: type[AnyShape], place: Place, problems: Problems) -> AnyShape | None:
-    """What stands at ``place``, or ``None`` when it is not of that shape; why, goes to ``problems``."""
+def validated(shape: type[AnyShape], where: Location, problems: Problems) -> AnyShape | None:
+    """What stands at ``where``, or ``None`` when it is not of that shape; why, goes to ``problems``."""
     try:
-        return shape.model_validate(place.value)
+        return shape.model_validate(where.value)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _tell(detail, shape, place, problems)
+            _tell(detail, shape, where, problems)
         return None
 
 
-def _tell(detail: ErrorDetails, shape: type[Shape], root: Place, problems: Problems) -> None:
+def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
-    place = _place(root, location)
+    where = _location(root, location)
     if kind == REFUSED:
-        problems.add(place.key if location[-1:] == _ON_KEY else place.spot, **detail["ctx"])
+        problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **detail["ctx"])
     elif kind == "missing":
-        problems.add(place[location[-1]].key, "is missing", allowed="add it")
+        problems.add(where[location[-1]].key, "is missing", allowed="add it")
     elif kind == "extra_forbidden":
         known = _keys_at(shape, location[:-1])
         word = str(location[-1])
-        problems.add(place.key, "unknown key", allowed=f"allowed: {listed(known)}", word=word, known=known)
+        problems.add(where.key, "unknown key", allowed=f"allowed: {listed(known)}", word=word, known=known)
     elif kind == "string_type":
         quotes = "put it in quotes" if isinstance(given, int | float) else ""
-        problems.add(place.spot, f"must be text, is {describe(given)}", allowed=quotes)
+        problems.add(where.spot, f"must be text, is {describe(given)}", allowed=quotes)
     elif kind in ("too_short", "string_too_short"):
-        problems.add(place.spot, "must not be empty")
+        problems.add(where.spot, "must not be empty")
     elif kind in _WANTED:
-        problems.add(place.spot, f"must be {_WANTED[kind]}, is {describe(given)}")
+        problems.add(where.spot, f"must be {_WANTED[kind]}, is {describe(given)}")
     else:
-        raise InternalError(f"{place.spot.position}: no words for pydantic's {kind!r}; please report this file")
+        raise InternalError(f"{where.spot.position}: no words for pydantic's {kind!r}; please report this file")
 
 
 _WANTED = {
@@ -65,13 +65,13 @@ _WANTED = {
 }
 
 
-def _place(root: Place, location: Iterable[str | int]) -> Place:
+def _location(root: Location, location: Iterable[str | int]) -> Location:
     """The place pydantic speaks of. Its location also holds tags of unions and keys that a validator made up."""
-    place = root
+    where = root
     for part in location:
-        if place[part].exists:
-            place = place[part]
-    return place
+        if where[part].exists:
+            where = where[part]
+    return where
 
 
 def _keys_at(shape: type[Shape], location: Path) -> list[str]:

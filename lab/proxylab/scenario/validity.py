@@ -10,10 +10,10 @@ allocators in pkg/registry/core/service of Kubernetes.
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address, ip_network
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.scenario.document import Place, Spot
+from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.schema.service import FamilyPolicy, ServiceShape, ServiceSpecShape, SessionAffinity
 from proxylab.scenario.schema.syntax import is_dns1035_label, is_label, is_subdomain, label_key_fault, label_value_fault
@@ -36,7 +36,7 @@ class _Subject:
     """The Service that is looked at."""
 
     shape: ServiceShape
-    place: Place
+    location: Location
     service_networks: Sequence[IPNetwork]
     problems: Problems
 
@@ -45,15 +45,15 @@ class _Subject:
         return self.shape.spec or ServiceSpecShape()
 
     @property
-    def at(self) -> Place:
-        return self.place["spec"]
+    def at(self) -> Location:
+        return self.location["spec"]
 
     @property
     def type(self) -> ServiceType:
         return self.spec.type or ServiceType.CLUSTER_IP
 
     @property
-    def cluster_ips(self) -> list[tuple[Place, str]]:
+    def cluster_ips(self) -> list[tuple[Location, str]]:
         """The addresses asked for, with the place of each: ``clusterIPs``, else ``clusterIP``."""
         if self.spec.cluster_ips:
             return [(self.at["clusterIPs"][index], text) for index, text in enumerate(self.spec.cluster_ips)]
@@ -73,22 +73,24 @@ class _Subject:
         return self.type in _EXPOSED or (self.type is ServiceType.CLUSTER_IP and bool(self.spec.external_ips))
 
 
-def check_service(shape: ServiceShape, place: Place, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
+def check_service(
+    shape: ServiceShape, location: Location, service_networks: Sequence[IPNetwork], problems: Problems
+) -> None:
     """Note what the API server would refuse.
 
     Args:
         shape: the Service.
-        place: where it stands.
+        location: where it stands.
         service_networks: where its cluster IPs must come from; none where that is not known.
         problems: takes what is wrong.
     """
-    subject = _Subject(shape, place, service_networks, problems)
+    subject = _Subject(shape, location, service_networks, problems)
     for check in _CHECKS:
         check(subject)
 
 
 def _metadata(subject: _Subject) -> None:
-    metadata, at, add = subject.shape.metadata, subject.place["metadata"], subject.problems.add
+    metadata, at, add = subject.shape.metadata, subject.location["metadata"], subject.problems.add
     if not is_dns1035_label(metadata.name):
         what = f"{shown(metadata.name)} is not a Service's name"
         allowed = "allowed: 63 lower-case letters, digits and '-' at most, a letter first (RFC 1035)"
@@ -101,7 +103,7 @@ def _metadata(subject: _Subject) -> None:
         _label(subject.at["selector"], key, value, subject.problems)
 
 
-def _label(at: Place, key: str, value: str, problems: Problems) -> None:
+def _label(at: Location, key: str, value: str, problems: Problems) -> None:
     if fault := label_key_fault(key):
         problems.add(at[key].key, f"{shown(key)}: {fault}")
     if fault := label_value_fault(value):
@@ -164,8 +166,8 @@ def _cluster_ips(subject: _Subject) -> None:
     spec, add = subject.spec, subject.problems.add
     asked = subject.cluster_ips
     if subject.type is ServiceType.EXTERNAL_NAME:
-        for place, _ in asked:
-            add(place.spot, "may not be set for ExternalName services", allowed=_LEAVE_OUT)
+        for location, _ in asked:
+            add(location.spot, "may not be set for ExternalName services", allowed=_LEAVE_OUT)
         return
     if spec.cluster_ip and spec.cluster_ips and spec.cluster_ip != spec.cluster_ips[0]:
         add(subject.at["clusterIPs"][0].spot, f"must be the same as clusterIP, {spec.cluster_ip}")
@@ -174,27 +176,31 @@ def _cluster_ips(subject: _Subject) -> None:
     if subject.headless and subject.type in _EXPOSED:
         add(asked[0][0].spot, f"may not be set to 'None' for {subject.type} services", allowed=_LEAVE_OUT)
     seen: set[Family] = set()
-    for place, text in asked:
+    for location, text in asked:
         if text not in ("", "None"):
             address = ip_address(text)
             if Family.of(address) in seen:
-                add(place.spot, f"a second {Family.of(address)} address", allowed="at most one address of each family")
+                add(
+                    location.spot,
+                    f"a second {Family.of(address)} address",
+                    allowed="at most one address of each family",
+                )
             seen.add(Family.of(address))
-            _in_range(subject, place, address)
+            _in_range(subject, location, address)
 
 
-def _in_range(subject: _Subject, place: Place, address: IPAddress) -> None:
+def _in_range(subject: _Subject, location: Location, address: IPAddress) -> None:
     networks = {network.version: network for network in subject.service_networks}
     if not networks:
         return
     allowed = f"allowed: an address in spec.network.serviceCIDR, {listed(map(str, networks.values()))}"
     network = networks.get(address.version)
     if network is None:
-        subject.problems.add(place.spot, f"{address} is not of a family the cluster has", allowed=allowed)
+        subject.problems.add(location.spot, f"{address} is not of a family the cluster has", allowed=allowed)
     elif address not in network or address in (network.network_address, network.broadcast_address):
-        subject.problems.add(place.spot, f"{address} is not in the valid range", allowed=allowed)
+        subject.problems.add(location.spot, f"{address} is not in the valid range", allowed=allowed)
     elif address == network.network_address + 1 and subject.shape.metadata.name != "kubernetes":
-        subject.problems.add(place.spot, f"{address} is the address of the API server itself", allowed=_ANOTHER)
+        subject.problems.add(location.spot, f"{address} is the address of the API server itself", allowed=_ANOTHER)
 
 
 def _families(subject: _Subject) -> None:

@@ -11,7 +11,7 @@ from proxylab.frozen import dataclass
 
 __all__ = [
     "RUNNING_MODES",
-    "Front",
+    "Frontend",
     "Manner",
     "Mode",
     "Outcome",
@@ -33,7 +33,7 @@ class Position:
         return f"{self.file}:{self.line}:{self.column}"
 
 
-class Front(StrEnum):
+class Frontend(StrEnum):
     """``via``: the front of a Service that a probe dials."""
 
     CLUSTER_IP = "clusterIP"

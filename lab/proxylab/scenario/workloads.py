@@ -7,9 +7,9 @@ Must not: know in what document they stand (``proxylab.scenario.manifests`` does
 from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address
 
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.addresses import Family, IPAddress, Protocol
-from proxylab.scenario.document import Place
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
+from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.schema.machines import NodeShape, PodShape, PortShape
 from proxylab.scenario.schema.syntax import is_address, label_key_fault, label_value_fault
@@ -31,35 +31,37 @@ _MOST_ENDPOINTS = 1000
 _MOST_PORTS = 100
 
 
-def check_slice(shape: EndpointSliceShape, place: Place, problems: Problems) -> None:
+def check_slice(shape: EndpointSliceShape, location: Location, problems: Problems) -> None:
     """Note what the API server refuses (``ValidateEndpointSlice`` in pkg/apis/discovery/validation)."""
     endpoints, ports = shape.endpoints or [], shape.ports or []
     if len(endpoints) > _MOST_ENDPOINTS:
         what = f"{len(endpoints)} endpoints are too many for a slice"
-        problems.add(place["endpoints"].key, what, allowed=f"allowed: {_MOST_ENDPOINTS}")
+        problems.add(location["endpoints"].key, what, allowed=f"allowed: {_MOST_ENDPOINTS}")
     if len(ports) > _MOST_PORTS:
-        problems.add(place["ports"].key, f"{len(ports)} ports are too many", allowed=f"allowed: {_MOST_PORTS}")
+        problems.add(location["ports"].key, f"{len(ports)} ports are too many", allowed=f"allowed: {_MOST_PORTS}")
     for index, endpoint in enumerate(endpoints):
         for number, address in enumerate(endpoint.addresses):
-            _check_address(shape.address_type, address, place["endpoints"][index]["addresses"][number], problems)
+            _check_address(shape.address_type, address, location["endpoints"][index]["addresses"][number], problems)
     names: set[str] = set()
     for index, port in enumerate(ports):
         if (port.name or "") in names:
             what = f"{shown(port.name or '')} stands twice"
-            problems.add(place["ports"][index].spot, what, allowed="the names of ports are unique")
+            problems.add(location["ports"][index].spot, what, allowed="the names of ports are unique")
         names.add(port.name or "")
 
 
-def _check_address(kind: AddressType, text: str, place: Place, problems: Problems) -> None:
+def _check_address(kind: AddressType, text: str, location: Location, problems: Problems) -> None:
     if kind is AddressType.FQDN:
         return
     if not is_address(text) or Family.of(ip_address(text)) != kind.value:
-        problems.add(place.spot, f"{shown(text)} is not an {kind} address", allowed="write one, or another addressType")
+        problems.add(
+            location.spot, f"{shown(text)} is not an {kind} address", allowed="write one, or another addressType"
+        )
         return
     address = ip_address(text)
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
         problems.add(
-            place.spot,
+            location.spot,
             f"{address} may not be an endpoint: it is of this machine or segment only",
             allowed="choose another",
         )
@@ -139,13 +141,13 @@ def mirrored_slices(shape: EndpointsShape) -> Iterator[EndpointSlice]:
                 )
 
 
-def check_labels(labels: dict[str, str], place: Place, problems: Problems) -> None:
+def check_labels(labels: dict[str, str], location: Location, problems: Problems) -> None:
     """Note labels that the API server refuses."""
     for key, value in labels.items():
         if fault := label_key_fault(key):
-            problems.add(place[key].key, f"{shown(key)}: {fault}")
+            problems.add(location[key].key, f"{shown(key)}: {fault}")
         if fault := label_value_fault(value):
-            problems.add(place[key].spot, f"{shown(value)}: {fault}")
+            problems.add(location[key].spot, f"{shown(value)}: {fault}")
 
 
 def pod_of_object(shape: PodObjectShape) -> PodShape:

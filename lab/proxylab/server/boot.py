@@ -1,4 +1,4 @@
-"""Where a lab process begins: ``python -m proxylab.server.boot FD [DOOR FOLDER]``, started by ``proxylab.client.lab_process``.
+"""Where a lab process begins: ``python -m proxylab.server.boot FD [SOCKET FOLDER]``.
 
 Owns: the order sandbox, launcher, event loop.
 Must not: import anything heavy before the launcher is forked; keeper, init and launcher are copies of this process.
@@ -15,7 +15,7 @@ from typing import Final
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
-from proxylab.kernel.sandbox.sandbox import Door, enter
+from proxylab.kernel.sandbox.sandbox import ControlSocket, enter
 
 __all__ = ["GC_THRESHOLD", "main"]
 
@@ -32,22 +32,22 @@ the processor time of the kernel's own part; with this threshold it takes 1.6 ti
 def main() -> None:
     """Become keeper, init, launcher and lab process, each in its turn."""
     client = socket.socket(fileno=int(sys.argv[1]))
-    door = Door(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])) if sys.argv[2:] else None
-    if door is not None:
+    control_socket = ControlSocket(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])) if sys.argv[2:] else None
+    if control_socket is not None:
         os.chdir("/")  # it may outlive whoever works in this directory by far
     _forget_inherited_signals()
     raise_descriptor_limit()
     rootless = os.geteuid() != 0
     try:
-        enter(client, door)
+        enter(client, control_socket)
     except CapabilityError as error:
         _report(client, error)
         os._exit(int(error.exit_code))
-    launcher = fork_launcher(client, *([door.socket] if door else []))
+    launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
     gc.set_threshold(GC_THRESHOLD)
     from proxylab.server.process import serve  # noqa: PLC0415 - heavy, and nobody's business but the lab process's
 
-    serve(client, launcher, door.socket if door else None, rootless=rootless)
+    serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
 
 
 def _forget_inherited_signals() -> None:

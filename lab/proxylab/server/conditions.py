@@ -7,17 +7,17 @@ Must not: change anything.
 from collections.abc import Mapping
 from typing import Final
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError
+from proxylab.evidence.words import listed
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
 from proxylab.traffic.runner import Runner
 from proxylab.verdict.tables import held
-from proxylab.evidence.words import listed
 
 __all__ = ["Awaited"]
 

@@ -8,24 +8,24 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final, Self
 
+from proxylab.addresses import Family
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
+from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.context import Cluster, Place
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family
-from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
-from proxylab.protocol.messages import Build
+from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.model import Leftover, Plan, Role
+from proxylab.protocol.messages import Build
+from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
-from proxylab.server.network import Wire
 
 __all__ = ["ControlPlane"]
 
@@ -37,13 +37,13 @@ class ControlPlane:
     """What runs in the nodes of one wire, and by what it is told."""
 
     choice: EngineChoice
-    places: Mapping[str, Place]
+    contexts: Mapping[str, NodeContext]
     store: Store
     fleet: Fleet
     _stack: AsyncExitStack
 
     @classmethod
-    async def begin(cls, request: Build, wire: Wire, launcher: Launcher, variant: IptablesVariant) -> Self:
+    async def begin(cls, request: Build, network: Network, launcher: Launcher, variant: IptablesVariant) -> Self:
         """Put an engine into every node; when this returns, all have programmed the objects.
 
         Raises:
@@ -51,24 +51,24 @@ class ControlPlane:
             EngineError: an engine did not start, or did not synchronise in time.
             ScenarioError: what is to be left in a node before its engine starts cannot be loaded.
         """
-        namespaces = wire.wiring.namespaces
+        namespaces = network.wiring.namespaces
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
-        places = {}
+        contexts = {}
         for name in nodes:
-            known_as = f"{wire.number}/{name}"
+            known_as = f"{network.number}/{name}"
             tool = IptablesTool(launcher, namespaces[name], known_as, variant)
-            places[name] = Place(namespaces[name], launcher, known_as, tool)
-        tools = {name: place.tool for name, place in places.items()}
+            contexts[name] = NodeContext(namespaces[name], launcher, known_as, tool)
+        tools = {name: context.tool for name, context in contexts.items()}
         await _masquerade(request.plan, tools)
         await together(
-            _leave(namespace.name, leftover, places[namespace.name])
+            _leave(namespace.name, leftover, contexts[namespace.name])
             for namespace in request.plan.namespaces
             for leftover in namespace.leftovers
         )
         async with AsyncExitStack() as stack:
             store = Store()
-            fleet = await _run_engines(request, places, store, stack)
-            return cls(request.engine, places, store, fleet, stack.pop_all())
+            fleet = await _run_engines(request, contexts, store, stack)
+            return cls(request.engine, contexts, store, fleet, stack.pop_all())
 
     async def close(self) -> None:
         """Stop the engines."""
@@ -85,29 +85,31 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
     )
 
 
-async def _leave(node: str, leftover: Leftover, place: Place) -> None:
+async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
     """Load what somebody else has left in a node, before any engine looks at it."""
     try:
         if leftover.tool == "nft":
-            await NftTool(place.launcher, place.netns, place.name).load(leftover.text)
+            await NftTool(context.launcher, context.netns, context.name).load(leftover.text)
         else:
             family = Family.IPV4 if leftover.tool == "iptables" else Family.IPV6
-            await place.tool.load(family, leftover.text)
+            await context.tool.load(family, leftover.text)
     except (NftRefusedError, RestoreRefusedError) as refused:
         where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
         raise ScenarioError([f"{where}: {leftover.tool} does not take it; write what it takes: {refused}"]) from refused
 
 
-async def _run_engines(request: Build, places: Mapping[str, Place], store: Store, stack: AsyncExitStack) -> Fleet:
+async def _run_engines(
+    request: Build, contexts: Mapping[str, NodeContext], store: Store, stack: AsyncExitStack
+) -> Fleet:
     """Put the objects into the store and an engine into every node."""
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
 
     def make(node: str) -> Engine:
-        return make_engine(request.engine, node, places[node], cluster)
+        return make_engine(request.engine, node, contexts[node], cluster)
 
     async def flush(node: str) -> None:
-        tool = places[node].tool
+        tool = contexts[node].tool
         for family in request.engine.families:
             if mode_of(request.engine.name) == "nftables":
                 tool.drop_nft_table(family, NFT_TABLE)
@@ -115,7 +117,7 @@ async def _run_engines(request: Build, places: Mapping[str, Place], store: Store
                 await tool.flush(family)
         await _masquerade(request.plan, {node: tool})
 
-    fleet = Fleet(places, make, flush)
+    fleet = Fleet(contexts, make, flush)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()

@@ -1,6 +1,6 @@
 """A lab that was told to stay: for how long, and what clients must know of it.
 
-Owns: ``Staying``, the time that is left, and the memory that one client leaves to the next.
+Owns: ``Detachment``, the time that is left, and the memory that one client leaves to the next.
 Must not: understand that memory.
 """
 
@@ -11,10 +11,10 @@ from pathlib import Path
 from proxylab.errors import InternalError
 from proxylab.protocol.standing_labs import End, Ended, Greeted, Memory, Remember, Stay, Stays
 
-__all__ = ["Staying"]
+__all__ = ["Detachment"]
 
 
-class Staying:
+class Detachment:
     """Whether and how long a lab stays. Nothing stays unless it is told to."""
 
     def __init__(self) -> None:

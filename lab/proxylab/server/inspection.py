@@ -7,14 +7,14 @@ Must not: judge, or change what an engine is to program.
 import json
 from typing import Any, Final
 
-from proxylab.control.ask import fetch
-from proxylab.server.control_plane import ControlPlane
 from proxylab.addresses import Family, IPAddress
-from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.protocol.messages import Inspected
-from proxylab.timing import Deadline, together
+from proxylab.control.ask import fetch
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.protocol.messages import Inspected
+from proxylab.server.control_plane import ControlPlane
+from proxylab.timing import Deadline, together
 
 __all__ = ["inspect"]
 
@@ -26,7 +26,7 @@ _ASK_SECONDS: Final = 2.0
 async def inspect(control_plane: ControlPlane) -> Inspected:
     """Look at the engines of all nodes at once."""
     deadline = Deadline.after(_PROGRESS_SECONDS)
-    return Inspected(await together(_record(control_plane, node, deadline) for node in control_plane.places))
+    return Inspected(await together(_record(control_plane, node, deadline) for node in control_plane.contexts))
 
 
 async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
@@ -37,7 +37,7 @@ async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) ->
     address = healthz.address
     if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
-    status, said = await _asked(control_plane.places[node].netns, address, healthz.port)
+    status, said = await _asked(control_plane.contexts[node].netns, address, healthz.port)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"
     return ProxyRecord(
         node=node, progress=progress, healthz=status, asked=asked, eligible=said.get("nodeEligible") is not False

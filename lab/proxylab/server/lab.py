@@ -1,7 +1,8 @@
 """A lab that stands: on a wire, with its engines running.
 
 Owns: the order engines, synced, responders; and the way back.
-Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire (``proxylab.server.network``), and
+Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire
+(``proxylab.server.network``), and
 the engines with all that tells them (``proxylab.server.control_plane``).
 """
 
@@ -12,8 +13,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
-from proxylab.server.step import Course
-from proxylab.server.conditions import Awaited
 from proxylab.cluster.objects import (
     ClusterEvent,
     EndpointSlice,
@@ -26,31 +25,33 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
-from proxylab.server.control_plane import ControlPlane
 from proxylab.engines.barrier import is_barrier, without_barrier
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
-from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.evidence.evidence import Evidence, Lookup
+from proxylab.evidence.segments import Spoken
+from proxylab.kernel.netfilter.rules import IptablesVariant
+from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
-from proxylab.kernel.netlink.policy_routes import Detours
+from proxylab.kernel.netlink.policy_routes import PolicyRoutes
+from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netlink.build import Wiring
-from proxylab.kernel.netfilter.rules import IptablesVariant
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.kernel.sandbox.sysctl import read_sysctl
-from proxylab.protocol.messages import Advance, Build, NodeRecord, Recalled, Stage
 from proxylab.plan.dialogue import Dialogue
-from proxylab.plan.resolved import Errand, Query
 from proxylab.plan.model import Route, Sysctl
 from proxylab.plan.names import ROUTER
+from proxylab.plan.resolved import Query, ResolvedProbe
+from proxylab.protocol.messages import Advance, Build, NodeRecord, Recalled, Stage
+from proxylab.protocol.standing_labs import Attach
+from proxylab.server.conditions import Awaited
+from proxylab.server.control_plane import ControlPlane
+from proxylab.server.network import Network
+from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.runner import Runner
-from proxylab.evidence.evidence import Evidence, Lookup
-from proxylab.evidence.segments import Spoken
-from proxylab.protocol.standing_labs import Attach
-from proxylab.server.network import Wire
 
 __all__ = ["Lab"]
 
@@ -61,56 +62,58 @@ _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, En
 class Lab:
     """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
 
-    wire: Wire
+    network: Network
     control_plane: ControlPlane
-    course: Course
+    course: StepRunner
     runner: Runner
     stages: tuple[Stage, ...]
     _launcher: Launcher
     _variant: IptablesVariant
-    _detours: Detours
+    _policy_routes: PolicyRoutes
     _health_checks: HealthChecks | None
     _stack: AsyncExitStack
 
     @classmethod
-    async def build(cls, request: Build, launcher: Launcher, variant: IptablesVariant, wire: Wire, laid: Stage) -> Self:
+    async def build(
+        cls, request: Build, launcher: Launcher, variant: IptablesVariant, network: Network, laid: Stage
+    ) -> Self:
         """Start an engine in every node of the wire, and wait until all have programmed the objects.
 
         Args:
             request: what the client asked for.
             launcher: starts commands.
             variant: of iptables.
-            wire: made for the plan of the request.
+            network: made for the plan of the request.
             laid: how long the wire took.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
         """
-        began, wiring = time.monotonic(), wire.wiring
+        began, wiring = time.monotonic(), network.wiring
         async with AsyncExitStack() as stack:
-            control_plane = await ControlPlane.begin(request, wire, launcher, variant)
+            control_plane = await ControlPlane.begin(request, network, launcher, variant)
             stack.push_async_callback(control_plane.close)
             synchronised, store = time.monotonic(), control_plane.store
-            detours = Detours(wiring)
-            stack.callback(detours.take, None)
+            policy_routes = PolicyRoutes(wiring)
+            stack.callback(policy_routes.take, None)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
-            runner = await open_runner(request, wire, control_plane.places, store, stillness, stack)
+            runner = await open_runner(request, network, control_plane.contexts, store, stillness, stack)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),
                 Stage("open responders", time.monotonic() - synchronised),
             )
             return cls(
-                wire,
+                network,
                 control_plane,
                 _course(request, wiring, control_plane, runner, health_checks),
                 runner,
                 stages,
                 launcher,
                 variant,
-                detours,
+                policy_routes,
                 health_checks,
                 stack.pop_all(),
             )
@@ -125,24 +128,24 @@ class Lab:
         await self.course.advance(request)
         self.runner.go_on()
 
-    async def send(self, errand: Errand, *, trace: bool = False) -> Evidence:
+    async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
 
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
         await self.course.rest()
-        self._detours.take(errand.detour)
+        self._policy_routes.take(resolved.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
-        return await self.runner.run(errand, trace=trace)
+        return await self.runner.run(resolved, trace=trace)
 
-    async def ask(self, place: str, query: Query, deadline: Deadline) -> Lookup:
+    async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
         """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
         from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
-            return await ask(self.netns(place), query, deadline)
+            return await ask(self.netns(netns_name), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
@@ -151,7 +154,7 @@ class Lab:
             CapabilityError: the kernel cannot be kept out of it.
         """
         await self.course.rest()
-        self._detours.take(dialogue.there.detour)
+        self._policy_routes.take(dialogue.there.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()
         return await self.runner.converse(dialogue)
@@ -187,18 +190,18 @@ class Lab:
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
         """What the plan says of a node, with the values that the kernel has now."""
-        for planned in self.wire.wiring.plan.namespace(node).sysctls:
-            value = read_sysctl(self.wire.wiring.namespaces[node], planned.name)
+        for planned in self.network.wiring.plan.namespace(node).sysctls:
+            value = read_sysctl(self.network.wiring.namespaces[node], planned.name)
             if value is not None:
                 yield replace(planned, value=value)
 
-    async def execute(self, place: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
+    async def execute(self, netns_name: str, argv: tuple[str, ...], deadline: Deadline) -> Completed:
         """Run a command in a node, pod or host. Raises ``TimeoutError`` when it has not ended by the deadline."""
-        netns = self.netns(place)
+        netns = self.netns(netns_name)
         return await self._launcher.run(
             netns,
             argv,
-            place=f"{self.wire.number}/{netns.name}",
+            netns_name=f"{self.network.number}/{netns.name}",
             links=links_to(self._variant.name),
             environment={"PATH": CHOSEN_FIRST},
             deadline=deadline,
@@ -206,11 +209,11 @@ class Lab:
 
     async def attach(self, request: Attach, standard: Sequence[int]) -> Attached:
         """Start a command in a node, pod or host on a client's own standard streams."""
-        netns = self.netns(request.place)
+        netns = self.netns(request.netns_name)
         return await self._launcher.start_attached(
             netns,
             request.argv,
-            place=f"{self.wire.number}/{netns.name}",
+            netns_name=f"{self.network.number}/{netns.name}",
             standard=standard,
             terminal=request.terminal,
             directory=request.directory,
@@ -218,12 +221,12 @@ class Lab:
             environment={"PATH": CHOSEN_FIRST, **request.environment},
         )
 
-    def netns(self, place: str) -> NetNs:
+    def netns(self, netns_name: str) -> NetNs:
         """The namespace of a node, pod or host; a pod's may be its node's, or one that it shares."""
-        homes = {pod.name: pod.namespace for pod in self.wire.wiring.plan.pods}
-        found = self.wire.wiring.namespaces.get(homes.get(place, place))
+        homes = {pod.name: pod.namespace for pod in self.network.wiring.plan.pods}
+        found = self.network.wiring.namespaces.get(homes.get(netns_name, netns_name))
         if found is None:
-            raise InternalError(f"no {place!r} in this lab; there are {', '.join(self.wire.wiring.namespaces)}")
+            raise InternalError(f"no {netns_name!r} in this lab; there are {', '.join(self.network.wiring.namespaces)}")
         return found
 
     def log(self, node: str) -> tuple[str, ...]:
@@ -241,16 +244,16 @@ class Lab:
         its namespace meanwhile.
         """
         await self._stack.aclose()
-        for netns in self.wire.wiring.namespaces.values():
+        for netns in self.network.wiring.namespaces.values():
             end_connections(netns)
 
 
 def _course(
     request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
-) -> Course:
+) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet
     awaited = Awaited(fleet, wiring.plan, families, runner, health_checks)
-    return Course(control_plane.store, fleet, wiring, families, runner, awaited)
+    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited)
 
 
 async def _follow_health(

@@ -12,18 +12,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Self
 
+from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import Departed, end_processes, note_departure
-from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.plan.model import Plan
 from proxylab.traffic.watch import Watch
 
-__all__ = ["Wire"]
+__all__ = ["Network"]
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class Network:
     """A wire in the kernel. ``number`` tells its places from those of any other that the launcher knows."""
 
     number: int

@@ -15,21 +15,18 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from proxylab.protocol.channel import AsyncChannel
-from proxylab.server.conversation import converse, first_of, receive_visitors
 from proxylab.engines.names import IPTABLES
 from proxylab.errors import InternalError, LabError
-from proxylab.protocol.faults import fault_of
-from proxylab.server.streams import Signals, feed
-from proxylab.server.inspection import inspect
 from proxylab.kernel.capabilities import examine
-from proxylab.kernel.sandbox.census import Census
+from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
+from proxylab.kernel.sandbox.census import Census
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import Departed, leftovers
 from proxylab.kernel.sandbox.limits import limit_reached
 from proxylab.kernel.sandbox.origins import Origins
-from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables
+from proxylab.protocol.channel import AsyncChannel
+from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import (
     LAUNCHER_ENDED,
     Advance,
@@ -59,11 +56,14 @@ from proxylab.protocol.messages import (
     Sent,
     Stage,
 )
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, End, Feed, Greet, Listed, Listing, Remember, Stay
+from proxylab.server.conversation import accept_clients, converse, first_of
+from proxylab.server.detached import Detachment
+from proxylab.server.inspection import inspect
 from proxylab.server.lab import Lab
-from proxylab.server.detached import Staying
+from proxylab.server.network import Network
+from proxylab.server.streams import Signals, feed
 from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
-from proxylab.protocol.standing_labs import Asked, End, Feed, Greet, Listed, Listing, Remember, Stay, Told
-from proxylab.server.network import Wire
 
 __all__ = ["serve"]
 
@@ -71,17 +71,20 @@ _SEE_OFF_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 20.0
 
 
-def serve(client: socket.socket, launcher: socket.socket, door: socket.socket | None = None, *, rootless: bool) -> None:
+def serve(
+    client: socket.socket, launcher: socket.socket, control_socket: socket.socket | None = None, *, rootless: bool
+) -> None:
     """Answer the client until it goes, until SIGTERM, or until the launcher is gone.
 
-    With a ``door``, the client may tell the lab to stay (``proxylab.protocol.standing_labs.Stay``): then others come by that.
+    With a ``control_socket``, the client may tell the lab to stay (``proxylab.protocol.standing_labs.Stay``): then
+    others come by that.
     """
-    if asyncio.run(_serve(client, launcher, door, rootless=rootless)):
+    if asyncio.run(_serve(client, launcher, control_socket, rootless=rootless)):
         sys.exit(LAUNCHER_ENDED)
 
 
 async def _serve(
-    client: socket.socket, launcher_end: socket.socket, door: socket.socket | None, *, rootless: bool
+    client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
 ) -> bool:
     """Whether the launcher's end was the reason to end."""
     origins = Origins()
@@ -90,36 +93,36 @@ async def _serve(
     launcher.attach()
     terminated = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
-    desk = _Desk(launcher, origins)
+    handler = _RequestHandler(launcher, origins)
     channel = AsyncChannel(client)
-    await channel.send(Ready(os.getpid(), os.uname().release, rootless), Told)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless), AnyResponse)
     try:
         await first_of(
-            _until_over(channel, desk),
-            _receive(door, desk),
+            _until_over(channel, handler),
+            _receive(control_socket, handler),
             terminated.wait(),
             launcher.gone.wait(),
         )
         return launcher.gone.is_set()
     finally:
-        desk.leave()
+        handler.leave()
 
 
-async def _until_over(channel: AsyncChannel, desk: "_Desk") -> None:
+async def _until_over(channel: AsyncChannel, handler: "_RequestHandler") -> None:
     """Converse with the first client; then, if the lab was told to stay, wait for the end of its time."""
-    await converse(channel, desk)
-    await desk.stay.over()
+    await converse(channel, handler)
+    await handler.stay.over()
 
 
-async def _receive(door: socket.socket | None, desk: "_Desk") -> None:
+async def _receive(control_socket: socket.socket | None, handler: "_RequestHandler") -> None:
     """Let others come by the door once the lab was told to stay, until one of them says that it is to end."""
-    await desk.stay.told()
-    if door is None:
+    await handler.stay.told()
+    if control_socket is None:
         raise InternalError("a lab without a door was told to stay")
-    await first_of(receive_visitors(door, desk), desk.stay.told_to_end())
+    await first_of(accept_clients(control_socket, handler), handler.stay.told_to_end())
 
 
-def _owned(error: LabError | OSError, request: Asked) -> LabError:
+def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
     """The error with its owner: the machine's where a limit of it is at the bottom. Raises what is a bug of ours."""
     lacking = limit_reached(error)
     if lacking is not None:
@@ -137,7 +140,7 @@ _OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
 """What is asked of the lab that stands."""
 
 
-class _Desk:
+class _RequestHandler:
     """Takes requests, and knows the lab that stands."""
 
     def __init__(
@@ -153,9 +156,9 @@ class _Desk:
         self._before: Census | None = None
         self._cleanup = Cleanup()
         self._turn = asyncio.Lock()
-        self.stay = Staying()
+        self.stay = Detachment()
 
-    async def answer(self, request: Asked) -> Told:
+    async def answer(self, request: AnyRequest) -> AnyResponse:
         """Carry out one request, when it is its turn; what goes wrong becomes ``Failed``."""
         try:
             match request:
@@ -169,7 +172,9 @@ class _Desk:
         except (LabError, OSError) as error:
             return Failed(fault_of(_owned(error, request)))
 
-    async def feed(self, request: Feed, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+    async def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: Signals
+    ) -> AsyncGenerator[AnyResponse, None]:
         """The answers to a feed, beside all else that is asked."""
         try:
             async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
@@ -178,7 +183,7 @@ class _Desk:
         except (LabError, OSError) as error:
             yield Failed(fault_of(_owned(error, request)))
 
-    async def _answer(self, request: Asked) -> Answer | Listed:
+    async def _answer(self, request: AnyRequest) -> Answer | Listed:
         match request:
             case Build():
                 return await self._build(request)
@@ -205,18 +210,18 @@ class _Desk:
                 return Advanced(time.monotonic() - began)
             case Conclude(tables):
                 return Concluded(await lab.course.conclude(tables=tables))
-            case Send(errand, trace):
-                return Sent(await lab.send(errand, trace=trace))
-            case LookUp(place, query, seconds):
-                return LookedUp(await lab.ask(place, query, Deadline.after(seconds)))
+            case Send(resolved, trace):
+                return Sent(await lab.send(resolved, trace=trace))
+            case LookUp(netns_name, query, seconds):
+                return LookedUp(await lab.ask(netns_name, query, Deadline.after(seconds)))
             case Converse(dialogue):
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):
                 return Dumped(await lab.dump(node))
             case Recall():
                 return await lab.recall()
-            case Execute(place, argv, seconds):
-                done = await lab.execute(place, argv, Deadline.after(seconds))
+            case Execute(netns_name, argv, seconds):
+                done = await lab.execute(netns_name, argv, Deadline.after(seconds))
                 return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     async def _iptables(self, asked: str) -> IptablesVariant:
@@ -232,15 +237,15 @@ class _Desk:
         self._before = self._before or Census.take()
         began = time.monotonic()
         self._labs += 1
-        wire = Wire.build(self._labs, request.plan, self._launcher)
+        network = Network.build(self._labs, request.plan, self._launcher)
         for namespace in request.plan.namespaces:
-            place = f"{wire.number}/{namespace.name}"
-            self._launcher.furnish(place, request.resolv_confs.get(namespace.name, ""))
+            netns_name = f"{network.number}/{namespace.name}"
+            self._launcher.furnish(netns_name, request.resolv_confs.get(namespace.name, ""))
         laid = Stage("wire", time.monotonic() - began)
         try:
-            lab = await Lab.build(request, self._launcher, variant, wire, laid)
+            lab = await Lab.build(request, self._launcher, variant, network, laid)
         except BaseException:
-            self._departed.append(wire.close(self._cleanup))
+            self._departed.append(network.close(self._cleanup))
             raise
         before, self._lab = self._lab, lab
         if before is not None:
@@ -263,13 +268,13 @@ class _Desk:
         A process that ends closes its packet sockets one after another (see ``proxylab.traffic.watch``).
         """
         if self._lab is not None:
-            self._lab.wire.watch.close()
+            self._lab.network.watch.close()
 
     async def _end(self, lab: Lab) -> None:
         try:
             await lab.retire()
         finally:
-            self._departed.append(lab.wire.close(self._cleanup))
+            self._departed.append(lab.network.close(self._cleanup))
 
     async def _see_off(self) -> None:
         """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.

@@ -18,32 +18,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from proxylab.server.conditions import Awaited
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
-from proxylab.addresses import Family
-from proxylab.kernel.netlink.links import cut, mend
-from proxylab.kernel.netlink.build import Wiring
-from proxylab.kernel.netlink.requests import mute, unmute
-from proxylab.kernel.sandbox.sysctl import write_sysctls
-from proxylab.protocol.messages import Advance
-from proxylab.plan.resolved import Errand, Fence
-from proxylab.plan.model import Role, Sysctl
-from proxylab.plan.reach import Links
-from proxylab.timing import Deadline
-from proxylab.traffic.runner import Runner
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.streams import StepEvidence
+from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.links import cut, mend
+from proxylab.kernel.netlink.requests import blackhole, end_blackhole
+from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.model import Role, Sysctl
+from proxylab.plan.reach import Links
+from proxylab.plan.resolved import ResolvedProbe, Sentinel
+from proxylab.protocol.messages import Advance
+from proxylab.server.conditions import Awaited
+from proxylab.timing import Deadline
+from proxylab.traffic.runner import Runner
 
-__all__ = ["Course"]
+__all__ = ["StepRunner"]
 
 _SYNC_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class Course:
+class StepRunner:
     """The steps of one lab, one after the other."""
 
     store: Store
@@ -52,7 +52,7 @@ class Course:
     families: tuple[Family, ...]
     runner: Runner
     awaited: Awaited
-    _mute: set[str] = field(default_factory=set)
+    _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
     _underway: StepEvidence | None = None
@@ -74,7 +74,7 @@ class Course:
             await self.fleet.note()
         self._alter_nodes(request)
         for link in request.change.links:
-            (mend if link.up else cut)(self.wiring, link.place, link.device)
+            (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
         self._links = self._links.after(request.change.links)
         self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
@@ -97,7 +97,7 @@ class Course:
 
     async def rest(self) -> None:
         """Let the streams rest, for something that would count their packets as its own."""
-        await self.runner.streams.rest(self._fences)
+        await self.runner.streams.rest(self._sentinels)
 
     async def conclude(self, *, tables: bool = False) -> StepEvidence:
         """End the step that was made last, once its streams have sent enough behind its wait, and are at rest.
@@ -121,10 +121,10 @@ class Course:
         for family in self.families:
             yield from self.runner.memory.tables(nodes, family)
 
-    def _fences(self, errand: Errand) -> Sequence[Fence]:
+    def _sentinels(self, resolved: ResolvedProbe) -> Sequence[Sentinel]:
         """Those of a stream that somebody is there to answer."""
-        plan, sender = self.wiring.plan, errand.sender.name
-        there = (each for each in errand.fences if each.name not in self._gone)
+        plan, sender = self.wiring.plan, resolved.sender.name
+        there = (each for each in resolved.sentinels if each.name not in self._gone)
         return [each for each in there if not self._links.part(plan, sender, each.name)]
 
     def _alter_nodes(self, request: Advance) -> None:
@@ -140,9 +140,9 @@ class Course:
         for name, pods in by_namespace.items():
             if self.wiring.plan.namespace(name).role is not Role.POD:
                 continue
-            if gone is self._gone.issuperset(pods) and gone is not (name in self._mute):
+            if gone is self._gone.issuperset(pods) and gone is not (name in self._blackholed):
                 if gone:
                     self.runner.hang_up(pods)
-                said = mute if gone else unmute
+                said = blackhole if gone else end_blackhole
                 self.wiring.routes[name].send([said(family) for family in self.families])
-                self._mute ^= {name}
+                self._blackholed ^= {name}

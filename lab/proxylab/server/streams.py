@@ -12,9 +12,9 @@ from typing import Final
 
 from proxylab.errors import CapabilityError, ScenarioError
 from proxylab.kernel.capture.taps import Tap, open_tap
+from proxylab.protocol.standing_labs import AnyResponse, Attach, Ended, Feed, Frames, Heard, Lines, Listen, Log, Signal
 from proxylab.server.lab import Lab
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.protocol.standing_labs import Attach, Ended, Feed, Frames, Heard, Lines, Listen, Log, Signal, Told
 
 __all__ = ["feed", "news"]
 
@@ -25,7 +25,7 @@ _A_WHILE: Final = 3600.0
 Signals = asyncio.Queue[Signal]
 
 
-def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[Told, None]:
+def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) -> AsyncGenerator[AnyResponse, None]:
     """The answers to a feed, of which the last is ``Ended``.
 
     Args:
@@ -48,7 +48,7 @@ def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) 
 
 async def _attach(
     request: Attach, lab: Lab, descriptors: Sequence[int], signals: Signals
-) -> AsyncGenerator[Told, None]:
+) -> AsyncGenerator[AnyResponse, None]:
     try:
         if len(descriptors) != _STANDARD:
             raise ScenarioError([f"{len(descriptors)} descriptors came with {request.argv[0]}; {_STANDARD} are needed"])
@@ -70,7 +70,7 @@ async def _attach(
             await running.hang_up(Deadline.after(_HANG_UP_SECONDS))
 
 
-async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[Told, None]:
+async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
     told: tuple[str, ...] = ()
     while True:
         said = lab.log(request.node)
@@ -104,7 +104,7 @@ def news(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
     return now
 
 
-async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[Told, None]:
+async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
     tap = _tap(request, lab)
     try:
         yield Frames()
@@ -123,13 +123,15 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
 
 
 def _tap(request: Listen, lab: Lab) -> Tap:
-    netns = lab.netns(request.place)
+    netns = lab.netns(request.netns_name)
     try:
-        return open_tap(netns, request.place, request.device)
+        return open_tap(netns, request.netns_name, request.device)
     except PermissionError as error:
-        raise CapabilityError(f"packet sockets in {request.place} ({error})", "run `proxylab doctor`") from error
+        raise CapabilityError(f"packet sockets in {request.netns_name} ({error})", "run `proxylab doctor`") from error
     except OSError:
-        raise ScenarioError([f"{request.place} has no device {request.device!r}; look with `ip link` there"]) from None
+        raise ScenarioError(
+            [f"{request.netns_name} has no device {request.device!r}; look with `ip link` there"]
+        ) from None
 
 
 async def _something(tap: Tap, is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:

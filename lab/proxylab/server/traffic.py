@@ -9,43 +9,43 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
-from proxylab.engines.context import Place
+from proxylab.engines.context import NodeContext
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, Protocol
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import TableReader
-from proxylab.protocol.messages import Build
 from proxylab.plan.model import Listener, Plan
+from proxylab.protocol.messages import Build
+from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.meters import COUNTED_TABLES, Meter, TableMeter
 from proxylab.traffic.nftmeter import TraceMeter
 from proxylab.traffic.responder import Names, PortsTakenError
 from proxylab.traffic.runner import Runner
-from proxylab.server.network import Wire
 
 __all__ = ["open_runner"]
 
 
 async def open_runner(
     request: Build,
-    wire: Wire,
-    places: Mapping[str, Place],
+    network: Network,
+    contexts: Mapping[str, NodeContext],
     store: Store,
     stillness: asyncio.Lock,
     stack: AsyncExitStack,
 ) -> Runner:
     """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
-    namespaces = wire.wiring.namespaces
+    namespaces = network.wiring.namespaces
     meters = {
-        (name, family): _meter(request.engine.name, place, family)
-        for name, place in places.items()
+        (name, family): _meter(request.engine.name, context, family)
+        for name, context in contexts.items()
         for family in request.engine.families
     }
     runner = Runner(
@@ -54,16 +54,16 @@ async def open_runner(
         meters,
         request.seed,
         served=_served(request),
-        watch=wire.watch,
+        watch=network.watch,
         stillness=stillness,
         names=_names(request.plan, store),
-        foreign={name: _foreign(request.engine.name, place) for name, place in places.items()},
+        foreign={name: _foreign(request.engine.name, context) for name, context in contexts.items()},
     )
     stack.callback(runner.close)
     try:
         await runner.open()
     except PortsTakenError as error:
-        raise ScenarioError([_taken(request, place, listener) for place, listener in error.taken]) from error
+        raise ScenarioError([_taken(request, context, listener) for context, listener in error.taken]) from error
     return runner
 
 
@@ -92,39 +92,39 @@ def _served(request: Build) -> dict[int, str]:
     }
 
 
-def _taken(request: Build, place: str, listener: Listener) -> str:
+def _taken(request: Build, context: str, listener: Listener) -> str:
     """What is wrong with a port on which something else in the lab listens."""
     port = f"{listener.protocol} {listener.port}"
     others = (
         f"{each.name} listens"
-        for each in request.plan.namespace(place).listeners
+        for each in request.plan.namespace(context).listeners
         if each.name != listener.name and (each.protocol, each.port) == (listener.protocol, listener.port)
     )
     engine = _served(request).get(listener.port) if listener.protocol is Protocol.TCP else None
     owner = engine or next(others, f"{request.engine.name} listens")
-    return f"{listener.position}: {listener.name}: {owner} on {port} of {place}; give {listener.name} another port"
+    return f"{listener.position}: {listener.name}: {owner} on {port} of {context}; give {listener.name} another port"
 
 
-def _foreign(engine: str, place: Place) -> ForeignRules:
+def _foreign(engine: str, context: NodeContext) -> ForeignRules:
     """The rules of a node but for those that its meters count."""
-    nft = NftTool(place.launcher, place.netns, place.name)
-    by_nft, legacy = mode_of(engine) == "nftables", place.tool.variant.name == "legacy"
+    nft = NftTool(context.launcher, context.netns, context.name)
+    by_nft, legacy = mode_of(engine) == "nftables", context.tool.variant.name == "legacy"
     counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
     return ForeignRules(
-        place.netns.name,
-        TableNames(place.netns),
+        context.netns.name,
+        TableNames(context.netns),
         nft.list_all,
-        place.tool.save_legacy,
+        context.tool.save_legacy,
         [f"{family} {table}" for table in counted for family in ("ip", "ip6")],
         COUNTED_TABLES if legacy and not by_nft else (),
     )
 
 
-def _meter(engine: str, place: Place, family: Family) -> Meter:
+def _meter(engine: str, context: NodeContext, family: Family) -> Meter:
     """The cheapest way to read what the rules of this node counted for one family."""
     if mode_of(engine) == "nftables":
-        nft = NftTool(place.launcher, place.netns, place.name)
-        return TraceMeter(place.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    save = partial(place.tool.save_all, family)
-    reader = TableReader if place.tool.variant.name == "legacy" else NftTableReader
-    return TableMeter(place.netns.name, reader(place.netns, family), save)
+        nft = NftTool(context.launcher, context.netns, context.name)
+        return TraceMeter(context.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
+    save = partial(context.tool.save_all, family)
+    reader = TableReader if context.tool.variant.name == "legacy" else NftTableReader
+    return TableMeter(context.netns.name, reader(context.netns, family), save)

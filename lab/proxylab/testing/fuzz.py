@@ -56,8 +56,8 @@ def _mutated(dice: random.Random, seeds: Sequence[str]) -> str:
         start = dice.randint(0, len(text))
         end = min(len(text), start + dice.choice((0, 1, 3, 10, 60)))
         other = dice.choice(seeds)
-        place = dice.randint(0, len(other))
-        piece = dice.choice((dice.choice(_SNIPPETS), text[start:end] * 2, other[place : place + 40], ""))
+        netns_name = dice.randint(0, len(other))
+        piece = dice.choice((dice.choice(_SNIPPETS), text[start:end] * 2, other[netns_name : netns_name + 40], ""))
         text = text[:start] + piece + text[end:]
     return text
 

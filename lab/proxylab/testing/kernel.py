@@ -1,6 +1,7 @@
 """A kernel in memory: plans realised without a kernel, for tests of whatever builds upon a wire.
 
-Owns: ``FakeKernel``, which keeps the interface of ``proxylab.kernel.netlink.survey.Kernel``, and the faults that a kernel raises.
+Owns: ``FakeKernel``, which keeps the interface of ``proxylab.kernel.netlink.survey.Kernel``, and the faults that a
+kernel raises.
 Must not: be trusted by itself. ``tests/kernel/test_fake_kernel.py`` has it and the machine's kernel realise the same
 plans, right and wrong ones, and compares all that can be seen of them: a fake that is not verified proves nothing.
 
@@ -17,12 +18,23 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from proxylab.errors import CapabilityError, InternalError
 from proxylab.addresses import Family, IPAddress
+from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.survey import Link, Survey
-from proxylab.plan.model import Address, Bridge, Device, LinkEnd, Namespace, Plan, Route, Sysctl, Vxlan, ends_by_namespace
+from proxylab.plan.model import (
+    Address,
+    Bridge,
+    Device,
+    LinkEnd,
+    Namespace,
+    Plan,
+    Route,
+    Sysctl,
+    Vxlan,
+    ends_by_namespace,
+)
 
-__all__ = ["FakeKernel", "FakeWire"]
+__all__ = ["FakeKernel", "FakeNetwork"]
 
 _LOOPBACK = Link("lo", 1, "", up=True, mtu=65536)
 _MTU = 1500
@@ -30,7 +42,7 @@ _VXLAN_OVERHEAD = {Family.IPV4: 50, Family.IPV6: 70}  # outer headers, drivers/n
 _LONGEST_NAME = 15  # IFNAMSIZ with its terminating zero
 
 
-class FakeWire:
+class FakeNetwork:
     """A plan as if it were real."""
 
     def __init__(self, surveys: dict[str, Survey], sysctls: dict[str, dict[str, str]]) -> None:
@@ -58,7 +70,7 @@ class FakeKernel:
         self._lacks = frozenset(lacks)
 
     @contextmanager
-    def realise(self, plan: Plan) -> Iterator[FakeWire]:
+    def realise(self, plan: Plan) -> Iterator[FakeNetwork]:
         """Make a plan real, as it were, for the length of the block.
 
         Raises:
@@ -73,7 +85,7 @@ class FakeKernel:
         for namespace in plan.namespaces:
             sysctls[namespace.name] |= self._written(namespace, namespace.device_sysctls)
             surveys[namespace.name] = self._survey(namespace, ends[namespace.name])
-        yield FakeWire(surveys, sysctls)
+        yield FakeNetwork(surveys, sysctls)
 
     def _written(self, namespace: Namespace, sysctls: tuple[Sysctl, ...]) -> dict[str, str]:
         for sysctl in sysctls:
@@ -158,10 +170,10 @@ def _check_routes(namespace: Namespace) -> None:
     seen: set[tuple[object, int]] = set()
     reached: list[Route] = []
     for route in namespace.routes:
-        place = route.destination, route.table
-        if place in seen:
+        netns_name = route.destination, route.table
+        if netns_name in seen:
             raise _refused(namespace, f"route {route.destination}", "EEXIST")
-        seen.add(place)
+        seen.add(netns_name)
         ways = [(hop.device, hop.via) for hop in route.hops]
         if route.via is not None and not route.onlink:
             ways.append((route.device, route.via))

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proxylab.testing.steps import courses
+from proxylab.testing.steps import step_sequences
 
 __all__ = ["proxy_documents", "scenario_documents", "scenario_texts", "service_documents", "slice_documents"]
 
@@ -74,11 +74,11 @@ def _expectations(nodes: list[str]) -> st.SearchStrategy[_Document]:
         {"outcome": st.just("delivered"), "source": st.one_of(st.just("preserved"), st.just("192.0.2.1"), device)},
         optional={"reply": st.sampled_from(["translated", "untranslated"])},
     )
-    places = [*nodes, f"{nodes[0]}/eth0"]
-    rejected = st.fixed_dictionaries({"outcome": st.just("rejected")}, optional={"at": st.sampled_from(places)})
+    netns_names = [*nodes, f"{nodes[0]}/eth0"]
+    rejected = st.fixed_dictionaries({"outcome": st.just("rejected")}, optional={"at": st.sampled_from(netns_names)})
     lost = st.fixed_dictionaries(
         {"outcome": st.sampled_from(["refused", "dropped", "untranslated"])},
-        optional={"at": st.sampled_from([*places, "client"])},
+        optional={"at": st.sampled_from([*netns_names, "client"])},
     )
     return st.one_of(delivered, rejected, lost)
 
@@ -116,7 +116,7 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
         "probes": [{"name": f"probe {number}", **each} for number, each in enumerate(probes)],
         **({"matrix": matrix} if matrix else {}),
         **({"dns": True} if draw(st.booleans()) else {}),
-        **(draw(courses(names)) if draw(st.booleans()) else {}),
+        **(draw(step_sequences(names)) if draw(st.booleans()) else {}),
     }
     return {"apiVersion": "proxylab/v1", "kind": "Scenario", "metadata": {"name": "drawn"}, "spec": spec}
 

@@ -1,6 +1,6 @@
 """Strategies for streams and steps.
 
-Owns: ``courses``: what a scenario of ``scenario_documents`` may go through.
+Owns: ``step_sequences``: what a scenario of ``scenario_documents`` may go through.
 Must not: make a step that contradicts those before it; engines, links and pods are drawn along.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["courses"]
+__all__ = ["step_sequences"]
 
 _Document = dict[str, Any]
 
@@ -39,7 +39,7 @@ _PATCHES = st.fixed_dictionaries(
 
 
 @st.composite
-def courses(draw: st.DrawFn, nodes: Sequence[str]) -> _Document:
+def step_sequences(draw: st.DrawFn, nodes: Sequence[str]) -> _Document:
     """``streams`` and ``steps`` of a scenario with these nodes, a pod ``client``, and Services ``echo`` and ``web``."""
     running, cut, there, served = set(nodes), set[str](), True, True
     steps = []
@@ -59,9 +59,9 @@ def courses(draw: st.DrawFn, nodes: Sequence[str]) -> _Document:
             }
             running = running - {node} if change["engines"][node] in ("kill", "stop") else running | {node}
         if draw(st.booleans()):
-            place = draw(st.sampled_from([*nodes, "outside"]))
-            change["links"] = {place: "mended" if place in cut else "cut"}
-            cut ^= {place}
+            netns_name = draw(st.sampled_from([*nodes, "outside"]))
+            change["links"] = {netns_name: "mended" if netns_name in cut else "cut"}
+            cut ^= {netns_name}
         if draw(st.booleans()):
             change["nodes"] = {
                 nodes[0]: {

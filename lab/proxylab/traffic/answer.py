@@ -12,8 +12,8 @@ import json
 from ipaddress import ip_address
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
+from proxylab.frozen import dataclass
 from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 
 __all__ = ["LONGEST_ANSWER", "Answer", "Voice", "is_http", "read_answer", "request_line"]

@@ -10,12 +10,12 @@ here it is kept from saying so, by a rule in a table of our own.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import Protocol
-from proxylab.kernel.netlink import attributes as nla
+from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.traffic.chunks import abort, init_ack
 from proxylab.traffic.craft import enveloped
@@ -66,7 +66,7 @@ class Associations:
 
     def answer(self, tap: AnyTap, frames: Iterable[Frame]) -> int:
         """Answer every INIT that came in at one tap for an address of its namespace. How many."""
-        ports = self._ports.get(tap.place)
+        ports = self._ports.get(tap.netns_name)
         if ports is None:
             return 0
         answered = 0
@@ -74,7 +74,7 @@ class Associations:
             asked = None if frame.outgoing else dissect(frame.data)
             if asked is None or (asked.protocol, asked.flags) != (SCTP, Chunk.INIT):
                 continue
-            if asked.destination in self._own[tap.place]:
+            if asked.destination in self._own[tap.netns_name]:
                 answer = init_ack if asked.destination_port in ports else abort
                 packet = answer(asked.destination_port, asked.source_port, asked.sequence)
                 macs = (frame.data[:6], frame.data[6:12])
@@ -92,9 +92,9 @@ class Associations:
 def _drop(protocol: int, kind: bytes) -> list[bytes]:
     """A rule that drops ICMP of one type and code."""
     register = number(1, _REGISTER_1)
-    place = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
+    netns_name = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
     return [
         *equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([protocol])),
-        *equal(expression("payload", register, *place), kind),
+        *equal(expression("payload", register, *netns_name), kind),
         expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP)))),
     ]

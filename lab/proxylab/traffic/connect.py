@@ -21,12 +21,12 @@ from functools import cache
 from typing import Final
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, read_answer, request_line
 from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.evidence.evidence import ConnectReport
 
 __all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp"]
 
@@ -59,16 +59,18 @@ class _Dialogue:
 class Dialogues:
     """All dialogues of one run, a bounded number of them under way at once."""
 
-    def __init__(self, netns: NetNs, errand: Errand, identity: Identity, ports: Sequence[int], room: int) -> None:
+    def __init__(
+        self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], room: int
+    ) -> None:
         """``room`` is how many frames every tap can hold at least."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.sent = 0
         self._netns = netns
         self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
-        self._errand = errand
+        self._resolved = resolved
         self._identity = identity
-        self._filling = filling(errand.payload)
+        self._filling = filling(resolved.payload)
         self._waiting = deque(enumerate(ports))
         self._open: dict[int, _Dialogue] = {}
         self._epoll = select.epoll()
@@ -107,10 +109,10 @@ class Dialogues:
         batch = [self._waiting.popleft() for _ in range(min(self._at_once - len(self._open), len(self._waiting)))]
         if not batch:
             return False
-        protocol = self._errand.protocol
+        protocol = self._resolved.protocol
         kind = socket.SOCK_DGRAM if protocol is Transport.UDP else socket.SOCK_STREAM
-        family = socket.AF_INET if self._errand.destination.version == 4 else socket.AF_INET6
-        number = self._errand.protocol_number
+        family = socket.AF_INET if self._resolved.destination.version == 4 else socket.AF_INET6
+        number = self._resolved.protocol_number
         with inside(self._netns):
             socks = [socket.socket(family, kind | socket.SOCK_NONBLOCK, number) for _ in batch]
         for (flow, port), sock in zip(batch, socks, strict=True):
@@ -118,13 +120,13 @@ class Dialogues:
         return True
 
     def _begin(self, dialogue: _Dialogue) -> None:
-        sock, errand = dialogue.sock, self._errand
+        sock, resolved = dialogue.sock, self._resolved
         self._open[sock.fileno()] = dialogue
         try:
-            if errand.protocol is not Transport.UDP:
+            if resolved.protocol is not Transport.UDP:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-            sock.bind((str(errand.sender.address), dialogue.port))
-            sock.connect((str(errand.destination), errand.port))
+            sock.bind((str(resolved.sender.address), dialogue.port))
+            sock.connect((str(resolved.destination), resolved.port))
         except BlockingIOError:
             pass  # EINPROGRESS: a TCP connection is under way
         except OSError as error:
@@ -132,7 +134,7 @@ class Dialogues:
             return
         # A UDP socket is ready to send at once, and a TCP socket once it is connected or has failed.
         self._epoll.register(sock.fileno(), select.EPOLLOUT)
-        if errand.protocol is not Transport.UDP:
+        if resolved.protocol is not Transport.UDP:
             self.sent += 1
 
     def _continue(self, dialogue: _Dialogue) -> None:
@@ -151,7 +153,7 @@ class Dialogues:
         except OSError as error:
             self._refuse(dialogue, error)
             return
-        if self._errand.protocol is Transport.UDP:
+        if self._resolved.protocol is Transport.UDP:
             self.sent += 1
         dialogue.stage = _Stage.LISTENING
         self._epoll.modify(dialogue.sock.fileno(), select.EPOLLIN)
@@ -188,7 +190,7 @@ class Dialogues:
         """Close a flow and say what became of it. ``error`` is empty when something was heard."""
         del self._open[dialogue.sock.fileno()]
         dialogue.sock.close()
-        flow, local, port = dialogue.flow, self._errand.sender.address, dialogue.port
+        flow, local, port = dialogue.flow, self._resolved.sender.address, dialogue.port
         answer = None if error else read_answer(dialogue.heard, dialogue.token)
         if answer is not None:
             self.reports.append(ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port))

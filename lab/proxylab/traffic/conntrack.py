@@ -8,13 +8,13 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from proxylab.codec.records import of_columns
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.kernel.netfilter.conntrack import Conntrack
-from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
-from proxylab.plan.resolved import Errand
+from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
+from proxylab.kernel.netfilter.conntrack import Conntrack
+from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Memory"]
 
@@ -30,32 +30,32 @@ class Memory:
         self._hidden = hidden
         self._lookups: dict[str, FlowLookup] = {}
 
-    def flows(self, errand: Errand, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
+    def flows(self, resolved: ResolvedProbe, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
         """What the nodes remember of an errand's flows, each by its source port.
 
         Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
         """
-        addresses = errand.sender.addresses
+        addresses = resolved.sender.addresses
         rows: list[tuple[object, ...]] = []
-        for node in errand.nodes:
+        for node in resolved.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
                 lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
             for turn, address in enumerate(addresses):
-                dialled = Tuple(errand.protocol_number, address, 0, errand.destination, errand.port)
+                dialled = Tuple(resolved.protocol_number, address, 0, resolved.destination, resolved.port)
                 replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
                 rows += (
                     (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
                 )
-        rows += self._further(errand, rows)
+        rows += self._further(resolved, rows)
         return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
 
-    def _further(self, errand: Errand, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
+    def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
         """What the other nodes remember of flows that one of them has sent on to somebody who is no pod.
 
         That may be a port of another node, which translates the flow again: there it is known by what it had become.
         """
-        pods = {receiver.address for receiver in errand.receivers} | {errand.destination}
+        pods = {receiver.address for receiver in resolved.receivers} | {resolved.destination}
         sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
         strangers: dict[int, bool] = {}  # by identity: there are few objects, and hashing an address takes long
         for flow, node, answers, port, source, source_port in rows:
@@ -63,10 +63,10 @@ class Memory:
             if stranger is None:
                 stranger = strangers[id(answers)] = answers not in pods
             if stranger:
-                became = Tuple(errand.protocol_number, source, 0, answers, port)
+                became = Tuple(resolved.protocol_number, source, 0, answers, port)
                 sent_on[node, became].append((flow, source_port))
         for (node, became), flows in sent_on.items():
-            for other in errand.nodes:
+            for other in resolved.nodes:
                 if other != node:
                     replies = self._lookups[other].replies(became, [source_port for _, source_port in flows])
                     yield from (
@@ -75,13 +75,13 @@ class Memory:
                         if reply is not None
                     )
 
-    def entries(self, errand: Errand) -> Iterator[TableEntry]:
+    def entries(self, resolved: ResolvedProbe) -> Iterator[TableEntry]:
         """Everything that the nodes remember of the errand's family.
 
         Raises:
             InternalError: a table cannot be read.
         """
-        yield from self.tables(errand.nodes, Family.of(errand.destination))
+        yield from self.tables(resolved.nodes, Family.of(resolved.destination))
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
         """Everything that nodes remember of a family.

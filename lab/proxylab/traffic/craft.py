@@ -1,6 +1,6 @@
 """Crafted frames: the first of an errand built by scapy, the others by changing what differs from flow to flow.
 
-Owns: ``first_packets`` and ``fences``, and the ``enveloped`` packets of others.
+Owns: ``first_packets`` and ``sentinels``, and the ``enveloped`` packets of others.
 Must not: send, or import scapy before a frame is asked for (its import costs more than most scenarios).
 
 Building a frame in scapy costs a quarter of a millisecond, and ten thousand flows differ in their source port, in the
@@ -17,11 +17,11 @@ from functools import cache
 from typing import Any, Final
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.plan.resolved import Errand, Sender
+from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.traffic.chunks import init
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["enveloped", "fences", "filling", "first_packets", "packed"]
+__all__ = ["enveloped", "filling", "first_packets", "packed", "sentinels"]
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -55,28 +55,28 @@ def filling(size: int) -> bytes:
     return (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
 
 
-def first_packets(errand: Errand, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
+def first_packets(resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> Iterator[bytes]:
     """The first packet of each flow as an Ethernet frame.
 
     That is a TCP SYN, an SCTP INIT, a UDP datagram with its token, or an ICMP echo request with its token.
 
     Args:
-        errand: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
+        resolved: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
         identity: gives each flow its initial sequence number or its token.
         ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
     """
-    addresses = errand.sender.addresses
-    if errand.protocol is Transport.SCTP:
+    addresses = resolved.sender.addresses
+    if resolved.protocol is Transport.SCTP:
         for flow, port in enumerate(ports):
-            yield _init(errand, addresses[flow % len(addresses)], port, identity.sequence(flow))
+            yield _init(resolved, addresses[flow % len(addresses)], port, identity.sequence(flow))
         return
-    pattern = _PATTERNS[errand.protocol](errand, identity)
+    pattern = _PATTERNS[resolved.protocol](resolved, identity)
     templates = [pattern.sent_by(address) for address in addresses[: len(ports)]]
     for flow, port in enumerate(ports):
         yield templates[flow % len(templates)].changed(pattern.changes(flow, port))
 
 
-def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
+def sentinels(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
     """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
     version = sender.address.version
     nowhere = type(sender.address)(0)
@@ -94,46 +94,46 @@ def fences(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterat
             yield _Template.of(template.changed((where,)), checksum_at).changed(((token_at, token),))
 
 
-def _syn(errand: Errand, identity: Identity) -> "_Pattern":
-    at = _transport_at(errand)
-    options = [("MSS", _SEGMENT_SIZE[errand.destination.version])]
-    header = _scapy().TCP(sport=0, dport=errand.port, seq=0, flags="S", window=_WINDOW, options=options)
+def _syn(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
+    at = _transport_at(resolved)
+    options = [("MSS", _SEGMENT_SIZE[resolved.destination.version])]
+    header = _scapy().TCP(sport=0, dport=resolved.port, seq=0, flags="S", window=_WINDOW, options=options)
     return _Pattern(
-        _template(errand, header, at + _TCP_CHECKSUM_AT),
+        _template(resolved, header, at + _TCP_CHECKSUM_AT),
         lambda flow, port: ((at, _WORD.pack(port)), (at + _SEQUENCE_AT, _SEQUENCE.pack(identity.sequence(flow)))),
     )
 
 
-def _datagram(errand: Errand, identity: Identity) -> "_Pattern":
-    at = _transport_at(errand)
-    header = _scapy().UDP(sport=0, dport=errand.port)
+def _datagram(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
+    at = _transport_at(resolved)
+    header = _scapy().UDP(sport=0, dport=resolved.port)
     return _Pattern(
-        _template(errand, header / _payload(errand, identity), at + _UDP_CHECKSUM_AT, zero=0xFFFF),
+        _template(resolved, header / _payload(resolved, identity), at + _UDP_CHECKSUM_AT, zero=0xFFFF),
         lambda flow, port: ((at, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
     )
 
 
-def _echo(errand: Errand, identity: Identity) -> "_Pattern":
-    at, version = _transport_at(errand), errand.destination.version
+def _echo(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
+    at, version = _transport_at(resolved), resolved.destination.version
     return _Pattern(
-        _template(errand, _echo_request(version) / _payload(errand, identity), at + _ICMP_CHECKSUM_AT),
+        _template(resolved, _echo_request(version) / _payload(resolved, identity), at + _ICMP_CHECKSUM_AT),
         lambda flow, port: ((at + _IDENTIFIER_AT, _WORD.pack(port)), (at + _NUMBER_AT, b"%08x" % flow)),
         covers_addresses=version == 6,
     )
 
 
-def _payload(errand: Errand, identity: Identity) -> bytes:
+def _payload(resolved: ResolvedProbe, identity: Identity) -> bytes:
     """The payload of an errand's packets; the digits of the flow's number are zeros, so that writing adds them."""
-    return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(errand.payload)
+    return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(resolved.payload)
 
 
-def _transport_at(errand: Errand) -> int:
-    return _ETHERNET_BYTES + _IP_BYTES[errand.destination.version]
+def _transport_at(resolved: ResolvedProbe) -> int:
+    return _ETHERNET_BYTES + _IP_BYTES[resolved.destination.version]
 
 
-def _template(errand: Errand, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
+def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
     """The template of an errand's packets, from the transport header on as it is given, that nobody has sent yet."""
-    sender, destination = errand.sender, errand.destination
+    sender, destination = resolved.sender, resolved.destination
     nowhere = type(destination)(0)
     frame = bytes(_network_header((sender.mac, sender.framed_to), (nowhere, destination)) / content)
     return _Template.of(frame, checksum_at, zero)
@@ -147,10 +147,10 @@ def _echo_request(version: int) -> Any:
     return _scapy().ICMP(type=8) if version == 4 else _scapy6().ICMPv6EchoRequest()
 
 
-def _init(errand: Errand, address: IPAddress, port: int, tag: int) -> bytes:
-    macs = (packed(errand.sender.mac), packed(errand.sender.framed_to))
-    packet = init(port, errand.port, tag)
-    return enveloped(macs, (address, errand.destination), errand.protocol_number, packet)
+def _init(resolved: ResolvedProbe, address: IPAddress, port: int, tag: int) -> bytes:
+    macs = (packed(resolved.sender.mac), packed(resolved.sender.framed_to))
+    packet = init(port, resolved.port, tag)
+    return enveloped(macs, (address, resolved.destination), resolved.protocol_number, packet)
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:

@@ -6,7 +6,7 @@ Must not: judge, or answer anything that is not written in the dialogue.
 A segment is known by the upper half of a sequence number that it bears or acknowledges, which is the dialogue's own and
 which no translation changes. So resets that a kernel sends on its own account belong to the dialogue as well.
 
-Each turn ends with fences of its speaker, behind which nothing of it can follow (``fences`` says why); what a kernel
+Each turn ends with fences of its speaker, behind which nothing of it can follow (``sentinels`` says why); what a kernel
 answers to it has then been sent, too, in the same system call.
 """
 
@@ -16,23 +16,23 @@ from dataclasses import replace
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.segments import Segment, Spoken
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
-from proxylab.plan.resolved import STACK, Sender
-from proxylab.plan.model import Plan
 from proxylab.plan.forwarding import next_hop
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import STACK, Sender
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.craft import enveloped, packed
 from proxylab.traffic.dissect import TCP, dissect
-from proxylab.traffic.sentinels import Fences
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.match import Matcher, Vantage
 from proxylab.traffic.responder import Responders
+from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.silence import Silence
 from proxylab.traffic.watch import Watch
-from proxylab.evidence.segments import Segment, Spoken
 
 __all__ = ["Conversation"]
 
@@ -83,7 +83,7 @@ class Conversation:
         self._responders = responders
         self._halves = (half := _HALVES[serial % len(_HALVES)], half + 1)
         self._port = port
-        self._errands = {Speaker.CLIENT: there, Speaker.SERVER: back}
+        self._resolved_probes = {Speaker.CLIENT: there, Speaker.SERVER: back}
         self._sides = {
             Speaker.CLIENT: _Side(there.sender.namespace, self._halves[0] << _HALF),
             Speaker.SERVER: _Side(back.sender.namespace, self._halves[1] << _HALF),
@@ -142,9 +142,9 @@ class Conversation:
         return ""
 
     async def _take(self, number: int, turn: Turn) -> None:
-        errand, side = self._errands[turn.speaker], self._sides[turn.speaker]
+        resolved, side = self._resolved_probes[turn.speaker], self._sides[turn.speaker]
         sequence = side.next
-        sender = errand.sender
+        sender = resolved.sender
         if side.own is not None and side.peer is not None:
             if sender.device != STACK:
                 hop = next_hop(self._plan, sender.namespace, side.peer[0])
@@ -153,18 +153,18 @@ class Conversation:
             self._watch.tap(sender.namespace, sender.device).send(_framed(sender, side.own[0], side.peer[0], said))
         if not turn.ahead:
             side.next = (sequence + _length(turn)) % _SPACE
-        fences = Fences(
-            replace(errand, sender=sender), self._identity, self._watch.tap(sender.namespace, sender.device)
+        sentinels = Sentinels(
+            replace(resolved, sender=sender), self._identity, self._watch.tap(sender.namespace, sender.device)
         )
         matcher = Matcher(self._identity, Transport.UDP)
         self._look(number, turn, matcher)
-        fences.send()
+        sentinels.send()
 
         def back() -> bool:
             self._look(number, turn, matcher)
-            fences.take(matcher.fences)
-            matcher.fences = []
-            return fences.back
+            sentinels.take(matcher.sentinels)
+            matcher.sentinels = []
+            return sentinels.back
 
         try:
             await wait_until(back, Deadline.after(_FENCE_SECONDS), "fences")
@@ -175,14 +175,14 @@ class Conversation:
     def _look(self, number: int, turn: Turn, matcher: Matcher) -> None:
         self._responders.pump()
         for tap, frames in self._watch.collect():
-            sender = self._errands[turn.speaker].sender
-            is_sender = tap.place == sender.namespace and (sender.device != STACK or tap.device == STACK)
-            matcher.take(Vantage(tap.place, tap.device, is_sender), frames)
-            for segment in self._own(number, tap.place, tap.device, frames):
+            sender = self._resolved_probes[turn.speaker].sender
+            is_sender = tap.netns_name == sender.namespace and (sender.device != STACK or tap.device == STACK)
+            matcher.take(Vantage(tap.netns_name, tap.device, is_sender), frames)
+            for segment in self._own(number, tap.netns_name, tap.device, frames):
                 self._segments.append(segment)
                 self._hear(turn, segment)
 
-    def _own(self, number: int, place: str, device: str, frames: Iterable[Frame]) -> Iterator[Segment]:
+    def _own(self, number: int, netns_name: str, device: str, frames: Iterable[Frame]) -> Iterator[Segment]:
         """The segments of this dialogue among the frames of a tap."""
         for frame in frames:
             seen = dissect(frame.data)
@@ -194,7 +194,7 @@ class Conversation:
                 continue
             yield Segment(
                 turn=number,
-                place=place,
+                netns_name=netns_name,
                 device=device,
                 outgoing=frame.outgoing,
                 source=seen.source,
@@ -217,7 +217,7 @@ class Conversation:
         """Let the other side know of a segment in its order that has reached it."""
         listener = Speaker.SERVER if turn.speaker is Speaker.CLIENT else Speaker.CLIENT
         side, speaker = self._sides[listener], self._sides[turn.speaker]
-        if segment.place != side.name or segment.outgoing or turn.ahead:
+        if segment.netns_name != side.name or segment.outgoing or turn.ahead:
             return
         if (segment.sequence + _length(turn)) % _SPACE != speaker.next or segment.flags != turn.flags:
             return

@@ -13,10 +13,10 @@ from dataclasses import replace
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.plan.masquerade import is_masquerade
 from proxylab.traffic.nftmeter import listed_rules
-from proxylab.evidence.evidence import ForeignRule
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 

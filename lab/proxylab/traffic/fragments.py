@@ -103,13 +103,13 @@ class Reassembly:
     def __init__(self) -> None:
         self._pending: dict[tuple[object, ...], _Pieces] = {}
 
-    def take(self, place: str, device: str, frame: Frame) -> bytes | None:
+    def take(self, netns_name: str, device: str, frame: Frame) -> bytes | None:
         """The whole packet as one frame, once its last missing fragment comes; ``None`` for whatever is no fragment."""
         found = _read(frame.data)
         if found is None:
             return None
         identity, head, offset, more, piece = found
-        key = (place, device, frame.outgoing, identity)
+        key = (netns_name, device, frame.outgoing, identity)
         if key not in self._pending and len(self._pending) >= _MOST_PENDING:
             del self._pending[next(iter(self._pending))]
         if offset == 0 and head[12:_ETHERNET] == _IPV6:

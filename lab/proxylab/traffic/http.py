@@ -16,11 +16,11 @@ from typing import Final
 
 import h11
 
+from proxylab.evidence.evidence import ConnectReport, HttpReport
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.timing import together
 from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
-from proxylab.evidence.evidence import ConnectReport, HttpReport
 
 __all__ = ["Fetches"]
 
@@ -34,13 +34,13 @@ _PATH: Final = "/healthz"
 class Fetches:
     """The flows of one errand, a bounded number at once: GET /healthz, which every health-check node port serves."""
 
-    def __init__(self, netns: NetNs, errand: Errand, ports: Sequence[int]) -> None:
+    def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int]) -> None:
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
         self.sent = 0
         self._netns = netns
-        self._errand = errand
+        self._resolved = resolved
         self._ports = ports
         self._unanswered: list[int] = []
         self._task: asyncio.Task[None] | None = None
@@ -82,7 +82,7 @@ class Fetches:
         """Take one flow after the other of those that nobody has taken yet."""
         for flow, port in waiting:
             self.sent += 1
-            error, status, body = await _asked(self._netns, self._errand, port)
+            error, status, body = await _asked(self._netns, self._resolved, port)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -92,29 +92,29 @@ class Fetches:
         document = _document(body)
         told = document.get("localEndpoints")
         self.answers.append(HttpReport(flow, status, told if isinstance(told, int) else None, error))
-        self.reports.append(_report(self._errand, flow, self._ports[flow], error, document))
+        self.reports.append(_report(self._resolved, flow, self._ports[flow], error, document))
 
 
-async def _asked(netns: NetNs, errand: Errand, port: int) -> tuple[str, int, bytes]:
+async def _asked(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
     """An errno's name or ``timeout`` or nothing, the status, and the body."""
-    family = socket.AF_INET if errand.destination.version == 4 else socket.AF_INET6
+    family = socket.AF_INET if resolved.destination.version == 4 else socket.AF_INET6
     with inside(netns):
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     with sock:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-            sock.bind((str(errand.sender.address), port))
+            sock.bind((str(resolved.sender.address), port))
             async with asyncio.timeout(_SECONDS):
-                return "", *await _conversation(sock, errand)
+                return "", *await _conversation(sock, resolved)
         except TimeoutError as error:
             return (error_name(error.errno) if error.errno else "timeout"), 0, b""
         except OSError as error:
             return error_name(error.errno), 0, b""
 
 
-async def _conversation(sock: socket.socket, errand: Errand) -> tuple[int, bytes]:
+async def _conversation(sock: socket.socket, resolved: ResolvedProbe) -> tuple[int, bytes]:
     loop = asyncio.get_running_loop()
-    await loop.sock_connect(sock, (str(errand.destination), errand.port))
+    await loop.sock_connect(sock, (str(resolved.destination), resolved.port))
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_BODY)
     headers = [("Host", "proxylab"), ("Connection", "close")]
     request = client.send(h11.Request(method="GET", target=_PATH, headers=headers)) or b""
@@ -154,14 +154,14 @@ def _document(body: bytes) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _report(errand: Errand, flow: int, port: int, error: str, document: dict[str, object]) -> ConnectReport:
+def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, document: dict[str, object]) -> ConnectReport:
     """What the socket learned: of a pod, its name and whom it saw; of others, that whoever was dialled answered."""
-    local = errand.sender.address
+    local = resolved.sender.address
     if error:
         return ConnectReport(flow, local, port, error)
     match document:
         case {"pod": str(backend), "peer": str(peer), "port": int(peer_port)} if _is_address(peer):
             return ConnectReport(flow, local, port, "", backend, ip_address(peer), peer_port)
-    dialled = (errand.destination, errand.port)
-    names = [each.name for each in errand.receivers if each.ports and (each.address, each.ports[0]) == dialled]
+    dialled = (resolved.destination, resolved.port)
+    names = [each.name for each in resolved.receivers if each.ports and (each.address, each.ports[0]) == dialled]
     return ConnectReport(flow, local, port, "", names[0] if names else "", local, port)

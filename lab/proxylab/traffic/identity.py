@@ -105,7 +105,7 @@ class Identity:
         """The token of a flow, or of a fence, by its number."""
         return b"%s%08x" % (self.stem(kind), number)
 
-    def pulse(self, number: int) -> bytes:
+    def packet(self, number: int) -> bytes:
         """The token of a stream's pulse: not of a flow of a run, so ``read`` does not know it."""
         return b"%s%s%08x" % (_PULSE_WORD, self._stem, number & 0xFFFFFFFF)
 

@@ -22,17 +22,17 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from proxylab.codec.records import of_columns
 from proxylab.addresses import IPAddress, Transport
+from proxylab.codec.records import of_columns
+from proxylab.evidence.evidence import Direction, Observation, Packet, Passages, SeenFrame
 from proxylab.kernel.capture.batches import Frame, Slots
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.passing import MOST_TOLD, Passing
-from proxylab.traffic.plain import Told, plain_reader
-from proxylab.evidence.evidence import Direction, Observation, Packet, Passages, SeenFrame
+from proxylab.traffic.plain import Fields, plain_reader
 
-__all__ = ["FenceSighting", "Matcher", "Vantage"]
+__all__ = ["Matcher", "SentinelSighting", "Vantage"]
 
 _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
@@ -62,24 +62,24 @@ class Vantage(NamedTuple):
     ``transit`` is a device of a node: what is seen there is on its way, and nothing is settled by it.
     """
 
-    place: str
+    netns_name: str
     device: str
     is_sender: bool = False
     transit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class FenceSighting:
+class SentinelSighting:
     """A fence seen coming in somewhere: its echo request, or the reply to it."""
 
     number: int
     reply: bool
-    place: str
+    netns_name: str
     destination: IPAddress
     at: int
 
 
-_Row = tuple[Vantage, Frame, Told, tuple[int, int] | None]
+_Row = tuple[Vantage, Frame, Fields, tuple[int, int] | None]
 """Where and what was seen, what that is, and its type and code if it is of ICMP."""
 
 
@@ -94,7 +94,7 @@ class Matcher:
             protocol: of its flows.
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
         """
-        self.fences: list[FenceSighting] = []
+        self.sentinels: list[SentinelSighting] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
@@ -133,12 +133,12 @@ class Matcher:
         in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
         vantages, frames, told, icmp = zip(*in_order, strict=True)
         flows, packets, *ends = zip(*told, strict=True)
-        places, devices, *_ = zip(*vantages, strict=True)
+        netns_names, devices, *_ = zip(*vantages, strict=True)
         _, outgoing, at, otherhost = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
         protocols = [self._protocol] * len(told)
         return of_columns(
-            Observation, (flows, places, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
+            Observation, (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
         )
 
     @property
@@ -155,8 +155,8 @@ class Matcher:
     def frames(self) -> tuple[SeenFrame, ...]:
         """What was kept, written out: few ever ask for it."""
         told = tuple(
-            SeenFrame(told[0], place, device, _OUT if outgoing else _IN, told[1], at, data.hex())
-            for (place, device, *_), (data, outgoing, at, _), told, _ in self._rows[:_KEPT_FRAMES]
+            SeenFrame(told[0], netns_name, device, _OUT if outgoing else _IN, told[1], at, data.hex())
+            for (netns_name, device, *_), (data, outgoing, at, _), told, _ in self._rows[:_KEPT_FRAMES]
         )
         return told if self._passing is None else (*told, *self._passing.frames())
 
@@ -185,14 +185,14 @@ class Matcher:
 
     def take_passing(self, vantage: Vantage, batch: Slots) -> None:
         """Take in what one tap of a node saw, in one go if every frame of it is plain."""
-        if self._passing is None or not self._passing.take(vantage.place, vantage.device, batch):
+        if self._passing is None or not self._passing.take(vantage.netns_name, vantage.device, batch):
             self.take(vantage, batch.frames())
 
     def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
         """Take in one frame of any sort."""
         datagram = dissect(frame.data)
         if datagram is None:
-            whole = self._fragments.take(vantage.place, vantage.device, frame)
+            whole = self._fragments.take(vantage.netns_name, vantage.device, frame)
             datagram = None if whole is None else dissect(whole)
             if datagram is None:
                 return
@@ -281,7 +281,9 @@ class Matcher:
         reply = kind == _ECHO_REPLY[datagram.protocol]
         if token[0] is _FENCE:
             if not (vantage.transit or frame.outgoing):
-                self.fences.append(FenceSighting(token[1], reply, vantage.place, datagram.destination, frame.at_ns))
+                self.sentinels.append(
+                    SentinelSighting(token[1], reply, vantage.netns_name, datagram.destination, frame.at_ns)
+                )
             return None
         if self._protocol is not Transport.ICMP:
             return None
@@ -306,7 +308,7 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _settle(self, vantage: Vantage, told: Told) -> None:
+    def _settle(self, vantage: Vantage, told: Fields) -> None:
         """Note what a packet that came in, and is not merely on its way, settles of its flow."""
         flow, packet = told[0], told[1]
         if packet is _REQUEST:

@@ -17,11 +17,11 @@ from itertools import repeat
 from typing import Final, NamedTuple, Protocol
 
 from proxylab.errors import InternalError
+from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, TableReader
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.saved import policy_text, rule_texts
-from proxylab.evidence.evidence import RuleCount
 
 __all__ = ["COUNTED_TABLES", "Meter", "Save", "TableMeter"]
 
@@ -45,8 +45,8 @@ class Meter(Protocol):
     def is_whole(self) -> bool:
         """Whether all that happened between ``begin`` and ``end`` was counted."""
 
-    async def begin(self, errand: Errand) -> None:
-        """Remember what the rules of the node have counted so far; from now on it is ``errand`` that they count."""
+    async def begin(self, resolved: ResolvedProbe) -> None:
+        """Remember what the rules of the node have counted so far; from now on it is ``resolved`` that they count."""
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
@@ -58,7 +58,7 @@ class Meter(Protocol):
         """Let go of what the meter holds open."""
 
 
-class _Place(NamedTuple):
+class _RuleCounter(NamedTuple):
     """One line that can count: its rule or policy as text, and which of the equal ones of its chain it is."""
 
     table: str
@@ -74,7 +74,7 @@ class _Layout:
 
     rules: int
     mask: int
-    places: tuple[_Place, ...]
+    rules_counted: tuple[_RuleCounter, ...]
     counters: struct.Struct
 
     def fits(self, snapshot: Snapshot) -> bool:
@@ -103,7 +103,7 @@ class TableMeter:
         """Counters forget nothing."""
         return True
 
-    async def begin(self, _errand: Errand) -> None:
+    async def begin(self, _resolved: ResolvedProbe) -> None:
         """Remember what the rules of the node have counted so far."""
         self._before = await self._read()
 
@@ -121,21 +121,21 @@ class TableMeter:
             if old_layout is layout:
                 earlier = layout.packets(old_entries)
             elif old_layout is not None:
-                before = dict(zip(old_layout.places, old_layout.packets(old_entries), strict=True))
-                earlier = (before.get(place, 0) for place in layout.places)
-            for place, known, packets in zip(layout.places, earlier, layout.packets(entries), strict=False):
+                before = dict(zip(old_layout.rules_counted, old_layout.packets(old_entries), strict=True))
+                earlier = (before.get(rule, 0) for rule in layout.rules_counted)
+            for rule, known, packets in zip(layout.rules_counted, earlier, layout.packets(entries), strict=False):
                 gained = packets - known if packets >= known else packets
                 if gained:
-                    counts.append(RuleCount(self._node, table, place.chain, place.text, gained))
+                    counts.append(RuleCount(self._node, table, rule.chain, rule.text, gained))
         return tuple(counts)
 
     def texts(self) -> dict[tuple[str, str], list[str]]:
         """The rules by table and chain, in order, as they stood at ``begin``."""
         texts: dict[tuple[str, str], list[str]] = {}
         for layout, _entries in self._before.values():
-            for place in layout.places:
-                if not place.policy:
-                    texts.setdefault((place.table, place.chain), []).append(place.text)
+            for rule in layout.rules_counted:
+                if not rule.policy:
+                    texts.setdefault((rule.table, rule.chain), []).append(rule.text)
         return texts
 
     def close(self) -> None:
@@ -167,23 +167,23 @@ class TableMeter:
         texts = rule_texts(saved)
         for table, snapshot in snapshots.items():
             entries = tuple(self._reader.walk(snapshot))
-            places = _places(table, entries, texts)
-            if places is None:
+            rules_counted = _rules_counted(table, entries, texts)
+            if rules_counted is None:
                 self._layouts.pop(table, None)
                 continue
-            numbers = self._reader.counters([at for at, _ in places])
+            numbers = self._reader.counters([at for at, _ in rules_counted])
             mask = _mask(len(snapshot.entries), map(self._reader.volatile, entries))
             rules = _number(snapshot.entries) & mask
-            self._layouts[table] = _Layout(rules, mask, tuple(place for _, place in places), numbers)
+            self._layouts[table] = _Layout(rules, mask, tuple(rule for _, rule in rules_counted), numbers)
 
 
-def _places(
+def _rules_counted(
     table: str, entries: Iterable[Entry], texts: Mapping[tuple[str, str], list[str]]
-) -> tuple[tuple[int, _Place], ...] | None:
+) -> tuple[tuple[int, _RuleCounter], ...] | None:
     """Where each rule's counters stand; ``None`` if entries and lines do not belong to each other."""
     left = {chain: iter(lines) for (name, chain), lines in texts.items() if name == table}
     seen: defaultdict[tuple[str, str], int] = defaultdict(int)
-    places: list[tuple[int, _Place]] = []
+    rules_counted: list[tuple[int, _RuleCounter]] = []
     for entry in entries:
         if entry.kind in (Kind.BOUNDARY, Kind.ACCEPT_POLICY):
             continue
@@ -191,9 +191,11 @@ def _places(
         text = policy_text(entry.chain) if dropping else next(left.get(entry.chain, iter(())), None)
         if text is None:
             return None
-        places.append((entry.counters_at, _Place(table, entry.chain, text, seen[entry.chain, text], dropping)))
+        rules_counted.append(
+            (entry.counters_at, _RuleCounter(table, entry.chain, text, seen[entry.chain, text], dropping))
+        )
         seen[entry.chain, text] += 1
-    return None if any(next(lines, None) is not None for lines in left.values()) else tuple(places)
+    return None if any(next(lines, None) is not None for lines in left.values()) else tuple(rules_counted)
 
 
 def _mask(size: int, volatile: Iterable[slice]) -> int:

@@ -24,11 +24,11 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from proxylab.addresses import Family, unpacked
-from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.nftmarks import FlowMarker
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace
-from proxylab.plan.resolved import Errand
-from proxylab.evidence.evidence import RuleCount
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["TraceMeter", "counted_reports", "listed_rules"]
 
@@ -87,8 +87,8 @@ class TraceMeter:
         """Whether all that happened between ``begin`` and ``end`` was counted."""
         return not self._lost
 
-    async def begin(self, errand: Errand) -> None:
-        """Mark the flows of ``errand`` from now on."""
+    async def begin(self, resolved: ResolvedProbe) -> None:
+        """Mark the flows of ``resolved`` from now on."""
         if not self._rules:
             self._rules = listed_rules(await self._listing())
         if self._trace is None or self._marker is None:
@@ -98,7 +98,7 @@ class TraceMeter:
         self._hear()
         self._heard.clear()
         self._lost = False
-        self._marker.mark(errand.protocol_number, errand.destination, errand.port)
+        self._marker.mark(resolved.protocol_number, resolved.destination, resolved.port)
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that flows have met since, and how many of them each."""

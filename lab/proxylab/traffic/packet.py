@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
+from proxylab.evidence.evidence import ConnectReport
 from proxylab.traffic.connect import error_name
 from proxylab.traffic.fragments import cut
 from proxylab.traffic.watch import AnyTap
-from proxylab.evidence.evidence import ConnectReport
 
 __all__ = ["Dispatch"]
 

@@ -22,11 +22,11 @@ from itertools import repeat
 from typing import Final, Protocol
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Packet, Passages, SeenFrame
+from proxylab.evidence.passages import LEFT, OTHERHOST, REPLY, pack, planes_of
 from proxylab.kernel.capture.batches import HEAD_BYTES, Slots
 from proxylab.traffic.dissect import TCP, UDP, TcpFlag
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.evidence.evidence import Direction, Packet, Passages, SeenFrame
-from proxylab.evidence.passages import LEFT, OTHERHOST, REPLY, pack, planes_of
 
 __all__ = ["MOST_TOLD", "Passing"]
 
@@ -127,7 +127,7 @@ class Passing:
         """How many frames were too many to be kept."""
         return max(0, self.seen - _KEPT_FRAMES)
 
-    def take(self, place: str, device: str, batch: Slots) -> bool:
+    def take(self, netns_name: str, device: str, batch: Slots) -> bool:
         """Take in a batch if every frame in it is plain. Whether it was."""
         column = _Column(batch.memory)
         version = 4 if column.byte(_ETHERNET)[0] >> 4 == 4 else 6
@@ -138,12 +138,12 @@ class Passing:
             return False
         memory = bytes(batch.memory)
         if self.seen < _KEPT_FRAMES:
-            self._kept.append((place, device, version, memory))
+            self._kept.append((netns_name, device, version, memory))
         self.seen += column.frames
-        waiting = self._waiting[place, device, version]
+        waiting = self._waiting[netns_name, device, version]
         waiting.append(memory)
         if len(waiting) >= _BATCHES:
-            self._tell(place, device, version)
+            self._tell(netns_name, device, version)
         return True
 
     def packed(self) -> tuple[Passages, ...]:
@@ -154,7 +154,7 @@ class Passing:
 
     def frames(self) -> Iterator[SeenFrame]:
         """The frames that were kept."""
-        for place, device, version, memory in self._kept:
+        for netns_name, device, version, memory in self._kept:
             ours, flows, kinds = self._ours(memory, version)
             for number, (flow, kind) in enumerate(zip(flows, kinds, strict=True)):
                 slot = ours[number * Slots.SLOT_BYTES : (number + 1) * Slots.SLOT_BYTES]
@@ -163,7 +163,7 @@ class Passing:
                 length = _length(head, version)
                 yield SeenFrame(
                     flow,
-                    place,
+                    netns_name,
                     device,
                     Direction.OUT if slot[Slots.DIRECTION_AT] == socket.PACKET_OUTGOING else Direction.IN,
                     Packet.REPLY if kind & REPLY else Packet.REQUEST,
@@ -172,8 +172,8 @@ class Passing:
                     length if length > HEAD_BYTES else 0,
                 )
 
-    def _tell(self, place: str, device: str, version: int) -> None:
-        memory, flows, kinds = self._ours(b"".join(self._waiting.pop((place, device, version))), version)
+    def _tell(self, netns_name: str, device: str, version: int) -> None:
+        memory, flows, kinds = self._ours(b"".join(self._waiting.pop((netns_name, device, version))), version)
         if not flows:
             return
         column = _Column(memory)
@@ -185,7 +185,7 @@ class Passing:
             *column.time(),
             *map(column.byte, _ENDS[version]),
         )
-        self._told.append(pack(place, device, self._protocol, version, planes))
+        self._told.append(pack(netns_name, device, self._protocol, version, planes))
 
     def _ours(self, memory: bytes, version: int) -> tuple[bytes, "array[int]", bytes]:
         """Those frames that are of the run, their flows, and whether each is a reply."""

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport, unpacked
+from proxylab.evidence.evidence import Packet
 from proxylab.traffic.dissect import TCP, UDP, TcpFlag
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.evidence.evidence import Packet
 
-__all__ = ["Reader", "Told", "plain_reader"]
+__all__ = ["Fields", "Reader", "plain_reader"]
 
-Told = tuple[int, Packet, IPAddress, int, IPAddress, int]
+Fields = tuple[int, Packet, IPAddress, int, IPAddress, int]
 """Flow, what the packet is to it, source and its port, destination and its port."""
 
-Reader = Callable[[bytes], Told | tuple[()] | None]
+Reader = Callable[[bytes], Fields | tuple[()] | None]
 """What a frame is to its flow; nothing if it says nothing of any, ``None`` where it must be looked at more closely."""
 
 # Ethernet and IPv4, as far as they tell: type, version and length, total length, fragment, protocol, addresses.
@@ -71,7 +71,7 @@ class _Udp:
         }
         self._flows = {b"%08x" % flow: flow for flow in range(identity.flows)}
 
-    def read(self, frame: bytes) -> Told | None:
+    def read(self, frame: bytes) -> Fields | None:
         """As ``Reader`` says."""
         if len(frame) < _UDP.size:
             return None
@@ -99,7 +99,7 @@ class _Tcp:
         self._flows = flows
         self._learning = learning
 
-    def read(self, frame: bytes) -> Told | tuple[()] | None:
+    def read(self, frame: bytes) -> Fields | tuple[()] | None:
         """As ``Reader`` says."""
         if len(frame) < _TCP.size:
             return None

@@ -71,9 +71,9 @@ class PortDealer:
     def _shuffle(self, end: int) -> None:
         """Put the deck in order as far as it is needed: most labs need a few ports of tens of thousands."""
         deck, last = self._deck, self.size - 1
-        for place in range(self._shuffled, min(end, self.size)):
-            other = self._random.randint(place, last)
-            deck[place], deck[other] = deck[other], deck[place]
+        for netns_name in range(self._shuffled, min(end, self.size)):
+            other = self._random.randint(netns_name, last)
+            deck[netns_name], deck[other] = deck[other], deck[netns_name]
         self._shuffled = max(self._shuffled, end)
 
     def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-from proxylab.errors import InternalError
 from proxylab.addresses import IPAddress, Protocol
+from proxylab.errors import InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Listener, Namespace, Plan
 from proxylab.traffic.answer import Voice, is_http
@@ -42,7 +42,7 @@ class PortsTakenError(Exception):
     """Something else listens on ports of the plan's listeners. ``taken`` are these, each with its namespace's name."""
 
     def __init__(self, taken: Sequence[tuple[str, Listener]]) -> None:
-        super().__init__(", ".join(f"{place} {each.protocol} {each.port}" for place, each in taken))
+        super().__init__(", ".join(f"{netns_name} {each.protocol} {each.port}" for netns_name, each in taken))
         self.taken = tuple(taken)
 
 
@@ -55,7 +55,7 @@ _OUR_WORDS: Final = (b"p", b"G", b"H")
 
 
 @dataclass(slots=True)
-class _Door:
+class _Listener:
     """A listening socket, or a UDP socket, and the voice behind it; ``names`` answers where names are served."""
 
     sock: socket.socket
@@ -68,7 +68,7 @@ class _Guest:
     """A TCP client that has not yet finished its line."""
 
     sock: socket.socket
-    door: _Door
+    listener: _Listener
     peer: tuple[str, int]
     heard: bytearray
 
@@ -85,8 +85,8 @@ class Responders:
         """
         taken: list[tuple[str, Listener]] = []
         self._epoll = select.epoll()
-        self._tcp: dict[int, _Door] = {}
-        self._udp: dict[int, _Door] = {}
+        self._tcp: dict[int, _Listener] = {}
+        self._udp: dict[int, _Listener] = {}
         self._guests: dict[int, _Guest] = {}
         self._names = names
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -129,7 +129,7 @@ class Responders:
     def hang_up(self, names: Collection[str]) -> None:
         """Answer what has come, and then close the connections of these pods, as a program does that ends."""
         self.pump()
-        for fd in [fd for fd, guest in self._guests.items() if guest.door.voice.name in names]:
+        for fd in [fd for fd, guest in self._guests.items() if guest.listener.voice.name in names]:
             self._dismiss(fd)
 
     def close(self) -> None:
@@ -139,14 +139,14 @@ class Responders:
             self._loop = None
         for fd in tuple(self._guests):
             self._dismiss(fd)
-        for door in (*self._tcp.values(), *self._udp.values()):
-            door.sock.close()
+        for listener in (*self._tcp.values(), *self._udp.values()):
+            listener.sock.close()
         self._epoll.close()
 
     def _listen(self, netns: NetNs, listener: Listener, address: IPAddress) -> None:
-        kind, doors = socket.SOCK_STREAM, self._tcp
+        kind, control_sockets = socket.SOCK_STREAM, self._tcp
         if listener.protocol is Protocol.UDP:
-            kind, doors = socket.SOCK_DGRAM, self._udp
+            kind, control_sockets = socket.SOCK_DGRAM, self._udp
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         with inside(netns):
             sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, listener.protocol.number)
@@ -167,21 +167,21 @@ class Responders:
             sock.close()
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
-        doors[sock.fileno()] = _Door(sock, Voice(listener.name), names)
+        control_sockets[sock.fileno()] = _Listener(sock, Voice(listener.name), names)
 
     def _serve(self, fd: int) -> int:
-        if door := self._udp.get(fd):
-            return _answer_datagrams(door)
-        if door := self._tcp.get(fd):
-            return self._welcome(door)
+        if listener := self._udp.get(fd):
+            return _answer_datagrams(listener)
+        if listener := self._tcp.get(fd):
+            return self._welcome(listener)
         if guest := self._guests.get(fd):
             return self._listen_to(guest)
         return 0
 
-    def _welcome(self, door: _Door) -> int:
+    def _welcome(self, listener: _Listener) -> int:
         for done in range(_AT_ONCE):
             try:
-                sock, peer = door.sock.accept()
+                sock, peer = listener.sock.accept()
             except OSError as error:
                 # Nobody is left, or who was left is gone: accept(2) passes on errors of the waiting connection.
                 if error.errno in (errno.EMFILE, errno.ENFILE) and self._guests:
@@ -190,7 +190,7 @@ class Responders:
             if len(self._guests) >= _CONNECTIONS:
                 self._dismiss(next(iter(self._guests)))
             sock.setblocking(False)
-            guest = _Guest(sock, door, (peer[0], peer[1]), bytearray())
+            guest = _Guest(sock, listener, (peer[0], peer[1]), bytearray())
             self._guests[sock.fileno()] = guest
             self._epoll.register(sock.fileno(), select.EPOLLIN)
             self._listen_to(guest)
@@ -206,8 +206,8 @@ class Responders:
             self._dismiss(fd)
             return 1
         guest.heard += heard
-        if guest.door.names is not None and not guest.heard.startswith(_OUR_WORDS):
-            if not heard or not _answer_questions(guest, guest.door.names):
+        if guest.listener.names is not None and not guest.heard.startswith(_OUR_WORDS):
+            if not heard or not _answer_questions(guest, guest.listener.names):
                 self._dismiss(fd)
             return 1
         while goes_on(guest.heard) and b"\n" in guest.heard:
@@ -228,7 +228,7 @@ class Responders:
 def _say(guest: _Guest, request: bytearray) -> None:
     """Answer. That fits into an empty send buffer; if the client is gone, the taps tell."""
     with suppress(OSError):
-        guest.sock.send(guest.door.voice.answer(bytes(request), *guest.peer) or b"")
+        guest.sock.send(guest.listener.voice.answer(bytes(request), *guest.peer) or b"")
 
 
 def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:
@@ -263,8 +263,8 @@ def _answer_questions(guest: _Guest, names: Callable[[bytes, bool], bytes | None
     return True
 
 
-def _answer_datagrams(door: _Door) -> int:
-    receive, send, voice, names = door.sock.recvfrom, door.sock.sendto, door.voice, door.names
+def _answer_datagrams(listener: _Listener) -> int:
+    receive, send, voice, names = listener.sock.recvfrom, listener.sock.sendto, listener.voice, listener.names
     for done in range(_AT_ONCE):
         try:
             request, peer = receive(65535)

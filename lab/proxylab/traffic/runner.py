@@ -5,7 +5,8 @@ Must not: judge, or wait for a fixed time.
 
 A run reads the rule counters, forgets what the taps saw before, and then takes turns: send some, let the responders
 answer, read the taps. It ends when every flow is settled: arrived and replied to, or turned away by a reset or an ICMP
-error. If nothing moves any more and some flow is not settled, fences are sent (``fences`` says why they prove that what
+error. If nothing moves any more and some flow is not settled, fences are sent (``sentinels`` says why they prove
+that what
 has not arrived by then never will); when they are back and still nothing has moved, the run is over.
 """
 
@@ -18,25 +19,27 @@ from itertools import chain
 from operator import attrgetter
 from typing import Final
 
-from proxylab.errors import CapabilityError, InternalError
 from proxylab.addresses import Family, Transport
+from proxylab.errors import CapabilityError, InternalError
+from proxylab.evidence.evidence import Capture, Evidence, TraceStep
+from proxylab.evidence.segments import Spoken
 from proxylab.kernel.netfilter.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
-from proxylab.plan.resolved import STACK, Errand
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import own_addresses
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.connect import Dialogues, has_sctp
-from proxylab.traffic.dialogue import Conversation
+from proxylab.traffic.conntrack import Memory
 from proxylab.traffic.craft import first_packets
+from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.http import Fetches
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
-from proxylab.traffic.conntrack import Memory
 from proxylab.traffic.meters import Meter
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortDealer, Sender
@@ -46,8 +49,6 @@ from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing
 from proxylab.traffic.turns import Sending, Turns
 from proxylab.traffic.watch import Watch
-from proxylab.evidence.evidence import Capture, Evidence, TraceStep
-from proxylab.evidence.segments import Spoken
 
 __all__ = ["Runner"]
 
@@ -192,7 +193,7 @@ class Runner:
         """The frames of the last run."""
         return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
 
-    async def run(self, errand: Errand, *, trace: bool = False) -> Evidence:
+    async def run(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Send an errand and gather the evidence. Runs wait for each other.
 
         With ``trace``, the errand has one flow of crafted packets, which is followed through the rules of every node.
@@ -202,10 +203,12 @@ class Runner:
                 not sent), or a runner that is not open.
             CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
-        if trace and (errand.flows != 1 or errand.manner is not Manner.PACKET):
-            raise InternalError(f"errand {errand.name!r}: one flow of crafted packets can be traced, and nothing else")
+        if trace and (resolved.flows != 1 or resolved.manner is not Manner.PACKET):
+            raise InternalError(
+                f"errand {resolved.name!r}: one flow of crafted packets can be traced, and nothing else"
+            )
         async with self._stillness:
-            return await self._run(errand, trace=trace)
+            return await self._run(resolved, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
         """Hold a dialogue by crafted segments. Runs wait for each other.
@@ -216,12 +219,12 @@ class Runner:
         """
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before converse()")
-        errand = dialogue.there
-        family = Family.of(errand.destination)
-        meters = {node: self._meters[node, family] for node in errand.nodes}
+        resolved = dialogue.there
+        family = Family.of(resolved.destination)
+        meters = {node: self._meters[node, family] for node in resolved.nodes}
         async with self._stillness:
-            await together(meter.begin(errand) for meter in meters.values())
-            (port,) = self._source_ports(errand)
+            await together(meter.begin(resolved) for meter in meters.values())
+            (port,) = self._source_ports(resolved)
             self._dialogues += 1
             conversation = Conversation(
                 dialogue,
@@ -238,23 +241,23 @@ class Runner:
         uncounted = tuple(node for node, meter in meters.items() if not meter.is_whole)
         return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
 
-    async def _run(self, errand: Errand, *, trace: bool) -> Evidence:
+    async def _run(self, resolved: ResolvedProbe, *, trace: bool) -> Evidence:
         started = time.monotonic()
-        family = Family.of(errand.destination)
-        meters = {node: self._meters[node, family] for node in errand.nodes}
-        await together(meter.begin(errand) for meter in meters.values())
-        identity = self._identities.issue(errand.flows)
-        ports = self._source_ports(errand)
-        turns = self._prepare(errand, identity, ports)
-        tracing = self._armed(errand, identity) if trace else None
-        foreign = [self._foreign[node] for node in errand.nodes if node in self._foreign]
+        family = Family.of(resolved.destination)
+        meters = {node: self._meters[node, family] for node in resolved.nodes}
+        await together(meter.begin(resolved) for meter in meters.values())
+        identity = self._identities.issue(resolved.flows)
+        ports = self._source_ports(resolved)
+        turns = self._prepare(resolved, identity, ports)
+        tracing = self._armed(resolved, identity) if trace else None
+        foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
-        self._stacks.begin((*errand.nodes, *errand.watched))
-        unfinished = await self._take(turns, errand)
+        self._stacks.begin((*resolved.nodes, *resolved.watched))
+        unfinished = await self._take(turns, resolved)
         losses = turns.losses()
         kernel = self._stacks.end()
-        tracked = self._memory.flows(errand, ports)
-        entries = tuple(self._memory.entries(errand)) if errand.tables else None
+        tracked = self._memory.flows(resolved, ports)
+        entries = tuple(self._memory.entries(resolved)) if resolved.tables else None
         steps: tuple[TraceStep, ...] = ()
         if tracing is not None:
             steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
@@ -268,7 +271,7 @@ class Runner:
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
             foreign=tuple(chain.from_iterable(beside)),
-            fences=turns.fences.reports(),
+            sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,
             losses=losses,
             refused_sends=tuple(turns.sending.refused),
@@ -283,9 +286,9 @@ class Runner:
             seconds=time.monotonic() - started,
         )
 
-    async def _take(self, turns: Turns, errand: Errand) -> str:
+    async def _take(self, turns: Turns, resolved: ResolvedProbe) -> str:
         try:
-            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * errand.flows))
+            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         except BaseException:
             self._stop_tracing()  # what it was armed for must not weigh on later runs
             raise
@@ -294,55 +297,55 @@ class Runner:
         self._seen = turns.matcher
         return unfinished
 
-    def _armed(self, errand: Errand, identity: Identity) -> Tracing:
+    def _armed(self, resolved: ResolvedProbe, identity: Identity) -> Tracing:
         """The lab's tracing, opened when it is first asked for: most runs never need it."""
         if self._tracing is None:
-            self._tracing = Tracing(self._netns_by_name, self._plan, errand.nodes)
-        self._tracing.arm(errand, identity)
+            self._tracing = Tracing(self._netns_by_name, self._plan, resolved.nodes)
+        self._tracing.arm(resolved, identity)
         return self._tracing
 
-    def _prepare(self, errand: Errand, identity: Identity, ports: Sequence[int]) -> Turns:
+    def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> Turns:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if errand.protocol is Transport.SCTP and errand.manner is Manner.CONNECT and not has_sctp():
+        if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT and not has_sctp():
             raise CapabilityError(
-                f"SCTP sockets, by which probe {errand.name!r} connects",
+                f"SCTP sockets, by which probe {resolved.name!r} connects",
                 "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
             )
-        sender = errand.sender
+        sender = resolved.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(True)
-        for receiver in errand.receivers:
+        for receiver in resolved.receivers:
             if receiver.device == STACK:
                 self._watch.tap(receiver.namespace, STACK)
         rooms = [meter.room for meter in self._meters.values() if meter.room is not None]
-        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + errand.payload), *rooms])
+        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *rooms])
         sending: Sending
-        if errand.manner is Manner.PACKET:
-            sending = Dispatch(tap, first_packets(errand, identity, ports), room, sender.mtu)
+        if resolved.manner is Manner.PACKET:
+            sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
             sockets = None
-        elif errand.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], errand, ports)
+        elif resolved.http:
+            sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports)
             sockets = {port: flow for flow, port in enumerate(ports)}
         else:
-            sending = Dialogues(self._netns_by_name[sender.namespace], errand, identity, ports, room)
+            sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
             sockets = {port: flow for flow, port in enumerate(ports)}
         return Turns(
-            errand=errand,
+            resolved=resolved,
             identity=identity,
             tap=tap,
             sending=sending,
             sockets=sockets,
             watch=self._watch,
             responders=self._responders,
-            associations=self._answering() if errand.protocol is Transport.SCTP else None,
-            before_fences=partial(self._hold, errand),
+            associations=self._answering() if resolved.protocol is Transport.SCTP else None,
+            before_sentinels=partial(self._hold, resolved),
         )
 
-    async def _hold(self, errand: Errand) -> None:
+    async def _hold(self, resolved: ResolvedProbe) -> None:
         """What is counted from now on is not the run's."""
         self._stacks.hold()
-        await together(self._foreign[node].hold() for node in errand.nodes if node in self._foreign)
+        await together(self._foreign[node].hold() for node in resolved.nodes if node in self._foreign)
 
     def _answering(self) -> Associations | None:
         """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""
@@ -350,34 +353,34 @@ class Runner:
             self._associations = Associations(self._netns_by_name, self._plan)
         return self._associations
 
-    def _port_of_stream(self, errand: Errand) -> int:
+    def _port_of_stream(self, resolved: ResolvedProbe) -> int:
         """A stream goes on with whatever conntrack remembers of the port that its author chose."""
-        port = errand.sender.port
+        port = resolved.sender.port
         if port is not None:
-            self._ports.claim(_side(errand), errand.protocol, port)
+            self._ports.claim(_side(resolved), resolved.protocol, port)
             return port
-        (port,) = self._source_ports(errand)
+        (port,) = self._source_ports(resolved)
         return port
 
-    def _source_ports(self, errand: Errand) -> tuple[int, ...]:
+    def _source_ports(self, resolved: ResolvedProbe) -> tuple[int, ...]:
         """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
-        sender, port, protocol = _side(errand), errand.sender.port, errand.protocol
+        sender, port, protocol = _side(resolved), resolved.sender.port, resolved.protocol
         if port is not None:
             if not self._ports.claim(sender, protocol, port):
                 self.forget()
                 self._ports.claim(sender, protocol, port)
-            return (port,) * errand.flows
-        if errand.flows > self._ports.size:
+            return (port,) * resolved.flows
+        if resolved.flows > self._ports.size:
             raise InternalError(
-                f"errand {errand.name!r}: {errand.flows} flows need as many source ports, "
+                f"errand {resolved.name!r}: {resolved.flows} flows need as many source ports, "
                 f"and there are {self._ports.size}"
             )
-        ports = self._ports.deal(sender, protocol, errand.flows)
+        ports = self._ports.deal(sender, protocol, resolved.flows)
         if ports is None:
             self.forget()
-            ports = self._ports.deal(sender, protocol, errand.flows)
+            ports = self._ports.deal(sender, protocol, resolved.flows)
         return ports or ()
 
 
-def _side(errand: Errand) -> Sender:
-    return errand.sender.namespace, Family.of(errand.destination)
+def _side(resolved: ResolvedProbe) -> Sender:
+    return resolved.sender.namespace, Family.of(resolved.destination)

@@ -13,27 +13,27 @@ paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours
 
 from collections.abc import Iterable
 
-from proxylab.plan.resolved import Errand, Fence
-from proxylab.traffic.craft import fences
+from proxylab.evidence.evidence import SentinelReport
+from proxylab.plan.resolved import ResolvedProbe, Sentinel
+from proxylab.traffic.craft import sentinels
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.match import FenceSighting
+from proxylab.traffic.match import SentinelSighting
 from proxylab.traffic.watch import AnyTap
-from proxylab.evidence.evidence import FenceReport
 
-__all__ = ["Fences"]
+__all__ = ["Sentinels"]
 
 
-class Fences:
+class Sentinels:
     """The fences of one run. They may go out several times; each round has numbers of its own."""
 
-    def __init__(self, errand: Errand, identity: Identity, tap: AnyTap) -> None:
-        self._errand = errand
+    def __init__(self, resolved: ResolvedProbe, identity: Identity, tap: AnyTap) -> None:
+        self._resolved = resolved
         self._identity = identity
         self._tap = tap
         self._next = 0
-        self._out: dict[int, Fence] = {}
-        self._silent: set[Fence] = set()
-        self._answered: dict[Fence, int] = {}
+        self._out: dict[int, Sentinel] = {}
+        self._silent: set[Sentinel] = set()
+        self._answered: dict[Sentinel, int] = {}
 
     @property
     def back(self) -> bool:
@@ -43,7 +43,7 @@ class Fences:
     def send(self) -> None:
         """Send a round. A fence that was given up before is not sent again: it would only be waited for again."""
         targets = []
-        for target in self._errand.fences:
+        for target in self._resolved.sentinels:
             if target not in self._silent:
                 self._out[self._next] = target
                 self._answered.pop(target, None)
@@ -51,18 +51,18 @@ class Fences:
                 self._next += 1
         if not targets:
             return
-        for number, frame in zip(tuple(self._out), fences(self._errand.sender, targets), strict=True):
+        for number, frame in zip(tuple(self._out), sentinels(self._resolved.sender, targets), strict=True):
             try:
                 self._tap.send(frame)
             except OSError:
                 self._give_up(number)
 
-    def take(self, sightings: Iterable[FenceSighting]) -> None:
+    def take(self, sightings: Iterable[SentinelSighting]) -> None:
         """Take in what the taps saw of fences."""
-        places = (self._errand.sender.name, self._errand.sender.namespace)
+        netns_names = (self._resolved.sender.name, self._resolved.sender.namespace)
         for sighting in sightings:
             target = self._out.get(sighting.number)
-            if target is None or sighting.place not in places:
+            if target is None or sighting.netns_name not in netns_names:
                 continue
             if sighting.reply:
                 del self._out[sighting.number]
@@ -73,13 +73,13 @@ class Fences:
         for number in tuple(self._out):
             self._give_up(number)
 
-    def reports(self) -> tuple[FenceReport, ...]:
+    def reports(self) -> tuple[SentinelReport, ...]:
         """What became of each fence in the last round; nothing if none was ever sent."""
         if not self._next:
             return ()
         return tuple(
-            FenceReport(target.name, target in self._answered, self._answered.get(target, 0))
-            for target in self._errand.fences
+            SentinelReport(target.name, target in self._answered, self._answered.get(target, 0))
+            for target in self._resolved.sentinels
         )
 
     def _give_up(self, number: int) -> None:

@@ -17,11 +17,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import IPAddress
+from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.traffic.dissect import TCP
 
 __all__ = ["Silence"]
@@ -104,8 +104,8 @@ class Silence:
 
 def _loaded(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
     """Go on only with packets that have ``value`` there."""
-    place = (number(2, header), number(3, at), number(4, len(value)))
-    return equal(expression("payload", number(1, _REGISTER_1), *place), value)
+    netns_name = (number(2, header), number(3, at), number(4, len(value)))
+    return equal(expression("payload", number(1, _REGISTER_1), *netns_name), value)
 
 
 _TCP_ONLY: Final = equal(expression("meta", number(1, _REGISTER_1), number(2, _META_L4PROTO)), bytes([TCP]))

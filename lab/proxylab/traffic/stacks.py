@@ -7,10 +7,10 @@ Must not: say what a counter means.
 import time
 from collections.abc import Iterable, Iterator, Mapping
 
-from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
-from proxylab.verdict.drops import COUNTERS
 from proxylab.evidence.evidence import KernelCount
+from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.verdict.drops import COUNTERS
 
 __all__ = ["Stacks"]
 

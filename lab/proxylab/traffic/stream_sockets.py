@@ -16,13 +16,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from proxylab.evidence.streams import BreakKind, StreamPacketFate
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, request_line
 from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
 from proxylab.traffic.craft import filling
 from proxylab.traffic.ledger import Ledger
-from proxylab.evidence.streams import BreakKind, PulseFate
 
 __all__ = ["Connection", "Datagrams", "Pulsing"]
 
@@ -53,14 +53,14 @@ class Pulsing(Protocol):
         """Close what is open."""
 
 
-def _bound(netns: NetNs, errand: Errand, port: int, kind: socket.SocketKind) -> socket.socket:
-    family = socket.AF_INET if errand.destination.version == 4 else socket.AF_INET6
+def _bound(netns: NetNs, resolved: ResolvedProbe, port: int, kind: socket.SocketKind) -> socket.socket:
+    family = socket.AF_INET if resolved.destination.version == 4 else socket.AF_INET6
     with inside(netns):
         sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-        sock.bind((str(errand.sender.address), port))
+        sock.bind((str(resolved.sender.address), port))
     except OSError:
         sock.close()
         raise
@@ -70,15 +70,15 @@ def _bound(netns: NetNs, errand: Errand, port: int, kind: socket.SocketKind) -> 
 class Datagrams:
     """A stream over UDP."""
 
-    def __init__(self, netns: NetNs, errand: Errand, port: int, ledger: Ledger) -> None:
+    def __init__(self, netns: NetNs, resolved: ResolvedProbe, port: int, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._filling = filling(errand.payload)
-        self._sock = _bound(netns, errand, port, socket.SOCK_DGRAM)
-        if errand.destination.version == 4:
+        self._filling = filling(resolved.payload)
+        self._sock = _bound(netns, resolved, port, socket.SOCK_DGRAM)
+        if resolved.destination.version == 4:
             self._sock.setsockopt(socket.IPPROTO_IP, _IP_RECVERR, 1)
         else:
             self._sock.setsockopt(socket.IPPROTO_IPV6, _IPV6_RECVERR, 1)
-        self._peer = (str(errand.destination), errand.port)
+        self._peer = (str(resolved.destination), resolved.port)
         self._connected = False
 
     def send(self) -> None:
@@ -156,17 +156,17 @@ class Connection:
     def __init__(
         self,
         netns: NetNs,
-        errand: Errand,
+        resolved: ResolvedProbe,
         ledger: Ledger,
         port_of: Callable[[], int],
         resets: Callable[[], Sequence[int]],
     ) -> None:
         self._netns = netns
-        self._errand = errand
+        self._resolved = resolved
         self._port_of = port_of
         self._ledger = ledger
         self._resets = resets
-        self._filling = filling(errand.payload)
+        self._filling = filling(resolved.payload)
         self._sock: socket.socket | None = None
         self._dialling = False
         self._unsaid = b""
@@ -208,11 +208,11 @@ class Connection:
             self._sock = None
 
     def _dial(self) -> None:
-        sock = _bound(self._netns, self._errand, self._port_of(), socket.SOCK_STREAM)
+        sock = _bound(self._netns, self._resolved, self._port_of(), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            sock.connect((str(self._errand.destination), self._errand.port))
+            sock.connect((str(self._resolved.destination), self._resolved.port))
         except BlockingIOError:
             pass
         except OSError:
@@ -271,10 +271,10 @@ class Connection:
             self._ledger.gone(at, BreakKind.RESET)
         if error is None:
             self._ledger.gone(time.time_ns(), BreakKind.CLOSED)
-            self._ledger.turned_away(PulseFate.LOST, "")
+            self._ledger.turned_away(StreamPacketFate.LOST, "")
         else:
             by_icmp = not resets and error in _BY_ICMP
-            self._ledger.turned_away(PulseFate.REJECTED if by_icmp else PulseFate.LOST, error_name(error))
+            self._ledger.turned_away(StreamPacketFate.REJECTED if by_icmp else StreamPacketFate.LOST, error_name(error))
 
 
 _BY_ICMP: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES})

@@ -10,7 +10,7 @@ from proxylab.addresses import Transport
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.match import FenceSighting, Matcher, Vantage
+from proxylab.traffic.match import Matcher, SentinelSighting, Vantage
 from proxylab.traffic.watch import AnyTap
 
 __all__ = ["Ear"]
@@ -22,7 +22,7 @@ class Ear:
     def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
         self._ports: set[int] = set()
         self._by_tcp = protocol is Transport.TCP
-        self._vantage = Vantage(tap.place, tap.device, is_sender=True)
+        self._vantage = Vantage(tap.netns_name, tap.device, is_sender=True)
         self._matcher = Matcher(identity, Transport.UDP)
         self._resets: list[int] = []
 
@@ -41,9 +41,9 @@ class Ear:
         heard, self._resets = self._resets, []
         return heard
 
-    def fences(self) -> list[FenceSighting]:
+    def sentinels(self) -> list[SentinelSighting]:
         """The fences that were seen since this was last asked."""
-        seen, self._matcher.fences = self._matcher.fences, []
+        seen, self._matcher.sentinels = self._matcher.sentinels, []
         return seen
 
     def _is_reset(self, frame: Frame) -> bool:

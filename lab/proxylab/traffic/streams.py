@@ -8,7 +8,8 @@ timer that is late sends one pulse and not all that it has missed. Each pulse is
 far as the kernel lets it, so that a lab under load sends less often and is not slower to answer.
 
 Streams rest between steps, and while probes are sent: rules count packets, and do not say whose. Before they rest every
-pulse must be settled: answered, turned away, or provably lost. Over UDP fences prove that (``fences``), sent from every
+pulse must be settled: answered, turned away, or provably lost. Over UDP fences prove that (``sentinels``), sent from
+every
 CPU that has sent a pulse; over TCP the kernel sends again, so a second more is given. What has not come then is lost.
 """
 
@@ -20,20 +21,20 @@ from functools import partial
 from typing import Final
 
 from proxylab.addresses import Transport
+from proxylab.evidence.streams import BreakKind, StreamRecord
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.resolved import Errand, Fence
+from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
-from proxylab.traffic.stream_tap import Ear
-from proxylab.traffic.sentinels import Fences
+from proxylab.traffic.conntrack import Memory
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.ledger import Ledger
-from proxylab.traffic.conntrack import Memory
-from proxylab.traffic.stream_sockets import Connection, Datagrams, Pulsing
 from proxylab.traffic.responder import Responders
+from proxylab.traffic.sentinels import Sentinels
+from proxylab.traffic.stream_sockets import Connection, Datagrams, Pulsing
+from proxylab.traffic.stream_tap import Ear
 from proxylab.traffic.watch import AnyTap, Watch
-from proxylab.evidence.streams import BreakKind, StreamRecord
 
 __all__ = ["Streams"]
 
@@ -49,7 +50,7 @@ _PATIENCE: Final = 10.0
 
 @dataclass(slots=True)
 class _Stream:
-    errand: Errand
+    resolved: ResolvedProbe
     ports: list[int]
     identity: Identity
     ledger: Ledger
@@ -74,7 +75,7 @@ class Streams:
         responders: Responders,
         identities: IdentityRegistry,
         memory: Memory,
-        port_of: Callable[[Errand], int],
+        port_of: Callable[[ResolvedProbe], int],
     ) -> None:
         """Streams of which none runs yet; ``port_of`` gives the source port of an errand."""
         self._netns_by_name = netns_by_name
@@ -86,16 +87,16 @@ class Streams:
         self._streams: dict[str, _Stream] = {}
         self._resting = True
 
-    async def begin(self, errands: Iterable[Errand]) -> None:
+    async def begin(self, resolved_probes: Iterable[ResolvedProbe]) -> None:
         """Begin the streams that do not run yet, and let all go on: the next pulse of each is sent when this returns.
 
         Raises:
             InternalError: a sender has no tap.
             CapabilityError: the kernel cannot show what a node's programs get.
         """
-        for errand in errands:
-            if errand.name not in self._streams:
-                self._streams[errand.name] = self._open(errand)
+        for resolved in resolved_probes:
+            if resolved.name not in self._streams:
+                self._streams[resolved.name] = self._open(resolved)
         self._go_on(self._streams.values())
 
     def changed(self) -> None:
@@ -115,12 +116,12 @@ class Streams:
             return
         if self._resting:
             self._go_on(self._streams.values())
-        longest = max(each.errand.every for each in short) / 1000
+        longest = max(each.resolved.every for each in short) / 1000
         deadline = Deadline.after(_PATIENCE + _ENOUGH * longest)
         await wait_until(lambda: all(each.ledger.sent >= each.enough for each in short), deadline, "pulses of streams")
 
-    async def rest(self, fences: Callable[[Errand], Sequence[Fence]]) -> None:
-        """Send no more, and return when every pulse is settled. ``fences`` are those that can be answered now."""
+    async def rest(self, sentinels: Callable[[ResolvedProbe], Sequence[Sentinel]]) -> None:
+        """Send no more, and return when every pulse is settled. ``sentinels`` are those that can be answered now."""
         if self._resting:
             return
         self._resting = True
@@ -132,7 +133,7 @@ class Streams:
             stream.silent = ()
             self._turn()
             if stream.ledger.outstanding:
-                await self._settle(stream, fences(stream.errand))
+                await self._settle(stream, sentinels(stream.resolved))
 
     def take(self) -> tuple[StreamRecord, ...]:
         """What was seen since this was last asked; streams rest."""
@@ -153,24 +154,24 @@ class Streams:
             stream.pulsing.close()
         self._streams.clear()
 
-    def _open(self, errand: Errand) -> _Stream:
+    def _open(self, resolved: ResolvedProbe) -> _Stream:
         identity = self._identities.issue(1)
-        netns = self._netns_by_name[errand.sender.namespace]
-        tap = self._watch.tap(errand.sender.namespace, errand.sender.device)
-        ledger, ear = Ledger(identity), Ear(identity, errand.protocol, tap)
+        netns = self._netns_by_name[resolved.sender.namespace]
+        tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
+        ledger, ear = Ledger(identity), Ear(identity, resolved.protocol, tap)
         ports: list[int] = []
 
         def port_of() -> int:
-            ports.append(self._port_of(errand))
+            ports.append(self._port_of(resolved))
             ear.mind(ports[-1])
             return ports[-1]
 
         pulsing: Pulsing
-        if errand.protocol is Transport.UDP:
-            pulsing = Datagrams(netns, errand, port_of(), ledger)
+        if resolved.protocol is Transport.UDP:
+            pulsing = Datagrams(netns, resolved, port_of(), ledger)
         else:
-            pulsing = Connection(netns, errand, ledger, port_of, partial(self._resets, ear))
-        return _Stream(errand, ports, identity, ledger, pulsing, tap, ear)
+            pulsing = Connection(netns, resolved, ledger, port_of, partial(self._resets, ear))
+        return _Stream(resolved, ports, identity, ledger, pulsing, tap, ear)
 
     def _go_on(self, streams: Iterable[_Stream]) -> None:
         self._resting = False
@@ -181,7 +182,7 @@ class Streams:
 
     def _beat(self, stream: _Stream) -> None:
         """See to the next pulse, and send one."""
-        loop, every = asyncio.get_running_loop(), stream.errand.every / 1000
+        loop, every = asyncio.get_running_loop(), stream.resolved.every / 1000
         stream.due = max(stream.due, loop.time() - every) + every
         stream.timer = loop.call_at(stream.due, self._beat, stream)
         stream.cpus.add(current_cpu())
@@ -208,18 +209,18 @@ class Streams:
             if not answered and not any(heard):
                 return
 
-    async def _settle(self, stream: _Stream, targets: Sequence[Fence]) -> None:
+    async def _settle(self, stream: _Stream, targets: Sequence[Sentinel]) -> None:
         """Return when every pulse of a stream is settled, or can no longer be."""
-        fences = Fences(replace(stream.errand, fences=tuple(targets)), stream.identity, stream.tap)
+        sentinels = Sentinels(replace(stream.resolved, sentinels=tuple(targets)), stream.identity, stream.tap)
         for cpu in sorted(stream.cpus):
             with one_cpu(cpu):
-                await self._fence(stream, fences)
+                await self._send_sentinels(stream, sentinels)
         with one_cpu():
             self._turn()  # what is answered only now goes before one more round
-            await self._fence(stream, fences)
-        stream.silent = tuple(each.name for each in fences.reports() if not each.answered)
+            await self._send_sentinels(stream, sentinels)
+        stream.silent = tuple(each.name for each in sentinels.reports() if not each.answered)
         stream.cpus.clear()
-        if stream.errand.protocol is Transport.TCP and stream.ledger.outstanding:
+        if stream.resolved.protocol is Transport.TCP and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(_SENDING_AGAIN), "late answers")
 
@@ -227,30 +228,30 @@ class Streams:
         self._turn()
         return not stream.ledger.outstanding
 
-    async def _fence(self, stream: _Stream, fences: Fences) -> None:
+    async def _send_sentinels(self, stream: _Stream, sentinels: Sentinels) -> None:
         def back() -> bool:
             self._turn()
             self._listen()
-            fences.take(stream.ear.fences())
-            return fences.back
+            sentinels.take(stream.ear.sentinels())
+            return sentinels.back
 
-        fences.send()
+        sentinels.send()
         try:
             await wait_until(back, Deadline.after(_FENCE_SECONDS), "fences")
         except DeadlineExceededError:
-            fences.give_up()
+            sentinels.give_up()
 
     def _record(self, stream: _Stream) -> StreamRecord:
         for at in stream.ear.resets():
             stream.ledger.gone(at, BreakKind.RESET)  # one that ended no connection of today
-        pulses, late, breaks = stream.ledger.close_step()
+        packets, late, breaks = stream.ledger.close_step()
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(
-            stream=stream.errand.name,
+            stream=stream.resolved.name,
             port=port,
-            pulses=pulses,
+            packets=packets,
             late=late,
             breaks=breaks,
-            tracked=self._memory.flows(stream.errand, (port,)) if port else (),
+            tracked=self._memory.flows(stream.resolved, (port,)) if port else (),
             silent=stream.silent,
         )

@@ -14,16 +14,16 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import Transport
+from proxylab.errors import CapabilityError
+from proxylab.evidence.evidence import DropReason, Packet, TraceStep
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
-from proxylab.plan.resolved import Errand
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
-from proxylab.evidence.evidence import DropReason, Packet, TraceStep
 
 __all__ = ["RuleTexts", "Tracing"]
 
@@ -76,9 +76,9 @@ class Tracing:
             self.close()
             raise
 
-    def arm(self, errand: Errand, identity: Identity) -> None:
+    def arm(self, resolved: ResolvedProbe, identity: Identity) -> None:
         """Trace the packets of this run from now on; it has one flow."""
-        matches = tuple(_matches(errand, identity))
+        matches = tuple(_matches(resolved, identity))
         for tracer in self._tracers.values():
             tracer.arm(matches)
         if self._reasons is not None:
@@ -137,7 +137,7 @@ class Tracing:
         at = event.number - 1
         devices = self._devices[node]
         return TraceStep(
-            place=node,
+            netns_name=node,
             table=event.table,
             chain=event.chain,
             kind=event.kind,
@@ -155,17 +155,17 @@ class Tracing:
         )
 
 
-def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
+def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:
     """The request, its answers, and ICMP errors about it."""
-    version = errand.destination.version
+    version = resolved.destination.version
     icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
-    if errand.protocol is Transport.TCP:
+    if resolved.protocol is Transport.TCP:
         sequence = identity.sequence(0)
         sent = sequence.to_bytes(4, "big")
         yield Match(TCP, (Bytes(4, sent),))
         yield Match(TCP, (Bytes(8, ((sequence + 1) & 0xFFFFFFFF).to_bytes(4, "big")),))
         yield Match(icmp, (Bytes(quoted + 4, sent),))
-    elif errand.protocol is Transport.SCTP:
+    elif resolved.protocol is Transport.SCTP:
         tag = identity.sequence(0).to_bytes(4, "big")
         yield Match(SCTP, (Bytes(_INITIATE_TAG, tag),))
         yield Match(SCTP, (Bytes(_VERIFICATION_TAG, tag),))
@@ -173,7 +173,7 @@ def _matches(errand: Errand, identity: Identity) -> Iterator[Match]:
     else:
         end = identity.token(Kind.PROBE, 0)[-_TOKEN_END:]
         at = _TOKEN_AT + TOKEN_BYTES - _TOKEN_END
-        yield Match(errand.protocol_number, (Bytes(at, end),))
+        yield Match(resolved.protocol_number, (Bytes(at, end),))
         yield Match(icmp, (Bytes(quoted + at, end),))
 
 

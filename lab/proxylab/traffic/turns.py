@@ -8,16 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from proxylab.plan.resolved import STACK, Errand
+from proxylab.evidence.evidence import ConnectReport, TapLoss
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.associations import Associations
-from proxylab.traffic.sentinels import Fences
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.match import Matcher, Vantage
 from proxylab.traffic.responder import Responders
+from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import AnyTap, Watch
-from proxylab.evidence.evidence import ConnectReport, TapLoss
 
 __all__ = ["Sending", "Turns"]
 
@@ -51,27 +51,27 @@ class Turns:
     def __init__(
         self,
         *,
-        errand: Errand,
+        resolved: ResolvedProbe,
         identity: Identity,
         tap: AnyTap,
         sending: Sending,
         sockets: Mapping[int, int] | None,
         watch: Watch,
         responders: Responders,
-        before_fences: Callable[[], Awaitable[None]],
+        before_sentinels: Callable[[], Awaitable[None]],
         associations: Associations | None = None,
     ) -> None:
         self.sending = sending
-        self.matcher = Matcher(identity, errand.protocol, sockets)
-        self.fences = Fences(errand, identity, tap)
+        self.matcher = Matcher(identity, resolved.protocol, sockets)
+        self.sentinels = Sentinels(resolved, identity, tap)
         self.unpinned = ""
         self._by_taps = sockets is None
         self._tap = tap
         self._watch = watch
         self._responders = responders
         self._associations = associations
-        self._before_fences = before_fences
-        self._nodes = frozenset(errand.nodes)
+        self._before_sentinels = before_sentinels
+        self._nodes = frozenset(resolved.nodes)
         self._fenced_at = 0
 
     async def take(self, deadline: Deadline) -> str:
@@ -88,13 +88,13 @@ class Turns:
                 await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
                 if self._turn():
                     continue
-                await self._fence(deadline)
+                await self._send_sentinels(deadline)
                 if not self._turn() and not self.sending.abandon():
                     break
             self._look()
             if self._fenced_at and self.matcher.requests_sent > self._fenced_at:
                 # A stack has said its SYN again since the fences left: only later ones can come behind it.
-                await self._fence(deadline)
+                await self._send_sentinels(deadline)
         return ""
 
     def losses(self) -> tuple[TapLoss, ...]:
@@ -124,29 +124,29 @@ class Turns:
         for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
             if self._associations is not None:
                 answered += self._associations.answer(tap, frames)
-            transit = tap.place in self._nodes and tap.device != STACK
-            self.matcher.take(Vantage(tap.place, tap.device, tap is self._tap, transit), frames)
+            transit = tap.netns_name in self._nodes and tap.device != STACK
+            self.matcher.take(Vantage(tap.netns_name, tap.device, tap is self._tap, transit), frames)
         if self.matcher.packs:
             for tap, batch in self._watch.passing():
-                self.matcher.take_passing(Vantage(tap.place, tap.device, transit=True), batch)
-        self.fences.take(self.matcher.fences)
-        self.matcher.fences = []
+                self.matcher.take_passing(Vantage(tap.netns_name, tap.device, transit=True), batch)
+        self.sentinels.take(self.matcher.sentinels)
+        self.matcher.sentinels = []
         return answered > 0 or self.matcher.seen > seen
 
-    async def _fence(self, deadline: Deadline) -> None:
+    async def _send_sentinels(self, deadline: Deadline) -> None:
         """Send a round of fences and take turns until all are back, for a second at most."""
-        await self._before_fences()
+        await self._before_sentinels()
         self._fenced_at = self.matcher.requests_sent
-        self.fences.send()
+        self.sentinels.send()
         patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
         try:
-            await wait_until(self._fenced, patience, "fences")
+            await wait_until(self._sentinels_answered, patience, "fences")
         except DeadlineExceededError:
-            self.fences.give_up()
+            self.sentinels.give_up()
 
-    def _fenced(self) -> bool:
+    def _sentinels_answered(self) -> bool:
         self._look()
-        return self.fences.back
+        return self.sentinels.back
 
     def _awaited(self) -> str:
         if not self.sending.finished:

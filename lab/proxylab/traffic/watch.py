@@ -18,14 +18,14 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from proxylab.errors import InternalError
+from proxylab.evidence.evidence import TapLoss
 from proxylab.kernel.capture.batches import Frame, FrameReader, Slots
+from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.capture.stack import StackTap
-from proxylab.plan.resolved import STACK
 from proxylab.plan.model import Device, Plan, Role
+from proxylab.plan.resolved import STACK
 from proxylab.traffic.interest import INTEREST, NOTHING, SEGMENTS
-from proxylab.evidence.evidence import TapLoss
 
 __all__ = ["AnyTap", "Watch"]
 
@@ -142,7 +142,9 @@ class Watch:
 
     def losses(self) -> tuple[TapLoss, ...]:
         """What each tap could not keep since this was last asked."""
-        return tuple(TapLoss(tap.place, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost()))
+        return tuple(
+            TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost())
+        )
 
     def close(self) -> None:
         """Close all taps in threads, for which nobody waits here."""

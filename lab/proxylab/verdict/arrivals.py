@@ -8,14 +8,21 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from proxylab.addresses import IPAddress
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import Sender
 from proxylab.scenario.model import Manner, NodeDevice, Preserved, Shares, SourceExpectation, Spread
-from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_hit_all, flows_to_stick, spread_p_value
+from proxylab.statistics import (
+    SHARE_CHANGE,
+    SIGNIFICANCE,
+    flows_needed_for,
+    flows_to_hit_all,
+    flows_to_stick,
+    spread_p_value,
+)
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.flows import Flow, counted_ends
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rules import Rule, read_all
-from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
@@ -25,7 +32,7 @@ _MOST_SHARES = 6
 
 def hits(case: Case) -> Counter[str]:
     """How many flows arrived at each pod, in the order of first arrival."""
-    return Counter(place for flow in case.flows for place in flow.places)
+    return Counter(netns_name for flow in case.flows for netns_name in flow.reached)
 
 
 def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
@@ -39,12 +46,12 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     found = hits(case)
     findings = _unseen(case)
     for flow in case.arrived:
-        strangers = [place for place in flow.places if place not in expected]
+        strangers = [netns_name for netns_name in flow.reached if netns_name not in expected]
         if strangers:
             findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
-    question = case.errand.question
+    question = case.resolved.question
     chosen_by_client = question is not None and question.headless
     never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]
     observed = _shares(found)
@@ -63,7 +70,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
     """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
     findings = _unseen(case)
-    sender = case.errand.sender
+    sender = case.resolved.sender
     kept = bool(sender.others) and isinstance(case.probe.expect.source, Preserved)
     for flow in case.arrived:
         due = sender.of(flow.number) if kept else expected
@@ -73,7 +80,7 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
             findings.doubts.append((flow.number, contradiction))
         elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
-            findings.wrong.append((flow.number, f"{listed(flow.places)} saw it come from {origin}"))
+            findings.wrong.append((flow.number, f"{listed(flow.reached)} saw it come from {origin}"))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
     again = masqueraded_again(case)
@@ -118,7 +125,7 @@ def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender
 def _disagreement_on_source(case: Case, flow: Flow) -> str:
     """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
     report = flow.report
-    if case.errand.manner is not Manner.CONNECT or report is None or report.error:
+    if case.resolved.manner is not Manner.CONNECT or report is None or report.error:
         return ""
     if report.peer is None:
         return f"{report.backend} did not say which peer it saw"
@@ -127,7 +134,7 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
     if peer in seen:
         return ""
     at_tap = listed([endpoint(*each) for each in sorted(seen, key=str)])
-    return f"the tap at {listed(flow.places)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
+    return f"the tap at {listed(flow.reached)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
 
 
 def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | None) -> Verdict:
@@ -184,7 +191,7 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
     names = list(dict.fromkeys(backends or ()))
     if names:
         _note_strangers(findings, found, names)
-    strayed = {client: places for client, places in clients.items() if len(places) > 1}
+    strayed = {client: reached for client, reached in clients.items() if len(reached) > 1}
     if len(clients) > 1 and strayed:
         findings.wrong_overall.append(f"{len(strayed):,} of {len(clients):,} clients went to several backends")
     elif strayed:
@@ -203,11 +210,11 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
 
 def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
     """Where the flows of each address arrived."""
-    if not case.errand.sender.others:
-        return {case.errand.sender.address: set(hits(case))}
+    if not case.resolved.sender.others:
+        return {case.resolved.sender.address: set(hits(case))}
     found: dict[IPAddress, set[str]] = {}
     for flow in case.arrived:
-        found.setdefault(case.errand.sender.of(flow.number), set()).update(flow.places)
+        found.setdefault(case.resolved.sender.of(flow.number), set()).update(flow.reached)
     return found
 
 

@@ -18,16 +18,16 @@ from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
 from proxylab.addresses import Transport
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import Evidence, Observation, Packet
+from proxylab.evidence.words import amount, endpoint, listed, tally
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner, Position, Probe
 from proxylab.verdict.copies import lost_copies
 from proxylab.verdict.drops import kernel_drop
-from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.verdict.flows import Fate, Flow, gather
 from proxylab.verdict.foreign import ended_by
 from proxylab.verdict.model import Judgement, Verdict
 from proxylab.verdict.retranslation import Retranslation, retranslated
-from proxylab.evidence.words import amount, endpoint, listed, tally
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 
@@ -49,7 +49,7 @@ class Case:
 
     Attributes:
         probe: with the expectations.
-        errand: the probe, resolved.
+        resolved: the probe, resolved.
         evidence: as recorded.
         flows: every flow of the errand, in order.
         fates: what became of each.
@@ -63,7 +63,7 @@ class Case:
     """
 
     probe: Probe
-    errand: Errand
+    resolved: ResolvedProbe
     evidence: Evidence
     flows: tuple[Flow, ...]
     fates: tuple[Fate, ...]
@@ -148,68 +148,70 @@ class Findings:
         )
 
 
-def open_case(probe: Probe, errand: Errand, evidence: Evidence) -> Case:
+def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
-    flows = gather(errand, evidence)
+    flows = gather(resolved, evidence)
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
     again: dict[int, Retranslation] = {}
     if evidence.tracked is not None:
         for flow, fate in zip(flows, fates, strict=True):
-            clause = mistracked(flow, fate, errand)
-            if clause and (second := retranslated(flow, errand)) is not None:
+            clause = mistracked(flow, fate, resolved)
+            if clause and (second := retranslated(flow, resolved)) is not None:
                 again[flow.number] = second
             elif clause:
                 disagreements[flow.number] = clause
-    if errand.manner is Manner.CONNECT:
+    if resolved.manner is Manner.CONNECT:
         for flow, fate in zip(flows, fates, strict=True):
-            clause = disagreement(flow, fate, errand.protocol)
+            clause = disagreement(flow, fate, resolved.protocol)
             if clause:
                 disagreements[flow.number] = clause
     # A hop that was not captured looks like a copy that ended there, so a flow whose witnesses disagree has none.
     sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
-    lost = lost_copies(evidence, errand, flows, sound, Packet.REQUEST)
-    lost_replies = lost_copies(evidence, errand, flows, sound, Packet.REPLY)
+    lost = lost_copies(evidence, resolved, flows, sound, Packet.REQUEST)
+    lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
     if lost:
         fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
     return Case(
         probe,
-        errand,
+        resolved,
         evidence,
         flows,
         fates,
         tuple([flow for flow in flows if flow.arrivals]),
         disagreements,
-        tuple(_doubts(errand, evidence, flows)),
-        () if _counted_as_dropped(errand, evidence, flows, fates) else tuple(_silence(errand, evidence, flows, fates)),
+        tuple(_doubts(resolved, evidence, flows)),
+        ()
+        if _counted_as_dropped(resolved, evidence, flows, fates)
+        else tuple(_silence(resolved, evidence, flows, fates)),
         again,
         lost,
         lost_replies,
     )
 
 
-def _doubts(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
+def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
     """Why the evidence as a whole is not to be relied on."""
     if evidence.unfinished:
         yield f"the run did not finish: {evidence.unfinished}"
     for loss in evidence.losses:
         if loss.frames:
-            yield f"the tap at {loss.place} {loss.device} lost {amount(loss.frames, 'frame')}"
-    if evidence.sent + len(evidence.refused_sends) < errand.flows:
-        yield f"{evidence.sent:,} of {amount(errand.flows, 'flow')} were sent"
-    if evidence.sent > errand.flows:
-        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {errand.flows:,}"
-    numbers = range(errand.flows)
-    if any(seen.flow not in numbers or seen.protocol is not errand.protocol for seen in evidence.observations) or any(
-        seen.protocol is not errand.protocol for seen in evidence.passages
+            yield f"the tap at {loss.netns_name} {loss.device} lost {amount(loss.frames, 'frame')}"
+    if evidence.sent + len(evidence.refused_sends) < resolved.flows:
+        yield f"{evidence.sent:,} of {amount(resolved.flows, 'flow')} were sent"
+    if evidence.sent > resolved.flows:
+        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {resolved.flows:,}"
+    numbers = range(resolved.flows)
+    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations) or any(
+        seen.protocol is not resolved.protocol for seen in evidence.passages
     ):
         yield "packets were seen that claim to be of this probe, but of none of its flows"
     # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
     unsent = [flow for flow in flows if not flow.departures]
     unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
     if unseen > 0:
-        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {errand.sender.name}"
-    if errand.manner is Manner.CONNECT:
+        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {resolved.sender.name}"
+    if resolved.manner is Manner.CONNECT:
         unreported = sum(len(flow.reports) != 1 for flow in flows)
         if unreported or any(report.flow not in numbers for report in evidence.connects):
             yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
@@ -227,17 +229,23 @@ def packets_until(flows: Iterable[Flow], held_at: int) -> int:
     return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
 
 
-def _counted_as_dropped(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> bool:
+def _counted_as_dropped(
+    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+) -> bool:
     """Whether a node's stack, or a foreign rule, counted every packet as dropped: then nothing of it can come late."""
     if set(fates) != {Fate.LOST}:
         return False
     packets = packets_until(flows, evidence.held_at)
-    return kernel_drop(errand, evidence, packets) is not None or ended_by(evidence, packets) is not None
+    return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
 
 
-def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]) -> Iterator[str]:
+def _silence(
+    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+) -> Iterator[str]:
     """Why it proves nothing that a flow was not seen again: a fence is not back, or was back too early."""
-    names = dict.fromkeys([*(fence.name for fence in errand.fences), *(report.name for report in evidence.fences)])
+    names = dict.fromkeys(
+        [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
+    )
     if not names:
         yield "no fence was sent after it, so silence proves nothing"
     if evidence.unpinned:
@@ -245,7 +253,7 @@ def _silence(errand: Errand, evidence: Evidence, flows: tuple[Flow, ...], fates:
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
     unsent, unanswered, early = [], [], []
     for name in names:
-        reports = [report for report in evidence.fences if report.name == name]
+        reports = [report for report in evidence.sentinels if report.name == name]
         if not reports:
             unsent.append(name)
         elif not all(report.answered for report in reports):
@@ -279,12 +287,12 @@ def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
         return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
     if fate is not Fate.DELIVERED:
         return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
-    place = flow.places[0]
+    netns_name = flow.reached[0]
     if not report.error:
         if not flow.replies:
             return f"the taps saw no reply, {says}"
-        if report.backend != place:
-            return f"the tap at {place} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+        if report.backend != netns_name:
+            return f"the tap at {netns_name} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
     elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
         return f"the taps saw a reply, {says}"
     elif report.error == "ECONNREFUSED":
@@ -298,7 +306,7 @@ def _from_dialled(flow: Flow, reply: Observation) -> bool:
     return not dialled or (reply.source, reply.source_port) in dialled
 
 
-def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
+def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
     Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
@@ -315,11 +323,11 @@ def mistracked(flow: Flow, fate: Fate, errand: Errand) -> str:
         seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
         if seen in entries:
             continue
-        at_tap = f"the tap at {arrival.place} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+        at_tap = f"the tap at {arrival.netns_name} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
         if entries:
             says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
             return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
-        if seen[:2] != (errand.destination, errand.port):
+        if seen[:2] != (resolved.destination, resolved.port):
             return f"{at_tap}, but no node's conntrack has an entry for the flow"
     return ""
 

@@ -5,11 +5,11 @@ Must not: choose among causes.
 """
 
 from proxylab.addresses import IPAddress
-from proxylab.verdict.case import Case
-from proxylab.verdict.rule_actions import MARKING
-from proxylab.verdict.flows import Flow
-from proxylab.verdict.rules import Rule, ending, read_all, translations
 from proxylab.evidence.words import endpoint, listed
+from proxylab.verdict.case import Case
+from proxylab.verdict.flows import Flow
+from proxylab.verdict.rule_actions import MARKING
+from proxylab.verdict.rules import Rule, ending, read_all, translations
 
 __all__ = [
     "REWRITING",
@@ -30,7 +30,7 @@ REWRITING = frozenset({"MASQUERADE", "SNAT"})
 
 def by_rule(case: Case, target: str, participle: str) -> str:
     """That a rule which speaks of the errand ended it; empty if none did."""
-    rules = ending(case.errand, case.evidence.counts, target)
+    rules = ending(case.resolved, case.evidence.counts, target)
     return f"{rules[0].count.node} {participle} it: {the_rule(rules[0])}." if rules else ""
 
 
@@ -73,11 +73,11 @@ def remembered(case: Case, flow: Flow) -> str:
     A flow that conntrack knows is translated as it was the first time, and no rule is asked (nf_nat_inet_fn in
     net/netfilter/nf_nat_core.c).
     """
-    sent = (case.errand.destination, case.errand.port)
+    sent = (case.resolved.destination, case.resolved.port)
     for entry in flow.tracked:
         there = (entry.reply_source, entry.reply_source_port)
         if there != sent and case.evidence.counted and translation(case, entry.reply_source) is None:
-            pods = {pod.address: pod.name for pod in case.errand.receivers}
+            pods = {pod.address: pod.name for pod in case.resolved.receivers}
             name = pods.get(entry.reply_source, "nobody of this lab")
             return (
                 f"conntrack on {entry.node} sent it to {name} ({endpoint(*there)}) by an entry that was there before: "
@@ -88,9 +88,9 @@ def remembered(case: Case, flow: Flow) -> str:
 
 def dialled(case: Case) -> str:
     """The address and port that were dialled."""
-    return endpoint(case.errand.destination, case.errand.port)
+    return endpoint(case.resolved.destination, case.resolved.port)
 
 
 def nodes(case: Case) -> str:
     """The nodes of the errand."""
-    return listed(case.errand.nodes, "or")
+    return listed(case.resolved.nodes, "or")

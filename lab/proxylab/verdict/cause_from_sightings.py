@@ -4,14 +4,14 @@ Owns: that sentence, for every expectation. No failure is left without one.
 Must not: choose it where a cause is known (``causes`` does), or say more than was seen.
 """
 
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.verdict.case import Case
-from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.model import Verdict
 from proxylab.verdict.cause_clauses import dialled
 from proxylab.verdict.flow_clauses import told
-from proxylab.verdict.last_sightings import vanished
+from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import hop, last_seen
-from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.verdict.last_sightings import vanished
+from proxylab.verdict.model import Verdict
 
 __all__ = ["otherwise"]
 
@@ -30,11 +30,11 @@ def otherwise(case: Case, verdict: Verdict) -> str:
         case "source":
             sentence = _of_source(case, flow)
         case "backends" if verdict.example is not None and flow.arrivals:
-            sentence = f"it was led to {flow.arrivals[0].place}, and nothing that counted says by whom."
+            sentence = f"it was led to {flow.arrivals[0].netns_name}, and nothing that counted says by whom."
         case "reply":
             sentence = _of_reply(case, flow)
         case "at":
-            sentence = _of_place(flow)
+            sentence = _of_ending(flow)
         case "http":
             sentence = _of_http(case, flow)
         case "conntrack":
@@ -45,7 +45,7 @@ def otherwise(case: Case, verdict: Verdict) -> str:
 
 
 def _of_fate(case: Case, flow: Flow) -> str:
-    sender = case.errand.sender.name
+    sender = case.resolved.sender.name
     match case.fates[flow.number]:
         case Fate.LOST:
             return vanished(case)
@@ -56,7 +56,7 @@ def _of_fate(case: Case, flow: Flow) -> str:
         case Fate.STRAYED:
             stray = flow.strays[0]
             to = endpoint(stray.destination, stray.destination_port)
-            return f"it was led to {stray.place}, which is not whom it was addressed to: {to}."
+            return f"it was led to {stray.netns_name}, which is not whom it was addressed to: {to}."
         case Fate.MULTIPLIED:
             return f"it was copied on its way: {told(case, flow, Fate.MULTIPLIED)}."
         case Fate.REFUSED if not flow.arrivals:
@@ -66,20 +66,20 @@ def _of_fate(case: Case, flow: Flow) -> str:
         case Fate.DELIVERED if flow.arrivals:
             arrival = flow.arrivals[0]
             to = endpoint(arrival.destination, arrival.destination_port)
-            return f"nothing stopped it: it came in at {arrival.place}, addressed to {to}."
+            return f"nothing stopped it: it came in at {arrival.netns_name}, addressed to {to}."
         case fate:
             return f"{told(case, flow, fate)}."
 
 
 def _of_source(case: Case, flow: Flow) -> str:
-    client = case.errand.sender.of(flow.number)
+    client = case.resolved.sender.of(flow.number)
     for arrival in flow.arrivals:
         if arrival.source != client:
             return (
-                f"{arrival.source} was put in the place of {client} on the way to {arrival.place}, and nothing that "
-                f"counted says by whom."
+                f"{arrival.source} was put in the place of {client} on the way to {arrival.netns_name}, "
+                f"and nothing that counted says by whom."
             )
-    return f"nothing changed its source: {listed(flow.places)} saw {client} itself." if flow.arrivals else ""
+    return f"nothing changed its source: {listed(flow.reached)} saw {client} itself." if flow.arrivals else ""
 
 
 def _of_reply(case: Case, flow: Flow) -> str:
@@ -92,7 +92,7 @@ def _of_reply(case: Case, flow: Flow) -> str:
     return f"whoever has {came} answered, or something made that the reply's source: {due} was dialled."
 
 
-def _of_place(flow: Flow) -> str:
+def _of_ending(flow: Flow) -> str:
     seen = last_seen(flow)
     return "" if seen is None else f"it got as far as {hop(seen)}: {seen.direction} was the last that was seen of it."
 
@@ -102,7 +102,7 @@ def _of_http(case: Case, flow: Flow) -> str:
     if report is None:
         return ""
     if report.error:
-        return f"nobody answered {case.errand.sender.name} by HTTP at {dialled(case)}: {report.error}."
+        return f"nobody answered {case.resolved.sender.name} by HTTP at {dialled(case)}: {report.error}."
     return f"who answers at {dialled(case)} said {report.status}."
 
 
@@ -110,7 +110,7 @@ def _of_tables(case: Case) -> str:
     wanted, entries = case.probe.expect.conntrack, case.evidence.entries or ()
     if wanted is None or wanted.some is None:
         return ""
-    nodes = (wanted.node,) if wanted.node is not None else case.errand.nodes
+    nodes = (wanted.node,) if wanted.node is not None else case.resolved.nodes
     there = amount(sum(each.node in nodes for each in entries), "entry")
     whose = f"{listed(list(nodes), 'or')} tracks no such flow among {there}"
     return f"{whose}: nothing that would leave one passed there, or it is forgotten."

@@ -9,18 +9,12 @@ wired, and one more packet that was traced afterwards; a sentence that needs tha
 
 from collections.abc import Callable
 
+from proxylab.evidence.evidence import Evidence, Observation, Packet
+from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import Spread
 from proxylab.verdict.arrivals import due_shares, hits, masqueraded_again
 from proxylab.verdict.case import Case, packets_of
-from proxylab.verdict.copies import copying
-from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
-from proxylab.evidence.evidence import Evidence, Observation, Packet
-from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.foreign import ended_by, rewrote, rule_words
-from proxylab.verdict.losses import of_loss, of_reply
-from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.naming import led_nowhere
 from proxylab.verdict.cause_clauses import (
     REWRITING,
     by_rule,
@@ -32,11 +26,17 @@ from proxylab.verdict.cause_clauses import (
     the_rule,
     translation,
 )
+from proxylab.verdict.copies import copying
+from proxylab.verdict.flows import Fate, Flow
+from proxylab.verdict.foreign import ended_by, rewrote, rule_words
+from proxylab.verdict.losses import of_loss, of_reply
+from proxylab.verdict.model import Judgement, Verdict
+from proxylab.verdict.naming import led_nowhere
 from proxylab.verdict.ports import due_at
 from proxylab.verdict.retranslation import Retranslation, Translation, retranslated
+from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
 from proxylab.verdict.rules import read_all, translations
 from proxylab.verdict.tables import entry_words, unwanted_entries
-from proxylab.evidence.words import amount, endpoint, listed, times
 
 __all__ = ["cause"]
 
@@ -79,11 +79,11 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
 
 def _of_name(case: Case, traced: Evidence | None) -> str:
     """Why nobody answered, where one more packet to the name server was followed: nothing led it to a pod."""
-    if traced is None or not led_nowhere(case.errand, case.evidence.lookups):
+    if traced is None or not led_nowhere(case.resolved, case.evidence.lookups):
         return ""
     if not any(each.error for each in case.evidence.lookups):
         return ""
-    asked = (case.errand.destination, case.errand.port)
+    asked = (case.resolved.destination, case.resolved.port)
     requests = [each for each in traced.observations if each.packet is Packet.REQUEST]
     if not requests or any((each.destination, each.destination_port) != asked for each in requests):
         return ""
@@ -96,7 +96,9 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
             return of_loss(case, flow, plan, traced)
         case Fate.STRAYED if _still_dialled(case, flow.strays[0]):
             stray = flow.strays[0]
-            return f"no rule translated the packet: it came in at {stray.place} still addressed to {dialled(case)}."
+            return (
+                f"no rule translated the packet: it came in at {stray.netns_name} still addressed to {dialled(case)}."
+            )
         case Fate.REJECTED:
             return (
                 by_rule(case, "REJECT", "rejected")
@@ -107,7 +109,7 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
             return _nobody_there(flow, "an ICMP port unreachable")
         case Fate.UNREACHABLE if flow.errors and not translations(case.evidence.counts):
             icmp = flow.errors[0]
-            left = f"it left {case.errand.sender.name} for {dialled(case)}"
+            left = f"it left {case.resolved.sender.name} for {dialled(case)}"
             return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
         case Fate.REFUSED if flow.arrivals:
             return _nobody_there(flow, "a reset")
@@ -126,7 +128,7 @@ def _rejected_by_foreign_rule(case: Case) -> str:
 def _again(case: Case, flow: Flow) -> Retranslation | None:
     """The second translation of a flow that arrived, or that led it to where no pod is."""
     if case.fates[flow.number] in _LED_ASTRAY:
-        return retranslated(flow, case.errand)
+        return retranslated(flow, case.resolved)
     return case.again.get(flow.number)
 
 
@@ -155,7 +157,7 @@ def _whose(case: Case, translation: Translation) -> str:
 def _nobody_there(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
-    return f"nobody listens at {where} on {arrival.place}: the packet reached it, and {answer} came back."
+    return f"nobody listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."
 
 
 def _of_copied_request(case: Case, flow: Flow, plan: Plan | None) -> str:
@@ -175,22 +177,22 @@ def _of_copied_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
         return ""
     if flow.strange_answers:
         other = flow.strange_answers[0]
-        return f"{other.place} answered as well, from {endpoint(other.source, other.source_port)}."
+        return f"{other.netns_name} answered as well, from {endpoint(other.source, other.source_port)}."
     return (
-        f"the reply was copied on its way: {listed(flow.places)} sent it once, and it came {times(len(flow.replies))}."
+        f"the reply was copied on its way: {listed(flow.reached)} sent it once, and it came {times(len(flow.replies))}."
     )
 
 
 def _of_port(case: Case, flow: Flow) -> str:
     """The rule that translated to the wrong port, and what the Service has there."""
-    errand = case.errand
-    arrival = next(each for each in flow.arrivals if due_at(errand, each.destination, each.destination_port))
+    resolved = case.resolved
+    arrival = next(each for each in flow.arrivals if due_at(resolved, each.destination, each.destination_port))
     there = (arrival.destination, arrival.destination_port)
     rule = next((each for each in translations(case.evidence.counts) if each.translates_to == there), None)
     if rule is None:
         return remembered(case, flow)
-    due = listed([endpoint(*each) for each in due_at(errand, *there)], "or")
-    has = f"the endpoint of {errand.service_port} is {due}" if errand.service_port else f"{due} was dialled"
+    due = listed([endpoint(*each) for each in due_at(resolved, *there)], "or")
+    has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"{due} was dialled"
     return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 
@@ -201,7 +203,7 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
     if again:
         return again
     asked, changed = marking(case), rewriting(case)
-    sender, arrival = case.errand.sender, flow.arrivals[0]
+    sender, arrival = case.resolved.sender, flow.arrivals[0]
     client = sender.of(flow.number)
     if arrival.source == client:
         if changed or not case.evidence.counts:
@@ -216,7 +218,7 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
     rule = next((rule for rule in asked if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
         return f"{changed[0].count.node} masqueraded the packet: {the_rule(changed[0])}."
-    why = why_masqueraded(rule, case.errand) or " because of"
+    why = why_masqueraded(rule, case.resolved) or " because of"
     return f"{changed[0].count.node} masqueraded the packet{why} {the_rule(rule)}."
 
 
@@ -249,18 +251,18 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
     expected = case.probe.expect.backends or ()
     flow = case.flows[verdict.example] if verdict.example is not None else None
     if flow is not None and flow.arrivals:
-        stranger = next((each for each in flow.arrivals if each.place not in expected), None)
+        stranger = next((each for each in flow.arrivals if each.netns_name not in expected), None)
         rule = translation(case, stranger.destination) if stranger else None
         if rule is None or stranger is None:
             return remembered(case, flow)
-        return f"{rule.count.node} has {stranger.place} for an endpoint: {the_rule(rule)}."
+        return f"{rule.count.node} has {stranger.netns_name} for an endpoint: {the_rule(rule)}."
     never = [name for name in expected if not hits(case)[name]]
     if not never:
         return ""
     sentence = f"{listed(never)} never chosen in {amount(len(case.arrived), 'flow')}: its share is 0"
     if len(never) > 1:
         sentence = sentence.replace("its share is", "their share is")
-    unruled = [pod for pod in case.errand.receivers if pod.name in never and not translation(case, pod.address)]
+    unruled = [pod for pod in case.resolved.receivers if pod.name in never and not translation(case, pod.address)]
     if unruled and translations(case.evidence.counts):
         sentence += f", and no rule counted that translates to {listed([str(pod.address) for pod in unruled], 'or')}"
     return f"{sentence}."
@@ -271,7 +273,7 @@ def _of_spread(case: Case) -> str:
     if case.probe.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in read_all(case.evidence.counts))
         forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"
-        return f"the flows of {case.errand.sender.name} went to {listed(list(found))}{forgot}."
+        return f"the flows of {case.resolved.sender.name} went to {listed(list(found))}{forgot}."
     shares = due_shares(case)
     flows = sum(found[name] for name in shares)
     if not flows:
@@ -293,10 +295,10 @@ def _of_http(case: Case, verdict: Verdict) -> str:
 
 
 def _of_conntrack(case: Case) -> str:
-    wanted, errand = case.probe.expect.conntrack, case.errand
-    left = unwanted_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
+    wanted, resolved = case.probe.expect.conntrack, case.resolved
+    left = unwanted_entries(wanted, case.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
     return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
 
 
 def _still_dialled(case: Case, stray: Observation) -> bool:
-    return (stray.destination, stray.destination_port) == (case.errand.destination, case.errand.port)
+    return (stray.destination, stray.destination_port) == (case.resolved.destination, case.resolved.port)

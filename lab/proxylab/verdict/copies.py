@@ -16,13 +16,13 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Final
 
-from proxylab.plan.resolved import STACK, Errand
-from proxylab.plan.model import Plan, Role
-from proxylab.plan.names import POD_BRIDGE
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
-from proxylab.verdict.flows import Fate, Flow
 from proxylab.evidence.passages import LEFT, REPLY, sightings
 from proxylab.evidence.words import endpoint, listed
+from proxylab.plan.model import Plan, Role
+from proxylab.plan.names import POD_BRIDGE
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.verdict.flows import Fate, Flow
 
 __all__ = ["copies", "copying", "lost_copies"]
 
@@ -34,14 +34,14 @@ _ONLY: Final = {wanted: bytes(each == wanted for each in range(256)) for wanted 
 
 def copies(strays: Sequence[Observation]) -> str:
     """Where copies came in, and how they were addressed."""
-    found = [f"{each.place}/{each.device}, addressed to {_to(each)}" for each in strays]
+    found = [f"{each.netns_name}/{each.device}, addressed to {_to(each)}" for each in strays]
     return listed(list(dict.fromkeys(found)))
 
 
 def copying(flow: Flow, strays: Sequence[Observation], plan: Plan | None) -> str:
     """Who got copies, by which device of which node they went there, and who answered them."""
     clauses = [f"a copy came in at {copies([each])}{_sent_by(each, plan)}" for each in strays]
-    clauses += [f"{each.place} answered it" for each in flow.strange_answers]
+    clauses += [f"{each.netns_name} answered it" for each in flow.strange_answers]
     return "; ".join(dict.fromkeys(clauses))
 
 
@@ -50,7 +50,7 @@ def _sent_by(stray: Observation, plan: Plan | None) -> str:
     if plan is None:
         return ""
     try:
-        end = plan.peer(stray.place, stray.device)
+        end = plan.peer(stray.netns_name, stray.device)
     except KeyError:
         return ""
     sent = f", which {end.namespace} sent out of its device {end.device}"
@@ -58,7 +58,7 @@ def _sent_by(stray: Observation, plan: Plan | None) -> str:
 
 
 def lost_copies(
-    evidence: Evidence, errand: Errand, flows: Sequence[Flow], fates: Sequence[Fate | None], packet: Packet
+    evidence: Evidence, resolved: ResolvedProbe, flows: Sequence[Flow], fates: Sequence[Fate | None], packet: Packet
 ) -> Mapping[int, str]:
     """The flows of which a request, or a reply, ended at a node although it arrived; and what was seen of it.
 
@@ -67,7 +67,7 @@ def lost_copies(
     if any(loss.frames for loss in evidence.losses):
         return {}
     found: dict[int, str] = {}
-    for node, (came, left) in _by_node(evidence, errand, packet).items():
+    for node, (came, left) in _by_node(evidence, resolved, packet).items():
         if sorted(came) == sorted(left):
             continue
         counted = Counter(left)
@@ -93,27 +93,27 @@ def _ended_at(flow: Flow, node: str, packet: Packet) -> str:
     came = [
         each
         for each in flow.passages
-        if each.place == node and each.packet is packet and each.direction is Direction.IN and not each.otherhost
+        if each.netns_name == node and each.packet is packet and each.direction is Direction.IN and not each.otherhost
     ]
     last = max(came, key=lambda each: each.at, default=None)
     return "" if last is None else f"{node}/{last.device}, addressed to {_to(last)}"
 
 
-def _by_node(evidence: Evidence, errand: Errand, packet: Packet) -> dict[str, tuple[list[int], list[int]]]:
+def _by_node(evidence: Evidence, resolved: ResolvedProbe, packet: Packet) -> dict[str, tuple[list[int], list[int]]]:
     """For each node the flows whose packets came to it, and those whose packets it passed on or took."""
     found: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
-    nodes = frozenset(errand.nodes)
+    nodes = frozenset(resolved.nodes)
     for seen in evidence.observations:
-        if seen.packet is packet and seen.place in nodes and seen.device != POD_BRIDGE and not seen.otherhost:
+        if seen.packet is packet and seen.netns_name in nodes and seen.device != POD_BRIDGE and not seen.otherhost:
             # What a program gets has gone from the node's devices, and what it sends has come to them.
             gone = (seen.direction is Direction.OUT) is (seen.device != STACK)
-            found[seen.place][gone].append(seen.flow)
+            found[seen.netns_name][gone].append(seen.flow)
     kind = REPLY if packet is Packet.REPLY else 0
     for passages in evidence.passages:
         if passages.device != POD_BRIDGE:
             flows, kinds = sightings(passages)
             for side, wanted in enumerate((kind, kind | LEFT)):
-                found[passages.place][side].extend(compress(flows, kinds.translate(_ONLY[wanted])))
+                found[passages.netns_name][side].extend(compress(flows, kinds.translate(_ONLY[wanted])))
     return found
 
 

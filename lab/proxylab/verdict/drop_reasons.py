@@ -11,8 +11,8 @@ after the first fence.
 
 from typing import Final
 
-from proxylab.plan.resolved import Errand
 from proxylab.evidence.evidence import DropReason, Evidence, Observation, TraceStep
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["drop_told", "reason_words"]
 
@@ -66,14 +66,14 @@ _MEANINGS: Final = {
 _APART_NS: Final = 1_000
 
 
-def drop_told(errand: Errand, evidence: Evidence) -> DropReason | None:
+def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
     """The drop at which a traced packet, or its answer, ended; ``None`` if nothing is missing, or nothing is told."""
     if not evidence.held_at:
         return None
     seen: tuple[Observation | TraceStep, ...] = (*evidence.observations, *evidence.steps)
     last = max((each.at for each in seen if each.at <= evidence.held_at), default=evidence.held_at)
     for drop in evidence.drops:
-        if drop.version == errand.destination.version and last - _APART_NS <= drop.at <= evidence.held_at:
+        if drop.version == resolved.destination.version and last - _APART_NS <= drop.at <= evidence.held_at:
             return drop
     return None
 

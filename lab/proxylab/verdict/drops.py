@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
-from proxylab.plan.model import Plan
 from proxylab.evidence.evidence import Evidence, KernelCount
-from proxylab.verdict.foreign import may_have_ended
 from proxylab.evidence.words import amount
+from proxylab.frozen import dataclass
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.foreign import may_have_ended
 
 __all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
 
@@ -66,7 +66,9 @@ class KernelDrop:
         return f"{self.node} dropped it by {self.by}: {counted}"
 
 
-def kernel_drop(errand: Errand, evidence: Evidence, packets: int, plan: Plan | None = None) -> KernelDrop | None:
+def kernel_drop(
+    resolved: ResolvedProbe, evidence: Evidence, packets: int, plan: Plan | None = None
+) -> KernelDrop | None:
     """The drop that accounts for exactly ``packets`` packets, if the stack of one node made one.
 
     A counter that counted more or fewer is no witness: it tells of something else as well, or not of all.
@@ -74,30 +76,32 @@ def kernel_drop(errand: Errand, evidence: Evidence, packets: int, plan: Plan | N
     if not packets:
         return None
     for count in evidence.kernel:
-        if count.node in errand.nodes and _tells(count, errand, packets):
+        if count.node in resolved.nodes and _tells(count, resolved, packets):
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
-    return _unrouted(errand, evidence, evidence.counted, packets, plan)
+    return _unrouted(resolved, evidence, evidence.counted, packets, plan)
 
 
 def drop_at(
-    errand: Errand, evidence: Evidence, namespace: str, packets: int, own: IPAddress | None
+    resolved: ResolvedProbe, evidence: Evidence, namespace: str, packets: int, own: IPAddress | None
 ) -> KernelDrop | None:
     """The drop that accounts for exactly ``packets`` packets, if the stack of that pod or host made one.
 
     ``own`` is an address of its own from which all of them came, which no stack takes from a wire.
     """
     for count in evidence.kernel:
-        if count.node == namespace and _tells(count, errand, packets):
+        if count.node == namespace and _tells(count, resolved, packets):
             return KernelDrop(namespace, _REASONS[count.counter], packets, count.counter)
-    unrouted = _unrouted(errand, evidence, (namespace,), packets, None)
+    unrouted = _unrouted(resolved, evidence, (namespace,), packets, None)
     if unrouted is None or own is None:
         return unrouted
     return replace(unrouted, by=f"its routing, since {namespace} itself has the source address {own}")
 
 
-def _tells(count: KernelCount, errand: Errand, packets: int) -> bool:
+def _tells(count: KernelCount, resolved: ResolvedProbe, packets: int) -> bool:
     """Whether a counter tells of a drop, and of as many packets of the errand's IP version."""
-    return count.packets == packets and count.counter in _REASONS and _counts(count.counter, errand.destination.version)
+    return (
+        count.packets == packets and count.counter in _REASONS and _counts(count.counter, resolved.destination.version)
+    )
 
 
 def _counts(counter: str, version: int) -> bool:
@@ -108,7 +112,7 @@ def _counts(counter: str, version: int) -> bool:
 
 
 def _unrouted(
-    errand: Errand, evidence: Evidence, places: Iterable[str], packets: int, plan: Plan | None
+    resolved: ResolvedProbe, evidence: Evidence, reached: Iterable[str], packets: int, plan: Plan | None
 ) -> KernelDrop | None:
     """A drop without a counter: the stack got every packet, passed none on, and no rule and no counter took any.
 
@@ -116,8 +120,8 @@ def _unrouted(
     counter stand the rules of that hook and routing, so routing is shown by exclusion: no rule of anybody may have
     ended the packets. Where a foreign rule may have, nothing tells the two apart.
     """
-    version = errand.destination.version
-    for node in places:
+    version = resolved.destination.version
+    for node in reached:
         counts = {count.counter: count.packets for count in evidence.kernel if count.node == node}
         if counts.get(_RECEIVED[version]) != packets:
             continue
@@ -129,13 +133,13 @@ def _unrouted(
             continue
         if may_have_ended(evidence, node):
             continue
-        return KernelDrop(node, f"its routing{_martian(errand, node, plan)}", packets, _RECEIVED[version])
+        return KernelDrop(node, f"its routing{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
     return None
 
 
-def _martian(errand: Errand, node: str, plan: Plan | None) -> str:
+def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
     """Why routing refuses a packet between these addresses, where it must (RFC 1812, section 5.3.7)."""
-    source, destination = errand.sender.address, errand.destination
+    source, destination = resolved.sender.address, resolved.destination
     if plan is not None and source in (address.interface.ip for address in plan.namespace(node).addresses):
         return f", since {node} itself has the source address {source}"
     if _never_a_source(source):

@@ -6,19 +6,19 @@ Must not: judge the outcome itself.
 
 from collections import Counter
 
+from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.ends import ends_beyond_nodes, judge_end_beyond_nodes
+from proxylab.verdict.flow_clauses import packets, stack_drop
 from proxylab.verdict.flows import Fate
+from proxylab.verdict.last_hop import is_at, last_seen
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.passing import judge_last_hop
 from proxylab.verdict.refusals import judge_place_of_refusal
 from proxylab.verdict.rules import Rule, ending
-from proxylab.verdict.flow_clauses import packets, stack_drop
-from proxylab.verdict.last_hop import is_at, last_seen
-from proxylab.evidence.words import amount, listed
 
-__all__ = ["FATE", "TARGET", "ending_rules", "judge_place", "went_no_further"]
+__all__ = ["FATE", "TARGET", "ending_rules", "judge_ending", "went_no_further"]
 
 FATE = {
     Outcome.DELIVERED: Fate.DELIVERED,
@@ -30,7 +30,7 @@ FATE = {
 TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 
-def judge_place(case: Case, expected: str) -> Verdict:
+def judge_ending(case: Case, expected: str) -> Verdict:
     """``at``: the node whose rule or stack ended every flow, or the place that refused every flow."""
     outcome = case.probe.expect.outcome
     if ends_beyond_nodes(case):
@@ -48,7 +48,7 @@ def _of_rules(case: Case, expected: str) -> Verdict:
     here = counted[expected]
     elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(fate in (FATE[outcome], Fate.UNSENT) for fate in case.fates)
-    if expected not in case.errand.nodes:
+    if expected not in case.resolved.nodes:
         findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
     elif ended < len(case.flows):
         findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
@@ -67,12 +67,12 @@ def went_no_further(case: Case) -> bool:
     if case.probe.expect.outcome is not Outcome.DROPPED or where is None or ending_rules(case, Outcome.DROPPED):
         return False
     last = [last_seen(flow) for flow in case.flows]
-    return all(seen is not None and seen.place in case.errand.nodes and is_at(seen, where) for seen in last)
+    return all(seen is not None and seen.netns_name in case.resolved.nodes and is_at(seen, where) for seen in last)
 
 
 def ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
     """The rules that counted, end flows in that way, and speak of what the probe dials."""
-    return ending(case.errand, case.evidence.counts, TARGET[outcome])
+    return ending(case.resolved, case.evidence.counts, TARGET[outcome])
 
 
 def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:

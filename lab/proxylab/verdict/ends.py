@@ -7,22 +7,22 @@ That a packet came in there is seen. That the stack behind the device took none 
 drop: its counters tell of every packet, and were read before a fence or anything else came.
 """
 
+from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings, disagreement, packets_until
 from proxylab.verdict.drops import KernelDrop, drop_at
+from proxylab.verdict.flow_clauses import fates, told
 from proxylab.verdict.flows import Fate, Flow
+from proxylab.verdict.last_hop import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rules import ending
-from proxylab.verdict.flow_clauses import fates, told
-from proxylab.verdict.last_hop import hop, is_at, last_seen
-from proxylab.evidence.words import amount, listed
 
 __all__ = ["ends_beyond_nodes", "judge_drop_beyond_nodes", "judge_end_beyond_nodes"]
 
 
 def ends_beyond_nodes(case: Case) -> bool:
     """Whether the author says of a drop that it is at a pod or host."""
-    return case.probe.expect.outcome is Outcome.DROPPED and bool(case.errand.watched)
+    return case.probe.expect.outcome is Outcome.DROPPED and bool(case.resolved.watched)
 
 
 def judge_drop_beyond_nodes(case: Case) -> Verdict:
@@ -32,7 +32,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
     drop = _drop(case)
     for flow, fate in zip(case.flows, case.fates, strict=True):
         # Connection tracking is no witness here: what came to a pod past it, or twice, is what such drops are about.
-        contradiction = disagreement(flow, fate, case.errand.protocol)
+        contradiction = disagreement(flow, fate, case.resolved.protocol)
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
         elif _answered(flow):
@@ -43,7 +43,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
             findings.wrong.append((flow.number, told(case, flow, fate)))
         elif drop is None:
             findings.doubts.append((flow.number, f"it came to {where}, and no counter says that {where} dropped it"))
-    for rule in ending(case.errand, case.evidence.counts, "DROP"):
+    for rule in ending(case.resolved, case.evidence.counts, "DROP"):
         counted = amount(rule.count.packets, "packet")
         findings.doubts_overall.append(f"a rule on {rule.count.node} says that it dropped {counted} on the way")
     return findings.settle(
@@ -60,11 +60,11 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
     """``at``: every flow was seen last there, and nothing answered it."""
     where = str(case.probe.expect.at)
     findings = Findings()
-    places: dict[str, None] = {}
+    reached: dict[str, None] = {}
     for flow, fate in zip(case.flows, case.fates, strict=True):
         seen = last_seen(flow)
         if seen is not None:
-            places[hop(seen)] = None
+            reached[hop(seen)] = None
         if _answered(flow):
             findings.wrong.append((flow.number, f"it did not end: {_answer(case, flow, fate)}"))
         elif seen is None:
@@ -72,19 +72,19 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
         elif not _came(flow, where):
             strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
             findings.wrong.append((flow.number, f"it was seen last at {strangers[0]}"))
-    return findings.settle(case, "at", expected=where, observed=listed(list(places)), silence=case.silence)
+    return findings.settle(case, "at", expected=where, observed=listed(list(reached)), silence=case.silence)
 
 
 def _drop(case: Case) -> KernelDrop | None:
-    (namespace,) = case.errand.watched
+    (namespace,) = case.resolved.watched
     sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
     own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
     source = sources.pop() if own and len(sources) == 1 else None
-    return drop_at(case.errand, case.evidence, namespace, packets_until(case.flows, case.evidence.held_at), source)
+    return drop_at(case.resolved, case.evidence, namespace, packets_until(case.flows, case.evidence.held_at), source)
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:
-    return told(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.places)} answered it"
+    return told(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
 
 
 def _answered(flow: Flow) -> bool:

@@ -11,18 +11,18 @@ sentence; the command.
 import shlex
 from collections.abc import Iterator
 
+from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
+from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.arrivals import due_shares, hits
 from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.cause_from_sightings import otherwise
 from proxylab.verdict.causes import cause
-from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.naming import led_nowhere
-from proxylab.verdict.cause_from_sightings import otherwise
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.timeline import explain_step, summary_of_step
-from proxylab.verdict.way import brief, deeds, way
-from proxylab.evidence.words import amount, endpoint
+from proxylab.verdict.way import brief, rule_actions, way
 
 __all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
 
@@ -44,13 +44,13 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
     """
     if isinstance(verdict, StepVerdict):
         return explain_step(verdict, _reproduce(verdict, width), width)
-    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     main = _main(verdict)
     lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
     for section in (
         way(case, verdict, main.example, width),
         _shares(case, verdict, width),
-        deeds(case, verdict.traced, width),
+        rule_actions(case, verdict.traced, width),
         _cause(case, verdict, width),
     ):
         if section:
@@ -77,7 +77,7 @@ def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
     """What passed, in a few sentences: what was seen, where the packet was, and what the rules did to it."""
     if isinstance(verdict, StepVerdict):
         return (summary_of_step(verdict),)
-    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     return (summary(verdict), *brief(case, verdict.traced))
 
 
@@ -136,16 +136,16 @@ def _head(verdict: ProbeVerdict, main: Verdict, width: int) -> Iterator[str]:
 
 def intent(verdict: ProbeVerdict) -> str:
     """What was sent: by whom, to which target, dialling what, and how many flows."""
-    errand = verdict.errand
-    sent = f"{amount(errand.flows, 'flow')} of {errand.protocol} by {errand.manner}"
-    if errand.sender.frame_mac:
+    resolved = verdict.resolved
+    sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"
+    if resolved.sender.frame_mac:
         sent += f", in frames to {verdict.probe.send.frame_to}"
-    more = f" and {len(errand.sender.others):,} more" if errand.sender.others else ""
-    way = f"{errand.sender.name} ({errand.sender.address}{more}) to {_target(verdict.probe.target)}"
-    question = errand.question
-    if question is not None and led_nowhere(errand, verdict.evidence.lookups):
-        return f"{way}, asking {errand.destination} for {question.names[0]}: nothing dialled"
-    return f"{way}, dialling {endpoint(errand.destination, errand.port)}: {sent}"
+    more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""
+    way = f"{resolved.sender.name} ({resolved.sender.address}{more}) to {_target(verdict.probe.target)}"
+    question = resolved.question
+    if question is not None and led_nowhere(resolved, verdict.evidence.lookups):
+        return f"{way}, asking {resolved.destination} for {question.names[0]}: nothing dialled"
+    return f"{way}, dialling {endpoint(resolved.destination, resolved.port)}: {sent}"
 
 
 def _target(target: Target) -> str:

@@ -7,12 +7,12 @@ Must not: judge.
 from collections import Counter
 from collections.abc import Sequence
 
+from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.case import Case, packets_of, packets_until
 from proxylab.verdict.copies import copies
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.rules import Rule, ending
-from proxylab.evidence.words import endpoint, listed, times
 
 __all__ = ["fates", "nodes_of", "packets", "stack_drop", "told"]
 
@@ -20,7 +20,7 @@ __all__ = ["fates", "nodes_of", "packets", "stack_drop", "told"]
 def fates(case: Case) -> str:
     """What became of the flows; silence is called a drop only where rules, or a stack, account for all of it."""
     counts = Counter(case.fates)
-    rules = ending(case.errand, case.evidence.counts, "DROP")
+    rules = ending(case.resolved, case.evidence.counts, "DROP")
     if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= packets(case):
         return f"dropped on {listed(nodes_of(rules))}"
     if (drop := stack_drop(case)) is not None:
@@ -39,26 +39,28 @@ def told(case: Case, flow: Flow, fate: Fate) -> str:
     by_whom = listed(list(dict.fromkeys(heard)))
     match fate:
         case Fate.DELIVERED:
-            return f"it arrived at {flow.places[0]}"
-        case Fate.MULTIPLIED if len(flow.places) > 1:
-            return f"it arrived at {listed(flow.places)}"
+            return f"it arrived at {flow.reached[0]}"
+        case Fate.MULTIPLIED if len(flow.reached) > 1:
+            return f"it arrived at {listed(flow.reached)}"
         case Fate.MULTIPLIED:
             left = times(len(flow.departures))
-            return f"it arrived {times(len(flow.arrivals))} at {flow.places[0]}, but left {left}"
+            return f"it arrived {times(len(flow.arrivals))} at {flow.reached[0]}, but left {left}"
         case Fate.COPIED:
             where = copies(flow.strays) if flow.strays else f"{case.lost_copies[flow.number]}, and went no further"
-            return f"it arrived at {listed(flow.places)}, and a copy of it came in at {where}"
+            return f"it arrived at {listed(flow.reached)}, and a copy of it came in at {where}"
         case Fate.STRAYED:
             stray = flow.strays[0]
-            return f"it came in at {stray.place}, addressed to {endpoint(stray.destination, stray.destination_port)}"
+            return (
+                f"it came in at {stray.netns_name}, addressed to {endpoint(stray.destination, stray.destination_port)}"
+            )
         case Fate.UNSENT:
             errors = listed(sorted(set(case.evidence.refused_sends)), "or")
             return f"the sender's own kernel refused to send it: {errors}"
         case Fate.UNEXPLAINED:
-            return f"{case.errand.sender.name} heard {by_whom}, but no pod saw the request"
+            return f"{case.resolved.sender.name} heard {by_whom}, but no pod saw the request"
         case _:
-            arrival = f"it arrived at {listed(flow.places)}, and " if flow.places else ""
-            return f"{arrival}{case.errand.sender.name} heard {by_whom}"
+            arrival = f"it arrived at {listed(flow.reached)}, and " if flow.reached else ""
+            return f"{arrival}{case.resolved.sender.name} heard {by_whom}"
 
 
 def packets(case: Case) -> int:
@@ -70,7 +72,7 @@ def stack_drop(case: Case) -> KernelDrop | None:
     """The drop by a node's stack that accounts for every packet of the probe."""
     if set(case.fates) != {Fate.LOST}:
         return None
-    return kernel_drop(case.errand, case.evidence, packets_until(case.flows, case.evidence.held_at))
+    return kernel_drop(case.resolved, case.evidence, packets_until(case.flows, case.evidence.held_at))
 
 
 def nodes_of(rules: Sequence[Rule]) -> list[str]:

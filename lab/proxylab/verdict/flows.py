@@ -16,11 +16,11 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from proxylab.codec.records import of_columns
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import STACK, Errand, Receiver
+from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 from proxylab.evidence.passages import PassageBook
+from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
 __all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
 
@@ -95,7 +95,7 @@ class Flow:
     reports: tuple[ConnectReport, ...] = ()
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
-    places: tuple[str, ...] = ()
+    reached: tuple[str, ...] = ()
     book: PassageBook = _NOTHING_PACKED
 
     @property
@@ -117,7 +117,7 @@ class Flow:
         return self._fate_at_a_pod() if self.arrivals else self._fate_elsewhere()
 
     def _fate_at_a_pod(self) -> Fate:
-        if len(self.places) > 1 or len(self.arrivals) > max(1, len(self.departures)):
+        if len(self.reached) > 1 or len(self.arrivals) > max(1, len(self.departures)):
             return Fate.MULTIPLIED
         if self.strays:
             return Fate.COPIED
@@ -139,9 +139,9 @@ class Flow:
         return next((fate for seen, fate in found if seen), Fate.LOST)
 
 
-def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
+def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the errand, in order. What belongs to none of them is left out (``case`` doubts such evidence)."""
-    sorter = _Sorter(errand)
+    sorter = _Sorter(resolved)
     seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
     for observation in evidence.observations:
         kind, named = sorter.sort(observation)
@@ -151,11 +151,11 @@ def gather(errand: Errand, evidence: Evidence) -> tuple[Flow, ...]:
         seen["reports"].setdefault(report.flow, []).append(report)
     for entry in evidence.tracked or ():
         seen["tracked"].setdefault(entry.flow, []).append(entry)
-    columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, errand.flows) for kind, by_flow in seen.items()}
-    columns["number"] = range(errand.flows)
-    columns["book"] = [PassageBook(evidence.passages)] * errand.flows
+    columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, resolved.flows) for kind, by_flow in seen.items()}
+    columns["number"] = range(resolved.flows)
+    columns["book"] = [PassageBook(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
-    columns["places"] = [tuple({arrival.place: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
+    columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
     return of_columns(Flow, tuple(columns.values()))
 
 
@@ -211,16 +211,16 @@ def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddre
 class _Sorter:
     """Tells which field of a ``Flow`` an observation belongs to."""
 
-    def __init__(self, errand: Errand) -> None:
-        self._errand = errand
-        self._sender = frozenset({errand.sender.name, errand.sender.namespace})
-        self._nodes = frozenset(errand.nodes)
-        self._device = errand.sender.device
+    def __init__(self, resolved: ResolvedProbe) -> None:
+        self._resolved = resolved
+        self._sender = frozenset({resolved.sender.name, resolved.sender.namespace})
+        self._nodes = frozenset(resolved.nodes)
+        self._device = resolved.sender.device
         # Replicas may share a namespace: the pod is known by place and address together, and a node's programs by the
         # port as well. Addresses are compared, not hashed, which takes ipaddress longer, and this is asked for every
         # packet of tens of thousands of flows.
         receivers: defaultdict[tuple[str, str], dict[Receiver, None]] = defaultdict(dict)
-        for each in errand.receivers:
+        for each in resolved.receivers:
             receivers[each.name, each.device][each] = receivers[each.namespace, each.device][each] = None
         self._receivers = {where: tuple(there) for where, there in receivers.items()}
         self._known: dict[tuple[object, ...], tuple[str, str]] = {}
@@ -242,17 +242,17 @@ class _Sorter:
             return self._kind(observation), observation
         incoming = observation.direction is Direction.IN
         about = (incoming, observation.otherhost, packet is Packet.REQUEST)
-        key = (observation.place, observation.device, *about, *end)
+        key = (observation.netns_name, observation.device, *about, *end)
         known = self._known.get(key)
         if known is None:
             kind = self._kind(observation)
             known = self._known[key] = kind, self._named(observation, kind)
         kind, name = known
-        return kind, observation if name == observation.place else replace(observation, place=name)
+        return kind, observation if name == observation.netns_name else replace(observation, netns_name=name)
 
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
-        if observation.place in self._nodes and observation.device != STACK:
+        if observation.netns_name in self._nodes and observation.device != STACK:
             return "told"
         if observation.otherhost:
             return "flooded"
@@ -278,25 +278,25 @@ class _Sorter:
             return self._receiver(observation, observation.destination, observation.destination_port)
         if kind == "answers":
             return self._receiver(observation, observation.source, observation.source_port)
-        return observation.place
+        return observation.netns_name
 
     def _at_sender(self, observation: Observation) -> bool:
-        return observation.device == self._device and observation.place in self._sender
+        return observation.device == self._device and observation.netns_name in self._sender
 
     def _receiver(self, seen: Observation, address: IPAddress, port: int) -> str:
         """The name of who has this address and port where the packet was seen; empty if there is nobody."""
-        for receiver in self._receivers.get((seen.place, seen.device), ()):
+        for receiver in self._receivers.get((seen.netns_name, seen.device), ()):
             if receiver.address == address and (not receiver.ports or port in receiver.ports):
                 return receiver.name
         return ""
 
     def _request(self, request: Observation) -> str:
-        errand = self._errand
+        resolved = self._resolved
         if request.direction is Direction.IN:
             if self._receiver(request, request.destination, request.destination_port):
                 return "arrivals"
             return "" if request.device == STACK else "strays"
-        dialled = request.destination_port == errand.port and request.destination == errand.destination
+        dialled = request.destination_port == resolved.port and request.destination == resolved.destination
         return "departures" if dialled and self._at_sender(request) else ""
 
     @staticmethod

@@ -6,11 +6,11 @@ Must not: judge what became of a flow (``judge`` does).
 
 from collections import Counter
 
+from proxylab.evidence.evidence import HttpReport
+from proxylab.evidence.words import amount
 from proxylab.scenario.model import HttpExpect
 from proxylab.verdict.case import Case, Findings
-from proxylab.evidence.evidence import HttpReport
 from proxylab.verdict.model import Verdict
-from proxylab.evidence.words import amount
 
 __all__ = ["judge_http"]
 

@@ -10,14 +10,14 @@ matched. A line ``now A > B`` stands where the addresses are no longer what they
 from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from proxylab.frozen import dataclass
-from proxylab.plan.resolved import STACK, Errand
-from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.rule_actions import deed, short
-from proxylab.verdict.drop_reasons import drop_told, reason_words
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
-from proxylab.verdict.rules import Rule, read
 from proxylab.evidence.words import endpoint
+from proxylab.frozen import dataclass
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.rule_actions import rule_action, short
+from proxylab.verdict.rules import Rule, read
 
 __all__ = ["journey"]
 
@@ -37,11 +37,11 @@ class _Passage:
         return self.steps[0]
 
 
-def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
+def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
     """The way of a traced packet.
 
     Args:
-        errand: whose only flow was traced.
+        resolved: whose only flow was traced.
         evidence: with ``steps``.
         width: of the lines, where words allow it.
 
@@ -53,13 +53,13 @@ def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str
         return ()
     lines = ["the way of one packet, rule by rule:"]
     # On the way through a node its rules tell more than its devices.
-    ends = [seen for seen in evidence.observations if seen.place not in errand.nodes or seen.device == STACK]
-    for place in _in_order(ends, passages):
-        if isinstance(place, Observation):
-            lines.append(_sighting(place))
+    ends = [seen for seen in evidence.observations if seen.netns_name not in resolved.nodes or seen.device == STACK]
+    for netns_name in _in_order(ends, passages):
+        if isinstance(netns_name, Observation):
+            lines.append(_sighting(netns_name))
         else:
-            lines += _through(errand, place, width)
-    drop = drop_told(errand, evidence)
+            lines += _through(resolved, netns_name, width)
+    drop = drop_told(resolved, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
         lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)
@@ -67,7 +67,7 @@ def journey(errand: Errand, evidence: Evidence, width: int = WIDTH) -> tuple[str
 
 def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
     """Steps divided by place, packet and, for the same packet in the same node again, by the chain it begins with."""
-    for _, same in groupby(steps, key=lambda step: (step.place, step.packet)):
+    for _, same in groupby(steps, key=lambda step: (step.netns_name, step.packet)):
         together: list[TraceStep] = []
         for step in same:
             if together and step.chain == "PREROUTING" and together[-1].chain == "POSTROUTING":
@@ -84,35 +84,35 @@ def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage])
     sighting of the program that sent it, if a program did. The program that gets it ends that way; what it is seen to
     get bears the time at which it came to the node, before any rule.
     """
-    places: list[Observation | _Passage] = [*observations, *passages]
-    return sorted(places, key=_turn)
+    reached: list[Observation | _Passage] = [*observations, *passages]
+    return sorted(reached, key=_turn)
 
 
-def _turn(place: Observation | _Passage) -> tuple[bool, int, int]:
-    if isinstance(place, Observation):
-        by_program = 0 if place.direction is Direction.OUT else 3
-        return place.packet is not Packet.REQUEST, by_program if place.device == STACK else 2, place.at
-    first = place.first
+def _turn(netns_name: Observation | _Passage) -> tuple[bool, int, int]:
+    if isinstance(netns_name, Observation):
+        by_program = 0 if netns_name.direction is Direction.OUT else 3
+        return netns_name.packet is not Packet.REQUEST, by_program if netns_name.device == STACK else 2, netns_name.at
+    first = netns_name.first
     return first.packet is not Packet.REQUEST, 2 if first.at else 1, first.at
 
 
 def _sighting(seen: Observation) -> str:
     verb = "sends" if seen.direction is Direction.OUT else "gets"
     what = f"{seen.packet} {seen.icmp[0]}/{seen.icmp[1]}" if seen.icmp else str(seen.packet)
-    return f"{_INDENT}{seen.place} {verb} the {what} {_ends(seen)}"
+    return f"{_INDENT}{seen.netns_name} {verb} the {what} {_ends(seen)}"
 
 
-def _through(errand: Errand, passage: _Passage, width: int) -> Iterator[str]:
+def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator[str]:
     first = passage.first
     way = f"in by {first.in_device}" if first.in_device else "made there"
-    yield f"{_INDENT}{first.place}: the {first.packet} {_ends(first)}, {way}"
+    yield f"{_INDENT}{first.netns_name}: the {first.packet} {_ends(first)}, {way}"
     rows: list[tuple[str, str, str]] = []
     ends = _ends(first)
     for step, following in zip_longest(passage.steps, passage.steps[1:]):
         if _ends(step) != ends:
             ends = _ends(step)
             rows.append(("", "", f"now {ends}"))
-        words = _words(errand, step)
+        words = _words(resolved, step)
         if words and not _came_to_nothing(step, following):
             rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
@@ -145,12 +145,12 @@ def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
     )
 
 
-def _words(errand: Errand, step: TraceStep) -> str:
+def _words(resolved: ResolvedProbe, step: TraceStep) -> str:
     """What a rule did; empty for what decides nothing."""
     rule = _rule(step)
     if rule is None:
         return _verdict(step)
-    return deed(rule, errand, mark=step.mark, out_device=step.out_device)
+    return rule_action(rule, resolved, mark=step.mark, out_device=step.out_device)
 
 
 def _verdict(step: TraceStep) -> str:
@@ -162,7 +162,7 @@ def _verdict(step: TraceStep) -> str:
 
 
 def _rule(step: TraceStep) -> Rule | None:
-    return read(RuleCount(step.place, step.table, step.chain, step.text, 1)) if step.text else None
+    return read(RuleCount(step.netns_name, step.table, step.chain, step.text, 1)) if step.text else None
 
 
 def _ends(seen: Observation | TraceStep) -> str:

@@ -1,6 +1,6 @@
 """The judge: recorded evidence against the expectations of one probe.
 
-Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``places`` where a flow ended; ``ends``
+Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``reached`` where a flow ended; ``ends``
 what is dropped at a pod; ``replies``, ``passing``, ``beside`` and ``tables`` what their names say).
 Must not: pass what is not proven. ``case`` says how findings weigh.
 
@@ -34,28 +34,28 @@ a wrong address: the sender heard it. That conntrack has lost the flow is rather
 from collections import Counter
 from collections.abc import Iterator
 
-from proxylab.errors import InternalError
 from proxylab.addresses import IPAddress, Transport
-from proxylab.plan.resolved import STACK, Errand
+from proxylab.errors import InternalError
+from proxylab.evidence.evidence import Direction, Evidence
+from proxylab.evidence.words import amount, endpoint, listed, tally
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
 from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
-from proxylab.verdict.http import judge_http
 from proxylab.verdict.case import Case, Findings, open_case
+from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_ending, went_no_further
 from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
-from proxylab.evidence.evidence import Direction, Evidence
+from proxylab.verdict.flow_clauses import fates, nodes_of, packets, stack_drop, told
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rejects, suspicion
+from proxylab.verdict.http import judge_http
+from proxylab.verdict.last_hop import hop, last_seen
 from proxylab.verdict.model import ProbeVerdict, Verdict, expectations
 from proxylab.verdict.naming import judge_name, led_nowhere, undialled
 from proxylab.verdict.passing import judge_untranslated
-from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_place, went_no_further
 from proxylab.verdict.ports import judge_port
 from proxylab.verdict.replies import judge_reply
 from proxylab.verdict.rules import translations
 from proxylab.verdict.tables import expected_entries, judge_conntrack
-from proxylab.verdict.flow_clauses import fates, nodes_of, packets, stack_drop, told
-from proxylab.verdict.last_hop import hop, last_seen
-from proxylab.evidence.words import amount, endpoint, listed, tally
 
 __all__ = ["judge"]
 
@@ -70,34 +70,34 @@ _UNDECIDED = {
 _ABOUT_ARRIVALS = ("backends", "source", "spread")
 
 
-def judge(probe: Probe, errand: Errand, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
+def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
     """Judge every expectation of a probe.
 
     Args:
         probe: with what the author expects.
-        errand: the probe, resolved.
+        resolved: the probe, resolved.
         source: the address that ``expect.source`` comes to; ``None`` for ``preserved``, an address, or no expectation.
         evidence: what was seen.
 
     Raises:
         InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
     """
-    case = open_case(probe, errand, evidence)
+    case = open_case(probe, resolved, evidence)
     expect = probe.expect
     return ProbeVerdict(
         probe=probe,
-        errand=errand,
+        resolved=resolved,
         verdicts=tuple(_verdicts(case, source)),
         evidence=evidence,
-        source=None if expect.source is None else _resolved(errand, expect, source),
+        source=None if expect.source is None else _resolved(resolved, expect, source),
     )
 
 
 def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
-    expect, question = case.probe.expect, case.errand.question
+    expect, question = case.probe.expect, case.resolved.question
     if question is not None:
         yield judge_name(case, question)
-        if led_nowhere(case.errand, case.evidence.lookups):
+        if led_nowhere(case.resolved, case.evidence.lookups):
             yield from (undialled(case, key) for key in expectations(expect))
             return
     if expect.http is None or "outcome" in expect.positions:
@@ -105,9 +105,9 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     if expect.http is not None:
         yield judge_http(case, expect.http)
     if expect.conntrack is not None:
-        errand = case.errand
-        own = (errand.protocol,)
-        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, errand.nodes, errand.addresses, own)
+        resolved = case.resolved
+        own = (resolved.protocol,)
+        yield judge_conntrack(case, expect.conntrack, case.evidence.entries, resolved.nodes, resolved.addresses, own)
 
 
 def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
@@ -124,21 +124,21 @@ def _about_packets(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
         if expect.backends is not None:
             yield judge_backends(case, expect.backends)
         if expect.source is not None:
-            yield judge_source(case, _resolved(case.errand, expect, source))
+            yield judge_source(case, _resolved(case.resolved, expect, source))
         if expect.spread is not None:
             yield judge_spread(case, expect.spread, expect.backends)
     if expect.at is not None:
-        yield judge_place(case, expect.at)
+        yield judge_ending(case, expect.at)
 
 
-def _resolved(errand: Errand, expect: Expect, source: IPAddress | None) -> IPAddress:
+def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None) -> IPAddress:
     match expect.source:
         case Preserved():
-            return errand.sender.address
+            return resolved.sender.address
         case NodeDevice() as device if source is None:
             raise InternalError(f"{expect.position}: nobody resolved the source {device}; please report this")
         case NodeDevice() | None:
-            return source or errand.sender.address
+            return source or resolved.sender.address
         case address:
             return source or address
 
@@ -196,14 +196,14 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
     outcome = case.probe.expect.outcome
     if outcome is Outcome.DROPPED:
         return fate is Fate.UNSENT
-    if outcome is not Outcome.REFUSED or case.errand.protocol is not Transport.UDP or not flow.unreachables:
+    if outcome is not Outcome.REFUSED or case.resolved.protocol is not Transport.UDP or not flow.unreachables:
         return False
     return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
 
 
 def _unseen(case: Case, flow: Flow) -> str:
     seen = last_seen(flow)
-    behind = hop(seen) if seen is not None and seen.place in case.errand.nodes else ""
+    behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
     return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
 
 
@@ -237,8 +237,8 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
     if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or stack_drop(case):
         return
     last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
-    within = {seen.place for seen in last if seen.direction is Direction.IN or seen.device == STACK}
-    for node in case.errand.nodes:
+    within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
+    for node in case.resolved.nodes:
         if node in within and (clause := suspicion(case.evidence, node)):
             yield f"{clause}, and may have dropped it before the engine's rules saw it"
 
@@ -248,20 +248,20 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
     if case.probe.expect.outcome is Outcome.REFUSED:
         yield from _doubts_about_refusal(case, flow)
     elif fate is Fate.REJECTED:
-        errand = case.errand
+        resolved = case.resolved
         # What listens on a node has the node's address, which is no sign of a port that it closed.
-        pods = {pod.address: pod.name for pod in errand.receivers if not pod.ports}
+        pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
         for icmp in flow.unreachables:
             if icmp.source in pods:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
-            if icmp.destination != errand.sender.of(flow.number):
-                yield f"the ICMP error is addressed to {icmp.destination}, not to {errand.sender.name}"
+            if icmp.destination != resolved.sender.of(flow.number):
+                yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
         yield told(case, flow, fate)
 
 
 def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
-    dialled = (case.errand.destination, case.errand.port)
+    dialled = (case.resolved.destination, case.resolved.port)
     for reset in flow.resets:
         if (reset.source, reset.source_port) != dialled:
             stranger = endpoint(reset.source, reset.source_port)
@@ -277,14 +277,16 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
     from before would go the old way, and no rule would be asked.
     """
-    wanted, errand = case.probe.expect.conntrack, case.errand
+    wanted, resolved = case.probe.expect.conntrack, case.resolved
     known = {
         (entry.reply_source, entry.reply_source_port)
-        for entry in expected_entries(wanted, case.evidence.entries, errand.nodes, errand.addresses, (errand.protocol,))
+        for entry in expected_entries(
+            wanted, case.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,)
+        )
     }
-    if not set(case.errand.nodes) <= set(case.evidence.counted):
+    if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return
-    dialled = (case.errand.destination, case.errand.port)
+    dialled = (case.resolved.destination, case.resolved.port)
     got = counted_ends([(flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived])
     counted = Counter[tuple[IPAddress, int] | None]()
     for rule in translations(case.evidence.counts):
@@ -316,8 +318,8 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
 
 def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
     if outcome is Outcome.DELIVERED:
-        places = [place for flow in case.arrived for place in flow.places]
-        yield from tally((f"seen at {place}" for place in places), len(case.flows))
+        reached = [netns_name for flow in case.arrived for netns_name in flow.reached]
+        yield from tally((f"seen at {netns_name}" for netns_name in reached), len(case.flows))
     elif outcome is Outcome.REJECTED:
         icmps = [flow.unreachables[0] for flow in case.flows if flow.unreachables]
         yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))

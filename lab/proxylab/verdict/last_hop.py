@@ -4,9 +4,9 @@ Owns: the clauses that devices of nodes are witnesses for.
 Must not: judge.
 """
 
+from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.case import Case
-from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.verdict.flows import Flow
 
 __all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated"]
@@ -29,23 +29,23 @@ def left_as_it_was(case: Case, flow: Flow) -> Observation | None:
     What comes into a node is not yet translated, if it ever is; what leaves it again is as this node leaves it. A later
     one may still translate it (``translated``).
     """
-    dialled = (case.errand.destination, case.errand.port)
+    dialled = (case.resolved.destination, case.resolved.port)
     out = [each for each in flow.passages if each.direction is Direction.OUT and each.packet is Packet.REQUEST]
     return next((each for each in (*out, *flow.strays) if (each.destination, each.destination_port) == dialled), None)
 
 
 def translated(case: Case, flow: Flow) -> Observation | None:
     """The request on its way, or come in somewhere, under another address than the one that was dialled."""
-    dialled = (case.errand.destination, case.errand.port)
+    dialled = (case.resolved.destination, case.resolved.port)
     seen = [each for each in (*flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
     return next((each for each in seen if (each.destination, each.destination_port) != dialled), None)
 
 
 def hop(seen: Observation) -> str:
     """A hop as ``expect.at`` writes it; of a node's own programs, the node."""
-    return seen.place if seen.device == STACK else f"{seen.place}/{seen.device}"
+    return seen.netns_name if seen.device == STACK else f"{seen.netns_name}/{seen.device}"
 
 
 def is_at(seen: Observation, where: str) -> bool:
     """Whether a hop is the place that ``expect.at`` names, as NODE or as NODE/DEVICE."""
-    return where in (seen.place, f"{seen.place}/{seen.device}")
+    return where in (seen.netns_name, f"{seen.netns_name}/{seen.device}")

@@ -7,15 +7,15 @@ Must not: guess what took them. A rule or a counter is named where it counted as
 from collections import defaultdict
 from collections.abc import Sequence
 
+from proxylab.evidence.evidence import Direction, Observation
+from proxylab.evidence.words import amount, endpoint
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.case import Case, packets_of, packets_until
-from proxylab.verdict.drops import kernel_drop
-from proxylab.evidence.evidence import Direction, Observation
-from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.cause_clauses import the_rule
-from proxylab.verdict.rules import read_all
+from proxylab.verdict.drops import kernel_drop
+from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import last_seen
-from proxylab.evidence.words import amount, endpoint
+from proxylab.verdict.rules import read_all
 
 __all__ = ["vanished"]
 
@@ -30,12 +30,12 @@ def vanished(case: Case) -> str:
     by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
     for flow in lost:
         seen = last_seen(flow)
-        by_hop[None if seen is None else (seen.place, seen.device, seen.direction)].append((flow, seen))
+        by_hop[None if seen is None else (seen.netns_name, seen.device, seen.direction)].append((flow, seen))
     most = max(by_hop.values(), key=len)
     flows, seen = [flow for flow, _ in most], most[0][1]
     who = _who(case, flows)
     if seen is None:
-        return f"nothing was seen of {who}: not even that it left {case.errand.sender.name}."
+        return f"nothing was seen of {who}: not even that it left {case.resolved.sender.name}."
     return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
 
 
@@ -45,24 +45,24 @@ def _who(case: Case, flows: Sequence[Flow]) -> str:
 
 def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
     """What counted, where they were seen last, as many packets as vanished there; empty if nothing did."""
-    if seen.place not in case.errand.nodes:
+    if seen.netns_name not in case.resolved.nodes:
         return ""
     packets = packets_of(flows)
     for rule in read_all(case.evidence.counts):
-        if rule.count.node == seen.place and rule.target in _ENDING and rule.count.packets == packets:
+        if rule.count.node == seen.netns_name and rule.target in _ENDING and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
-            return f"{seen.place} dropped {who}: {the_rule(rule)}, {counted}."
-    drop = kernel_drop(case.errand, case.evidence, packets_until(flows, case.evidence.held_at))
-    return f"{drop}." if drop is not None and drop.node == seen.place else ""
+            return f"{seen.netns_name} dropped {who}: {the_rule(rule)}, {counted}."
+    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.held_at))
+    return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 
 def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     was = "was" if len(flows) == 1 else "were"
     to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
-    if seen.place not in case.errand.nodes:
-        return f"{was} lost behind {seen.place}: seen to leave by {seen.device}, {to}, and to come in at no node"
+    if seen.netns_name not in case.resolved.nodes:
+        return f"{was} lost behind {seen.netns_name}: seen to leave by {seen.device}, {to}, and to come in at no node"
     if seen.device == STACK:
-        return f"{was} lost in {seen.place}: a program there sent it, {to}, and no device was seen to send it on"
+        return f"{was} lost in {seen.netns_name}: a program there sent it, {to}, and no device was seen to send it on"
     if seen.direction is Direction.IN:
-        return f"{was} lost in {seen.place}: seen to come in by {seen.device}, {to}, and not to leave again"
-    return f"{was} lost behind {seen.place}: seen to leave by {seen.device}, {to}, and to come in nowhere"
+        return f"{was} lost in {seen.netns_name}: seen to come in by {seen.device}, {to}, and not to leave again"
+    return f"{was} lost behind {seen.netns_name}: seen to leave by {seen.device}, {to}, and to come in nowhere"

@@ -6,10 +6,10 @@ Must not: know rules or judge. Each function says what is so in the plan; whethe
 
 from collections.abc import Iterator
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
-from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
+from proxylab.frozen import dataclass
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
+from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
 
 __all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "is_hairpin", "port_of"]
 
@@ -89,17 +89,17 @@ def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) 
     return None
 
 
-def _entries(plan: Plan, place: str, destination: IPAddress) -> Iterator[tuple[str, str]]:
+def _entries(plan: Plan, netns_name: str, destination: IPAddress) -> Iterator[tuple[str, str]]:
     """Where a packet comes into nodes, as the plan routes it."""
     for _ in range(_MOST_HOPS):
         try:
-            into = next_hop(plan, place, destination).into
+            into = next_hop(plan, netns_name, destination).into
         except UnreachableError:
             return
-        place = into.namespace
-        if plan.namespace(place).role is Role.NODE:
-            yield place, into.device
-        if any(each.interface.ip == destination for each in plan.namespace(place).addresses):
+        netns_name = into.namespace
+        if plan.namespace(netns_name).role is Role.NODE:
+            yield netns_name, into.device
+        if any(each.interface.ip == destination for each in plan.namespace(netns_name).addresses):
             return
 
 

@@ -8,20 +8,20 @@ import re
 from typing import Final
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import STACK
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.evidence.words import amount, endpoint
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import STACK
 from proxylab.verdict.arrivals import hits
 from proxylab.verdict.case import Case, packets_until
+from proxylab.verdict.cause_clauses import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
 from proxylab.verdict.drop_reasons import drop_told, reason_words
 from proxylab.verdict.drops import kernel_drop, policy_drop
-from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion
-from proxylab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
-from proxylab.verdict.cause_clauses import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
-from proxylab.verdict.rules import Rule, read_all, translations
 from proxylab.verdict.last_hop import hop, last_seen
-from proxylab.evidence.words import amount, endpoint
+from proxylab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.rules import Rule, read_all, translations
 
 __all__ = ["of_loss", "of_reply"]
 
@@ -39,7 +39,7 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
     if suspected:
         return suspected
     translated = translations(case.evidence.counts)
-    pods = {pod.address: pod for pod in case.errand.receivers}
+    pods = {pod.address: pod for pod in case.resolved.receivers}
     for rule in translated:
         if rule.translates_to is None:
             continue
@@ -50,8 +50,8 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
             return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
         return ""
-    if case.errand.destination in pods:
-        return _past_services(case, pods[case.errand.destination].name, traced)
+    if case.resolved.destination in pods:
+        return _past_services(case, pods[case.resolved.destination].name, traced)
     return remembered(case, flow) or (_untranslated(case) if case.evidence.counts else "")
 
 
@@ -60,7 +60,7 @@ def _suspected(case: Case, flow: Flow) -> str:
     seen = last_seen(flow)
     if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
         return ""
-    clause = suspicion(case.evidence, seen.place)
+    clause = suspicion(case.evidence, seen.netns_name)
     return f"it was last seen at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
 
 
@@ -77,7 +77,7 @@ def _by_foreign_rule(case: Case, packets: int) -> str:
 
 def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
     """A sentence with what the kernel says of one more packet, which was traced."""
-    drop = None if traced is None else drop_told(case.errand, traced)
+    drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is None:
         return sentence
     told = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
@@ -92,7 +92,7 @@ def _dropped(case: Case, plan: Plan | None) -> str:
     if plan is not None and (refused := _by_reverse_path(case, plan)):
         return refused
     packets = packets_until(case.flows, case.evidence.held_at)
-    drop = kernel_drop(case.errand, case.evidence, packets, plan)
+    drop = kernel_drop(case.resolved, case.evidence, packets, plan)
     if drop is not None:
         return f"{drop}."
     return _by_foreign_rule(case, packets) or _by_another_rule(case, packets) or policy_drop(case.evidence, packets)
@@ -110,8 +110,8 @@ def _by_another_rule(case: Case, packets: int) -> str:
 
 def _by_reverse_path(case: Case, plan: Plan) -> str:
     """The reverse path filter works after PREROUTING, whose rules therefore counted the packet on that node."""
-    sender = case.errand.sender
-    crossing = filtered(plan, sender.namespace, sender.address, case.errand.destination)
+    sender = case.resolved.sender
+    crossing = filtered(plan, sender.namespace, sender.address, case.resolved.destination)
     if crossing is None or crossing.node not in {count.node for count in case.evidence.counts}:
         return ""
     return f"{crossing.node} refused it after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
@@ -129,7 +129,7 @@ def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
 
     Only rules that see what the bridge carries can have translated a frame on its way over the bridge.
     """
-    sender = case.errand.sender
+    sender = case.resolved.sender
     if plan is None or rule.translates_to is None or rule.translates_to[0] != sender.address:
         return ""
     port = port_of(plan, sender.namespace, sender.device)
@@ -148,25 +148,25 @@ def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
         return ""
     last = steps[-1]
     rule = f', by "{last.text}"' if _ENDING.search(last.text) or last.verdict == "drop" else ""
-    seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.place}{rule}"
-    return f"{name} never saw what {case.errand.sender.name} sent to {dialled(case)}; {seen}."
+    seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.netns_name}{rule}"
+    return f"{name} never saw what {case.resolved.sender.name} sent to {dialled(case)}; {seen}."
 
 
 def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
     address, port = to
-    name = next(pod.name for pod in case.errand.receivers if pod.address == address)
+    name = next(pod.name for pod in case.resolved.receivers if pod.address == address)
     sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
-    if traced is None or any(seen.place == name for seen in traced.observations):
+    if traced is None or any(seen.netns_name == name for seen in traced.observations):
         return f"{sentence}."
     steps = [step for step in traced.steps if step.packet is Packet.REQUEST]
     if steps:
-        sentence += f"; one more packet, which was traced, was last seen in {steps[-1].chain} on {steps[-1].place}"
+        sentence += f"; one more packet, which was traced, was last seen in {steps[-1].chain} on {steps[-1].netns_name}"
     return f"{sentence}."
 
 
 def _untranslated(case: Case) -> str:
-    stopped = next((rule for rule in read_all(case.evidence.counts) if rule.speaks_of(case.errand)), None)
-    left = f"it left {case.errand.sender.name} for {dialled(case)}"
+    stopped = next((rule for rule in read_all(case.evidence.counts) if rule.speaks_of(case.resolved)), None)
+    left = f"it left {case.resolved.sender.name} for {dialled(case)}"
     if stopped:
         return (
             f"no rule translated the packet: {left}; {stopped.count.node} counted it in "
@@ -177,22 +177,22 @@ def _untranslated(case: Case) -> str:
 
 def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
     """Why the answer to a flow that arrived was not heard, or not from the address that was dialled."""
-    pods = {pod.address: pod for pod in case.errand.receivers}
+    pods = {pod.address: pod for pod in case.resolved.receivers}
     for reply in flow.replies:
         if reply.source in pods and not _from_dialled(case, reply):
             return _not_back(case, pods[reply.source].name, (pods[reply.source].namespace, reply), plan)
     if flow.answers and not flow.replies:
         answer = flow.answers[-1]
         to = endpoint(answer.destination, answer.destination_port)
-        broken = f"the way back is broken: {answer.place} replied to {to}, and "
+        broken = f"the way back is broken: {answer.netns_name} replied to {to}, and "
         refused = _refused_on_the_way_back(case, plan)
         if refused:
             return f"{broken}{refused}."
-        return _with_reason(case, f"{broken}{case.errand.sender.name} heard nothing.", traced)
+        return _with_reason(case, f"{broken}{case.resolved.sender.name} heard nothing.", traced)
     if flow.arrivals and not flow.answers and not flow.replies:
         if flow.arrivals[0].source == flow.arrivals[0].destination:
-            return f"{flow.places[0]} got the request from its own address and did not reply: nothing masqueraded it."
-        return remembered(case, flow) or f"{flow.places[0]} got the request and did not reply: no rule stopped it."
+            return f"{flow.reached[0]} got the request from its own address and did not reply: nothing masqueraded it."
+        return remembered(case, flow) or f"{flow.reached[0]} got the request and did not reply: no rule stopped it."
     return ""
 
 
@@ -201,22 +201,22 @@ def _refused_on_the_way_back(case: Case, plan: Plan | None) -> str:
     translated = translations(case.evidence.counts)
     if plan is None or not translated:
         return ""
-    errand = case.errand
-    crossing = filtered(plan, translated[0].count.node, errand.destination, errand.sender.address)
+    resolved = case.resolved
+    crossing = filtered(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
     if crossing is None:
         return ""
-    return f"{crossing.node} refused the reply: {_reverse_path(crossing, errand.destination)}"
+    return f"{crossing.node} refused the reply: {_reverse_path(crossing, resolved.destination)}"
 
 
 def _not_back(case: Case, name: str, heard: tuple[str, Observation], plan: Plan | None) -> str:
     """Why a reply bears the pod's own address: what would have translated it back did not see it."""
-    sender = case.errand.sender
+    sender = case.resolved.sender
     sentence = f"nothing translated the reply back: {sender.name} heard {name}'s own address"
     unmasqueraded = marked_in_vain(case)
     if unmasqueraded:
         return f"{sentence}, since the request {unmasqueraded}."
     namespace, reply = heard
-    device = next(pod.device for pod in case.errand.receivers if pod.namespace == namespace)
+    device = next(pod.device for pod in case.resolved.receivers if pod.namespace == namespace)
     port = None if plan is None else bridge_of(plan, (sender.namespace, sender.device), (namespace, device))
     if plan is not None and port is not None and not calls_iptables(plan, port.node, reply.source):
         key = "bridge-nf-call-iptables" if reply.source.version == 4 else "bridge-nf-call-ip6tables"
@@ -225,4 +225,4 @@ def _not_back(case: Case, name: str, heard: tuple[str, Observation], plan: Plan 
 
 
 def _from_dialled(case: Case, reply: Observation) -> bool:
-    return (reply.source, reply.source_port) == (case.errand.destination, case.errand.port)
+    return (reply.source, reply.source_port) == (case.resolved.destination, case.resolved.port)

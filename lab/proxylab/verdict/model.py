@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from proxylab.errors import ExitCode, InternalError
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
-from proxylab.plan.model import Plan
-from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect
+from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect
 
 __all__ = [
     "STREAM_KEYS",
@@ -119,7 +119,7 @@ class ProbeVerdict(_Judged):
 
     Attributes:
         probe: with what the author expects.
-        errand: the probe, resolved.
+        resolved: the probe, resolved.
         evidence: what the verdicts rest on.
         source: the address that ``expect.source`` comes to; ``None`` without that expectation.
         traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
@@ -130,7 +130,7 @@ class ProbeVerdict(_Judged):
     """
 
     probe: Probe
-    errand: Errand
+    resolved: ResolvedProbe
     evidence: Evidence
     source: IPAddress | None = None
     traced: Evidence | None = None
@@ -158,7 +158,7 @@ class StepVerdict(_Judged):
 
     step: Step
     number: int
-    streams: tuple[Errand, ...]
+    streams: tuple[ResolvedProbe, ...]
     sources: Mapping[str, IPAddress]
     nodes: tuple[str, ...]
     addresses: Mapping[str, tuple[IPAddress, ...]]

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.resolved import Errand, Query, Question
+from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.words import listed
+from proxylab.plan.resolved import Query, Question, ResolvedProbe
 from proxylab.scenario.model import Probe
 from proxylab.verdict.case import Case, Findings
-from proxylab.evidence.evidence import Lookup
 from proxylab.verdict.model import Verdict
-from proxylab.evidence.words import listed
 
 __all__ = ["KINDS", "address_of", "due_addresses", "judge_name", "led_nowhere", "questions", "undialled"]
 
@@ -38,30 +38,30 @@ def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | Non
     return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
 
 
-def led_nowhere(errand: Errand, lookups: Iterable[Lookup]) -> bool:
+def led_nowhere(resolved: ResolvedProbe, lookups: Iterable[Lookup]) -> bool:
     """Whether the probe dials a name, and its answers give nothing to dial."""
-    return errand.question is not None and address_of(errand.question, lookups) is None
+    return resolved.question is not None and address_of(resolved.question, lookups) is None
 
 
-def questions(errand: Errand, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
+def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
     """What a resolver asks until it has an address, in the order of its search domains.
 
     Where nobody answers, the servers are asked past the Service, and then no more.
 
     Args:
-        errand: of the probe that dials the name.
+        resolved: of the probe that dials the name.
         question: its own.
         ask: asks one question from inside a namespace.
     """
-    place, found = errand.sender.namespace, False
-    servers = [each.address for each in question.servers if each.address.version == errand.destination.version]
+    netns_name, found = resolved.sender.namespace, False
+    servers = [each.address for each in question.servers if each.address.version == resolved.destination.version]
     for name in question.names:
         for family in question.families:
-            query = Query(name=name, kind=KINDS[family], server=errand.destination, source=errand.sender.address)
-            lookup = ask(place, query)
+            query = Query(name=name, kind=KINDS[family], server=resolved.destination, source=resolved.sender.address)
+            lookup = ask(netns_name, query)
             yield lookup
             if lookup.error:
-                yield from (ask(place, replace(query, server=address)) for address in servers)
+                yield from (ask(netns_name, replace(query, server=address)) for address in servers)
                 return
             found = found or bool(lookup.addresses)
         if found:

@@ -6,13 +6,13 @@ Must not: know rules.
 
 from collections.abc import Iterable
 
+from proxylab.evidence.words import endpoint, listed, tally
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
-from proxylab.verdict.flows import Fate
-from proxylab.verdict.model import Verdict
 from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flows import Fate
 from proxylab.verdict.last_hop import hop, is_at, last_seen, left_as_it_was, translated
-from proxylab.evidence.words import endpoint, listed, tally
+from proxylab.verdict.model import Verdict
 
 __all__ = ["judge_last_hop", "judge_untranslated"]
 
@@ -54,13 +54,13 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
 def judge_last_hop(case: Case, expected: str) -> Verdict:
     """``at`` by what devices of nodes saw: where each flow went on as it was, or where it was seen last."""
     findings = Findings()
-    places: dict[str, None] = {}
+    reached: dict[str, None] = {}
     for flow in case.flows:
         seen = left_as_it_was(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
         if seen is None:
             findings.missing.append((flow.number, "it was not seen on its way"))
             continue
-        places[hop(seen)] = None
+        reached[hop(seen)] = None
         if not is_at(seen, expected):
             findings.wrong.append((flow.number, f"it was seen at {hop(seen)}"))
-    return findings.settle(case, "at", expected=expected, observed=listed(list(places)), silence=case.silence)
+    return findings.settle(case, "at", expected=expected, observed=listed(list(reached)), silence=case.silence)

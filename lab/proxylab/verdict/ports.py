@@ -9,14 +9,14 @@ endpoint has no port that is right or wrong: whether flows may arrive there is w
 """
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import Observation
+from proxylab.evidence.words import endpoint, listed
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.ends import ends_beyond_nodes
-from proxylab.evidence.evidence import Observation
 from proxylab.verdict.flows import counted_ends
 from proxylab.verdict.model import Verdict
-from proxylab.evidence.words import endpoint, listed
 
 __all__ = ["due_at", "judge_port"]
 
@@ -25,46 +25,46 @@ _End = tuple[IPAddress, int]
 
 def judge_port(case: Case) -> Verdict | None:
     """Every packet that arrived came to a port that is due there; ``None`` where none arrived, or none is to arrive."""
-    errand = case.errand
+    resolved = case.resolved
     if case.probe.expect.outcome not in (Outcome.DELIVERED, Outcome.REFUSED) and not ends_beyond_nodes(case):
         return None
     arrived = counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals])
-    if not errand.endpoints or not arrived:
+    if not resolved.endpoints or not arrived:
         return None
-    wrong = {end for end in arrived if _is_wrong(errand, *end)}
+    wrong = {end for end in arrived if _is_wrong(resolved, *end)}
     findings = Findings()
     for flow in case.arrived if wrong else ():
-        findings.wrong += ((flow.number, _clause(errand, each)) for each in flow.arrivals if _end(each) in wrong)
+        findings.wrong += ((flow.number, _clause(resolved, each)) for each in flow.arrivals if _end(each) in wrong)
     return findings.settle(
         case,
         "port",
-        expected=listed([str(port) for port in sorted({each.port for each in errand.endpoints})], "or"),
+        expected=listed([str(port) for port in sorted({each.port for each in resolved.endpoints})], "or"),
         observed=listed([str(port) for port in sorted({port for _, port in arrived})]),
-        witnesses=[f"the port of {errand.service_port}" if errand.service_port else "the port that was dialled"],
+        witnesses=[f"the port of {resolved.service_port}" if resolved.service_port else "the port that was dialled"],
     )
 
 
-def due_at(errand: Errand, address: IPAddress, port: int) -> tuple[_End, ...]:
+def due_at(resolved: ResolvedProbe, address: IPAddress, port: int) -> tuple[_End, ...]:
     """Where a packet was to arrive that arrived at this address and port; nothing where it was to arrive just there."""
-    if (address, port) == (errand.destination, errand.port):
+    if (address, port) == (resolved.destination, resolved.port):
         return ()  # nothing translated it: whether that is right is not a question of ports
-    due = [(each.address, each.port) for each in errand.endpoints]
+    due = [(each.address, each.port) for each in resolved.endpoints]
     here = [end for end in due if end[0] == address]
-    if (address, port) in here or (errand.service_port and not here):
+    if (address, port) in here or (resolved.service_port and not here):
         return ()
     return tuple(here or due)
 
 
-def _is_wrong(errand: Errand, address: IPAddress, port: int) -> bool:
-    return bool(due_at(errand, address, port))
+def _is_wrong(resolved: ResolvedProbe, address: IPAddress, port: int) -> bool:
+    return bool(due_at(resolved, address, port))
 
 
-def _clause(errand: Errand, arrival: Observation) -> str:
-    due = due_at(errand, *_end(arrival))
+def _clause(resolved: ResolvedProbe, arrival: Observation) -> str:
+    due = due_at(resolved, *_end(arrival))
     ports = listed([str(port) for _, port in due], "or")
-    came = f"it arrived at port {arrival.destination_port} of {arrival.place}"
-    if errand.service_port:
-        return f"{came}, not at port {ports}, the target port of {errand.service_port} there"
+    came = f"it arrived at port {arrival.destination_port} of {arrival.netns_name}"
+    if resolved.service_port:
+        return f"{came}, not at port {ports}, the target port of {resolved.service_port} there"
     if due[0][0] == arrival.destination:
         return f"{came}, not at port {ports} that was dialled"
     return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled and is no Service's"

@@ -8,14 +8,14 @@ one that was first seen to send it. The devices of every node are tapped, so an 
 and crossed no device was made by that node itself.
 """
 
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.words import listed
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.arrivals import hits
 from proxylab.verdict.case import Case, Findings
-from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.verdict.flows import hops
-from proxylab.verdict.model import Verdict
 from proxylab.verdict.last_hop import hop, is_at
-from proxylab.evidence.words import listed
+from proxylab.verdict.model import Verdict
 
 __all__ = ["judge_place_of_refusal"]
 
@@ -25,16 +25,16 @@ _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
     """``at``: the pod that got every flow and refused it, or the node that was seen to refuse it."""
     findings = Findings()
-    places = dict.fromkeys(hits(case))
+    reached = dict.fromkeys(hits(case))
     for flow in case.flows:
         answer = next((each for each in hops(flow) if each.packet in _REFUSALS), None)
-        if flow.places:
+        if flow.reached:
             if not all(is_at(arrival, expected) for arrival in flow.arrivals):
-                findings.wrong.append((flow.number, f"it arrived at {listed(flow.places)}"))
+                findings.wrong.append((flow.number, f"it arrived at {listed(flow.reached)}"))
         elif answer is None:
             findings.missing.append((flow.number, "nothing was seen to refuse it"))
         else:
-            places[hop(answer)] = None
+            reached[hop(answer)] = None
             if not _sent_there(answer):
                 findings.doubts.append((flow.number, _unknown(answer)))
             elif not is_at(answer, expected):
@@ -43,9 +43,9 @@ def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
         case,
         "at",
         expected=expected,
-        observed=listed(list(places)),
+        observed=listed(list(reached)),
         silence=case.silence,
-        witnesses=[f"{listed(list(places))} refused it"],
+        witnesses=[f"{listed(list(reached))} refused it"],
     )
 
 

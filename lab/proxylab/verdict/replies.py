@@ -5,20 +5,20 @@ Must not: judge requests (``judge`` and ``arrivals`` do).
 """
 
 from proxylab.addresses import Transport
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Manner, Reply
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.copies import copies
+from proxylab.verdict.flow_clauses import told
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.flow_clauses import told
-from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["judge_reply"]
 
 
 def judge_reply(case: Case, wanted: Reply) -> Verdict:
     """The reply bears the address that was dialled, or where it is to be left as it is, the backend's own."""
-    errand = case.errand
+    resolved = case.resolved
     findings = Findings()
     answered = 0
     for flow, fate in zip(case.flows, case.fates, strict=True):
@@ -32,18 +32,18 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif not flow.replies:
             sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
-            findings.missing.append((flow.number, f"{listed(flow.places)} {sent} {errand.sender.name}"))
+            findings.missing.append((flow.number, f"{listed(flow.reached)} {sent} {resolved.sender.name}"))
         elif fate is Fate.CONTRADICTORY:
             findings.doubts.append((flow.number, told(case, flow, fate)))
-        elif set(flow.places).difference([answer.place for answer in flow.answers]):
-            findings.doubts.append((flow.number, f"a reply came, but {listed(flow.places)} was not seen to send it"))
+        elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
+            findings.doubts.append((flow.number, f"a reply came, but {listed(flow.reached)} was not seen to send it"))
         else:
             answered += 1
     return findings.settle(
         case,
         "reply",
         expected=(
-            f"from {endpoint(errand.destination, errand.port)}"
+            f"from {endpoint(resolved.destination, resolved.port)}"
             if wanted is Reply.TRANSLATED
             else "from the backend itself"
         ),
@@ -55,21 +55,21 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
 
 def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
-    errand = case.errand
+    resolved = case.resolved
     ports = [departure.source_port for departure in flow.departures]
-    due, whose = (errand.destination, errand.port), "that was dialled"
+    due, whose = (resolved.destination, resolved.port), "that was dialled"
     if wanted is Reply.UNTRANSLATED:
         due, whose = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     for reply in flow.replies:
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
             return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
-        if reply.destination != errand.sender.of(flow.number) or (ports and reply.destination_port not in ports):
+        if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, from where the request did not come"
     if len(flow.replies) > max(1, len(flow.answers)):
-        sent = f"{listed(flow.places)} sent {_number(len(flow.answers))}"
-        return f"{_number(len(flow.replies))} replies came to {errand.sender.name}, and {sent}"
+        sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
+        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, and {sent}"
     if flow.stray_replies:
         return f"a copy of the reply came in at {copies(flow.stray_replies)}"
     if flow.number in case.lost_reply_copies:
@@ -77,7 +77,7 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     if wanted is Reply.UNTRANSLATED:
         return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
     report = flow.report
-    by_streams = errand.manner is Manner.CONNECT and errand.protocol is Transport.TCP
+    by_streams = resolved.manner is Manner.CONNECT and resolved.protocol is Transport.TCP
     if flow.replies and by_streams and report and report.error:
         return f"the handshake was answered, the data was not: {report.error}"
     return ""

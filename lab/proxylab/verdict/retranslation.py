@@ -14,12 +14,12 @@ and left it in another.
 
 from itertools import pairwise
 
-from proxylab.frozen import dataclass
-from proxylab.plan.resolved import STACK, Errand
 from proxylab.evidence.evidence import Observation, Packet
+from proxylab.evidence.words import endpoint
+from proxylab.frozen import dataclass
+from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.stops import Stop, stops
-from proxylab.evidence.words import endpoint
 
 __all__ = ["Retranslation", "Translation", "retranslated"]
 
@@ -64,13 +64,13 @@ class Retranslation:
         )
 
 
-def retranslated(flow: Flow, errand: Errand) -> Retranslation | None:
+def retranslated(flow: Flow, resolved: ResolvedProbe) -> Retranslation | None:
     """The second translation of a flow; ``None`` where there was none, or not every hop was captured."""
-    changes = _changes(flow, frozenset(errand.nodes))
+    changes = _changes(flow, frozenset(resolved.nodes))
     for first, second in pairwise(changes):
         if any(
             second.came.destination == each.address and (not each.ports or second.came.destination_port in each.ports)
-            for each in errand.receivers
+            for each in resolved.receivers
         ):
             return Retranslation(first, second)
     return None
@@ -82,15 +82,15 @@ def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
     found: list[Translation] = []
     for at, stop in enumerate(way):
         if stop.came != stop.went:
-            found.append(Translation(stop.place, stop.seen[0], stop.seen[-1]))
+            found.append(Translation(stop.netns_name, stop.seen[0], stop.seen[-1]))
         following = way[at + 1] if at + 1 < len(way) else None
         if following is None or following.came == stop.went:
             continue
         # Between a node's devices and its own programs stand the rules of the node.
-        if following.seen[0].device == STACK and stop.place in nodes:
-            node = stop.place
-        elif stop.seen[-1].device == STACK and following.place in nodes:
-            node = following.place
+        if following.seen[0].device == STACK and stop.netns_name in nodes:
+            node = stop.netns_name
+        elif stop.seen[-1].device == STACK and following.netns_name in nodes:
+            node = following.netns_name
         else:
             return []  # something changed it where nothing was captured
         found.append(Translation(node, stop.seen[-1], following.seen[0]))

@@ -7,22 +7,22 @@ Must not: know verdicts, or order rules.
 from collections.abc import Callable
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
-from proxylab.verdict.rules import Rule, within
 from proxylab.evidence.words import endpoint
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.rules import Rule, within
 
-__all__ = ["MARKING", "deed", "is_from_itself", "short", "why_masqueraded"]
+__all__ = ["MARKING", "is_from_itself", "rule_action", "short", "why_masqueraded"]
 
 MARKING = "MARK-MASQ"
 """How the chains end that ask for masquerading (KUBE-MARK-MASQ)."""
 
 
-def deed(rule: Rule, errand: Errand, *, mark: int | None = None, out_device: str = "") -> str:
+def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None, out_device: str = "") -> str:
     """What a rule did to a packet of an errand.
 
     Args:
         rule: that matched.
-        errand: whose packet it was.
+        resolved: whose packet it was.
         mark: of the packet as it came to the rule, if it is known.
         out_device: by which the packet leaves, if it is known.
 
@@ -34,32 +34,32 @@ def deed(rule: Rule, errand: Errand, *, mark: int | None = None, out_device: str
     if rule.target in _TOLD:
         return _TOLD[rule.target](rule, mark, out_device)
     if rule.target.endswith(MARKING):
-        why = why_masqueraded(rule, errand)
+        why = why_masqueraded(rule, resolved)
         return f"masquerades{why.rstrip(':') if why else _because(rule)}"
     return f"goes to {short(rule.target)}{_because(rule)}"
 
 
-def why_masqueraded(rule: Rule, errand: Errand) -> str:
+def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
     """Why a rule that counted marks the errand's packet for masquerading, if its matches say so.
 
     Returns:
         A clause that begins with a blank and ends with a colon; empty if the matches do not say why.
     """
-    client = errand.sender.address
+    client = resolved.sender.address
     if is_from_itself(rule, client):
         return " because the client is the endpoint:"
     for name, values, negated in rule.options:
         if negated and values and name == "-s" and not within(client, values[0]):
-            return f" because the client is not in {values[0]}{_though_a_pod(errand)}:"
+            return f" because the client is not in {values[0]}{_though_a_pod(resolved)}:"
         if negated and values and name == "-i":
-            return f" because it did not come in by {values[0]}{_though_a_pod(errand)}:"
+            return f" because it did not come in by {values[0]}{_though_a_pod(resolved)}:"
     return ""
 
 
-def _though_a_pod(errand: Errand) -> str:
+def _though_a_pod(resolved: ResolvedProbe) -> str:
     """What makes that a mistake: whoever is a pod of this cluster should have been taken for one."""
-    pods = {pod.address for pod in errand.receivers if not pod.ports}  # what listens on a node has the node's address
-    return ", though it is a pod" if errand.sender.address in pods else ""
+    pods = {pod.address for pod in resolved.receivers if not pod.ports}  # what listens on a node has the node's address
+    return ", though it is a pod" if resolved.sender.address in pods else ""
 
 
 def is_from_itself(rule: Rule, client: IPAddress) -> bool:

@@ -14,10 +14,10 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress, IPNetwork, Transport
-from proxylab.plan.resolved import Errand
 from proxylab.evidence.evidence import RuleCount
+from proxylab.frozen import dataclass
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
 
@@ -61,7 +61,7 @@ class Rule:
         except ValueError:
             return None
 
-    def speaks_of(self, errand: Errand) -> bool:
+    def speaks_of(self, resolved: ResolvedProbe) -> bool:
         """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
 
         An echo request has no port, so a rule that names the address is about it, unless it asks for another protocol;
@@ -70,17 +70,17 @@ class Rule:
         """
         if self.count.target:
             return True
-        named = self.names(errand)
-        portless = errand.protocol is Transport.ICMP or errand.destination.is_loopback
+        named = self.names(resolved)
+        portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
         if not portless and not {"-p", "--dport"} <= named:
             return False
         return not named.isdisjoint({"-d", "--dst-type"})
 
-    def names(self, errand: Errand) -> frozenset[str]:
+    def names(self, resolved: ResolvedProbe) -> frozenset[str]:
         """The options that fit what the errand dials; none if one of them excludes it."""
         named = set()
         for name, values, negated in self.options:
-            holds = _holds(name, values[0] if values else "", errand)
+            holds = _holds(name, values[0] if values else "", resolved)
             if holds is negated:
                 return frozenset()
             if holds:
@@ -113,15 +113,15 @@ def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ..
     return next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), ""), options
 
 
-def ending(errand: Errand, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
+def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
     """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials.
 
     A rule that goes by a mark alone speaks for the one that has set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
     """
     counted = read_all(counts)
-    marks = _marks(errand, counted)
+    marks = _marks(resolved, counted)
     ends = [rule for rule in counted if rule.target == target]
-    return tuple(rule for rule in ends if rule.speaks_of(errand) or _goes_by(rule, marks))
+    return tuple(rule for rule in ends if rule.speaks_of(resolved) or _goes_by(rule, marks))
 
 
 def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
@@ -134,13 +134,13 @@ def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
     return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
 
 
-def _marks(errand: Errand, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
+def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
     """The marks that were set, and on which node, on the way that a rule for the errand's protocol and port leads to.
 
     All of the way must have counted. That the address was dialled is not asked for: the chain for node ports leaves it
     to the rule that leads there.
     """
-    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(errand)}
+    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(resolved)}
     while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
         reached |= further
     return frozenset(
@@ -199,28 +199,28 @@ def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], .
     return tuple(options)
 
 
-def _holds(option: str, value: str, errand: Errand) -> bool | None:
+def _holds(option: str, value: str, resolved: ResolvedProbe) -> bool | None:
     """Whether a match holds for what the errand sends; ``None`` where the text alone cannot say."""
     match option:
         case "-p":
-            return value.lower() in _protocols(errand)
+            return value.lower() in _protocols(resolved)
         case "-s":
-            return within(errand.sender.address, value)
+            return within(resolved.sender.address, value)
         case "-d":
-            return within(errand.destination, value)
+            return within(resolved.destination, value)
         case "--dport":
-            return errand.protocol is not Transport.ICMP and _in_range(errand.port, value)
+            return resolved.protocol is not Transport.ICMP and _in_range(resolved.port, value)
         case "--dst-type" if value == "LOCAL":
             return True  # the rule counted, so the address was one of the node's
         case _:
             return None
 
 
-def _protocols(errand: Errand) -> tuple[str, ...]:
+def _protocols(resolved: ResolvedProbe) -> tuple[str, ...]:
     """How a rule may name the protocol: ICMP of IPv6 has a name of its own (protocols(5))."""
-    if errand.protocol is Transport.ICMP and errand.destination.version == 6:
+    if resolved.protocol is Transport.ICMP and resolved.destination.version == 6:
         return "ipv6-icmp", "icmpv6"
-    return (errand.protocol.lower(),)
+    return (resolved.protocol.lower(),)
 
 
 def within(address: IPAddress, text: str) -> bool:

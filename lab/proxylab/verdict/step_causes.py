@@ -8,10 +8,10 @@ holds against the change and the logs.
 from collections.abc import Mapping, Sequence
 
 from proxylab.addresses import IPAddress
-from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StreamRecord
-from proxylab.verdict.tables import entry_words, unwanted_entries
+from proxylab.evidence.streams import BreakKind, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, endpoint
+from proxylab.verdict.model import Judgement, StepVerdict
+from proxylab.verdict.tables import entry_words, unwanted_entries
 
 __all__ = ["cause_of_step", "owner"]
 
@@ -46,8 +46,8 @@ def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
     """Who answered instead, as whom the stream was seen, or that nothing was in its way."""
     changed, settled = verdict.evidence.changed, verdict.evidence.settled
     expect = verdict.step.expect.streams[record.stream]
-    answered = [pulse for pulse in record.pulses if pulse.fate is PulseFate.ANSWERED]
-    behind = [pulse for pulse in answered if pulse.at >= settled]
+    answered = [packet for packet in record.packets if packet.fate is StreamPacketFate.ANSWERED]
+    behind = [packet for packet in answered if packet.at >= settled]
     match key:
         case "backend":
             other = next((each for each in behind if each.backend != expect.backend), None)
@@ -64,14 +64,14 @@ def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
                 return ""
             return f"{other.backend} saw {other.peer} as the sender of pulse {other.number}, {_sent(other, changed)}."
         case "lost" | "rejected" | "resets":
-            told = f"{amount(len(answered), 'pulse')} of {len(record.pulses):,} answered"
+            told = f"{amount(len(answered), 'pulse')} of {len(record.packets):,} answered"
             return f"nothing was in the way of {record.stream}: {told}."
         case _:
             return ""
 
 
-def _sent(pulse: Pulse, changed: int) -> str:
-    return f"sent {_when(pulse.at, changed)}"
+def _sent(packet: StreamPacket, changed: int) -> str:
+    return f"sent {_when(packet.at, changed)}"
 
 
 def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
@@ -88,7 +88,7 @@ def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
             reset = next((each for each in record.breaks if each.kind is BreakKind.RESET), None)
             return f"{record.stream} was reset {_when(reset.at, changed)}." if reset is not None else ""
         case "delay":
-            slow = max(record.pulses, key=lambda pulse: pulse.delay)
+            slow = max(record.packets, key=lambda packet: packet.delay)
             took = f"{slow.delay / _MILLISECOND:.1f} ms"
             return (
                 f"{slow.backend} took {took} to answer pulse {slow.number}, which was sent {_when(slow.at, changed)}."
@@ -100,8 +100,8 @@ def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
 def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
     """That connection tracking still leads the stream to who answered it before, where nobody else answered last."""
     settled = verdict.evidence.settled
-    before = {pulse.backend for pulse in record.pulses if pulse.at < settled and pulse.backend}
-    last = record.pulses[-1].backend if record.pulses else ""
+    before = {packet.backend for packet in record.packets if packet.at < settled and packet.backend}
+    last = record.packets[-1].backend if record.packets else ""
     for entry in record.tracked:
         who = owner(verdict.addresses, entry.reply_source)
         if who in before and last in ("", who) and who != verdict.step.expect.streams[record.stream].backend:
@@ -115,11 +115,11 @@ def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
 
 def _of_missing(record: StreamRecord, changed: int) -> str:
     """When nobody answered, and who did then."""
-    missing = [pulse for pulse in record.pulses if pulse.fate is not PulseFate.ANSWERED]
+    missing = [packet for packet in record.packets if packet.fate is not StreamPacketFate.ANSWERED]
     if not missing:
         return ""
     first, last = missing[0], missing[-1]
-    resumed = next((each for each in record.pulses if each.at > last.at and each.backend), None)
+    resumed = next((each for each in record.packets if each.at > last.at and each.backend), None)
     if resumed is None:
         return f"nobody answers {record.stream} any more from pulse {first.number} on, sent {_when(first.at, changed)}."
     what = f"{_ends(missing)}, sent {_when(first.at, changed)}"
@@ -128,9 +128,9 @@ def _of_missing(record: StreamRecord, changed: int) -> str:
     return f"{what}; {resumed.backend} answered what was sent {_when(resumed.at, changed, 'it')}."
 
 
-def _ends(missing: Sequence[Pulse]) -> str:
+def _ends(missing: Sequence[StreamPacket]) -> str:
     """What became of pulses that were not answered."""
-    lost = sum(pulse.fate is PulseFate.LOST for pulse in missing)
+    lost = sum(packet.fate is StreamPacketFate.LOST for packet in missing)
     told = [f"{amount(lost, 'pulse')} lost"] if lost else []
     if lost < len(missing):
         told.append(f"{amount(len(missing) - lost, 'pulse')} turned away by an ICMP error")

@@ -11,16 +11,16 @@ were sent behind the step's wait; there are five of each stream at least.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from proxylab.errors import InternalError
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.errors import InternalError
+from proxylab.evidence.streams import BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.words import amount, listed, times
+from proxylab.frozen import dataclass
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Count, Position, Step, StreamExpect
 from proxylab.verdict.case import Findings
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
 from proxylab.verdict.tables import judge_conntrack
-from proxylab.evidence.words import amount, listed, times
 
 __all__ = ["judge_step"]
 
@@ -33,13 +33,13 @@ class _Case:
 
     step: Step
     stream: str = ""
-    pulses: tuple[Pulse, ...] = ()
+    packets: tuple[StreamPacket, ...] = ()
     doubts: tuple[str, ...] = ()
 
     @property
     def counted(self) -> tuple[int, str]:
         """How many pulses clauses are about."""
-        return len(self.pulses), "pulse"
+        return len(self.packets), "pulse"
 
     def position(self, key: str) -> Position:
         """Where the author wrote it."""
@@ -53,7 +53,7 @@ class _Case:
 def judge_step(
     step: Step,
     number: int,
-    streams: Sequence[Errand],
+    streams: Sequence[ResolvedProbe],
     sources: Mapping[str, IPAddress],
     nodes: Sequence[str],
     addresses: Mapping[str, tuple[IPAddress, ...]],
@@ -107,9 +107,9 @@ class _Stream:
             yield self._delay(expect.delay)
 
     @property
-    def _behind(self) -> tuple[Pulse, ...]:
+    def _behind(self) -> tuple[StreamPacket, ...]:
         """The pulses behind the step's wait."""
-        return tuple(pulse for pulse in self.record.pulses if pulse.at >= self.settled)
+        return tuple(packet for packet in self.record.packets if packet.at >= self.settled)
 
     @property
     def _silence(self) -> tuple[str, ...]:
@@ -117,21 +117,21 @@ class _Stream:
         silent = self.record.silent
         return (f"the way to {listed(silent)} is itself broken, so silence proves nothing",) if silent else ()
 
-    def _case(self, pulses: tuple[Pulse, ...]) -> _Case:
-        doubts = [] if pulses else [f"no pulse of {self.name} was sent"]
-        numbers = [pulse.number for pulse in self.record.pulses]
+    def _case(self, packets: tuple[StreamPacket, ...]) -> _Case:
+        doubts = [] if packets else [f"no pulse of {self.name} was sent"]
+        numbers = [packet.number for packet in self.record.packets]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
             doubts.append(f"of the pulses of {self.name} some were not recorded, or twice")
-        return _Case(self.step, self.name, pulses, tuple(doubts))
+        return _Case(self.step, self.name, packets, tuple(doubts))
 
     def _backend(self, wanted: str) -> Verdict:
         findings, behind = Findings(), self._behind
-        for pulse in behind:
-            if _may_be_late(pulse):
-                findings.missing.append((pulse.number, _told(pulse)))
-            elif pulse.backend != wanted:
-                findings.wrong.append((pulse.number, _told(pulse)))
-        observed = listed(list(dict.fromkeys(pulse.backend or "nobody" for pulse in behind)))
+        for packet in behind:
+            if _may_be_late(packet):
+                findings.missing.append((packet.number, _told(packet)))
+            elif packet.backend != wanted:
+                findings.wrong.append((packet.number, _told(packet)))
+        observed = listed(list(dict.fromkeys(packet.backend or "nobody" for packet in behind)))
         witnesses = [f"{wanted} answered all {amount(len(behind), 'pulse')} behind the wait"]
         return findings.settle(
             self._case(behind),
@@ -144,7 +144,7 @@ class _Stream:
 
     def _backends(self, wanted: tuple[str, ...]) -> Verdict:
         findings = Findings()
-        answered = tuple(dict.fromkeys(pulse.backend for pulse in self.record.pulses if pulse.backend))
+        answered = tuple(dict.fromkeys(packet.backend for packet in self.record.packets if packet.backend))
         if answered != wanted:
             strangers = [name for name in answered if name not in wanted]
             silent = [name for name in wanted if name not in answered]
@@ -153,7 +153,7 @@ class _Stream:
             if not strangers and not silent:
                 findings.missing_overall.append(f"they answered in another order: {listed(answered)}")
         return findings.settle(
-            self._case(self.record.pulses),
+            self._case(self.record.packets),
             f"{self.name}.backends",
             expected=", ".join(wanted),
             observed=", ".join(answered) or "nobody",
@@ -165,13 +165,13 @@ class _Stream:
         if wanted is None:
             raise InternalError(f"{self.expect.position}: nobody resolved the source; please report this")
         findings, behind = Findings(), self._behind
-        for pulse in behind:
-            if pulse.peer is None:
-                found = findings.missing if _may_be_late(pulse) else findings.wrong
-                found.append((pulse.number, f"{_told(pulse)}, so nobody saw its source"))
-            elif pulse.peer != wanted:
-                findings.wrong.append((pulse.number, f"{pulse.backend} saw {pulse.peer}"))
-        seen = dict.fromkeys(str(pulse.peer) for pulse in behind if pulse.peer is not None)
+        for packet in behind:
+            if packet.peer is None:
+                found = findings.missing if _may_be_late(packet) else findings.wrong
+                found.append((packet.number, f"{_told(packet)}, so nobody saw its source"))
+            elif packet.peer != wanted:
+                findings.wrong.append((packet.number, f"{packet.backend} saw {packet.peer}"))
+        seen = dict.fromkeys(str(packet.peer) for packet in behind if packet.peer is not None)
         return findings.settle(
             self._case(behind),
             f"{self.name}.source",
@@ -182,11 +182,11 @@ class _Stream:
         )
 
     def _counts(self) -> Iterator[Verdict]:
-        pulses = self.record.pulses
-        lost = [pulse for pulse in pulses if pulse.fate is PulseFate.LOST]
-        rejected = [pulse for pulse in pulses if pulse.fate is PulseFate.REJECTED]
+        packets = self.record.packets
+        lost = [packet for packet in packets if packet.fate is StreamPacketFate.LOST]
+        rejected = [packet for packet in packets if packet.fate is StreamPacketFate.REJECTED]
         resets = [each for each in self.record.breaks if each.kind is BreakKind.RESET]
-        of_pulses = f"of {amount(len(pulses), 'pulse')}"
+        of_pulses = f"of {amount(len(packets), 'pulse')}"
         if self.expect.lost is not None:
             clause = f"{len(lost):,} {of_pulses} {_were(lost)} lost"
             yield self._count("lost", self.expect.lost, len(lost), clause, lost)
@@ -196,19 +196,21 @@ class _Stream:
         if self.expect.resets is not None:
             yield self._count("resets", self.expect.resets, len(resets), f"its sender was reset {times(len(resets))}")
 
-    def _count(self, key: str, wanted: Count, number: int, clause: str, pulses: Sequence[Pulse] = ()) -> Verdict:
+    def _count(
+        self, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
+    ) -> Verdict:
         findings = Findings()
-        late = sum(map(_may_be_late, pulses)) if self.record.silent else 0
+        late = sum(map(_may_be_late, packets)) if self.record.silent else 0
         possible = [each in wanted for each in range(number - late, number + 1)]
         if any(possible) and not all(possible):
             findings.missing_overall.append(clause)
         elif number not in wanted:
             findings.wrong_overall.append(clause)
-            errors = dict.fromkeys(pulse.error for pulse in pulses if pulse.error)
+            errors = dict.fromkeys(packet.error for packet in packets if packet.error)
             if errors:
                 findings.wrong_overall.append(f"its socket said {listed(list(errors))}")
         return findings.settle(
-            self._case(self.record.pulses),
+            self._case(self.record.packets),
             f"{self.name}.{key}",
             expected=_bounds(wanted),
             observed=f"{number:,}",
@@ -218,17 +220,17 @@ class _Stream:
 
     def _delay(self, most: int) -> Verdict:
         findings = Findings()
-        answered = [pulse for pulse in self.record.pulses if pulse.fate is PulseFate.ANSWERED]
-        longest = max((pulse.delay for pulse in answered), default=0)
-        for pulse in answered:
-            if pulse.delay > most * _MILLISECOND:
-                findings.wrong.append((pulse.number, f"its answer took longer than {most} ms"))
+        answered = [packet for packet in self.record.packets if packet.fate is StreamPacketFate.ANSWERED]
+        longest = max((packet.delay for packet in answered), default=0)
+        for packet in answered:
+            if packet.delay > most * _MILLISECOND:
+                findings.wrong.append((packet.number, f"its answer took longer than {most} ms"))
         if not answered:
             findings.doubts_overall.append("nothing was answered")
-        if any(map(_may_be_late, self.record.pulses)):
+        if any(map(_may_be_late, self.record.packets)):
             findings.doubts_overall += self._silence
         return findings.settle(
-            self._case(self.record.pulses),
+            self._case(self.record.packets),
             f"{self.name}.delay",
             expected=f"{most} ms at most",
             observed=f"{longest / _MILLISECOND:.1f} ms at most",
@@ -236,23 +238,23 @@ class _Stream:
         )
 
 
-def _may_be_late(pulse: Pulse) -> bool:
+def _may_be_late(packet: StreamPacket) -> bool:
     """Whether nothing was heard of it: only a fence can tell that nothing will be."""
-    return pulse.fate is PulseFate.LOST and not pulse.error
+    return packet.fate is StreamPacketFate.LOST and not packet.error
 
 
-def _told(pulse: Pulse) -> str:
-    match pulse.fate:
-        case PulseFate.ANSWERED:
-            return f"{pulse.backend} answered"
-        case PulseFate.REJECTED:
-            return f"an ICMP error answered ({pulse.error})"
+def _told(packet: StreamPacket) -> str:
+    match packet.fate:
+        case StreamPacketFate.ANSWERED:
+            return f"{packet.backend} answered"
+        case StreamPacketFate.REJECTED:
+            return f"an ICMP error answered ({packet.error})"
         case _:
-            return "nobody answered" + (f" ({pulse.error})" if pulse.error else "")
+            return "nobody answered" + (f" ({packet.error})" if packet.error else "")
 
 
-def _were(pulses: Sequence[Pulse]) -> str:
-    return "was" if len(pulses) == 1 else "were"
+def _were(packets: Sequence[StreamPacket]) -> str:
+    return "was" if len(packets) == 1 else "were"
 
 
 def _bounds(count: Count) -> str:

@@ -6,11 +6,11 @@ Must not: judge, or lay anything out.
 
 from collections.abc import Iterator
 
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK
-from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.verdict.flows import Flow, hops
-from proxylab.evidence.words import endpoint
 
 __all__ = ["Ends", "Stop", "stops"]
 
@@ -36,9 +36,9 @@ class Stop:
     follows: bool
 
     @property
-    def place(self) -> str:
+    def netns_name(self) -> str:
         """The node, pod or host."""
-        return self.seen[0].place
+        return self.seen[0].netns_name
 
     @property
     def packet(self) -> Packet:
@@ -85,7 +85,7 @@ def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
     together: list[Observation] = []
     for seen in hops(flow):
         if together and (
-            (seen.place, seen.packet) != (together[-1].place, together[-1].packet)
+            (seen.netns_name, seen.packet) != (together[-1].netns_name, together[-1].packet)
             or (together[-1].direction is Direction.OUT and seen.direction is Direction.IN)
             or any((each.device, each.direction) == (seen.device, seen.direction) for each in together)
         ):

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import TableEntry
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import ConntrackExpect, Entries
 from proxylab.verdict.case import Findings, Judged
-from proxylab.evidence.evidence import TableEntry
 from proxylab.verdict.model import Verdict
-from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_conntrack", "kind_words", "unwanted_entries"]
 

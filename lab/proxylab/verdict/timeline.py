@@ -12,13 +12,13 @@ from itertools import groupby
 from typing import NamedTuple
 
 from proxylab.addresses import Transport
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.streams import BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.evidence.streams import BreakKind, Pulse, PulseFate, StepEvidence, StreamRecord
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.step_causes import cause_of_step, owner
-from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["chronicle", "explain_step", "happenings", "summary_of_step", "timeline"]
 
@@ -46,8 +46,8 @@ def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WI
     """
     main = next(each for each in verdict.verdicts if each.judgement is verdict.overall)
     lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT, width=width)]
-    for errand in _asked(verdict):
-        lines += wrapped(_head(errand, verdict.evidence), _INDENT, width=width)
+    for resolved in _asked(verdict):
+        lines += wrapped(_head(resolved, verdict.evidence), _INDENT, width=width)
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
     lines += ["", *table(rows, _INDENT, width=width)]
@@ -72,7 +72,7 @@ def summary_of_step(verdict: StepVerdict) -> str:
 
 def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
     """What happened in a step, in its order: when, to which stream (empty: to the step itself), and what."""
-    streams = [errand.name for errand in _asked(verdict)]
+    streams = [resolved.name for resolved in _asked(verdict)]
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
 
 
@@ -94,21 +94,21 @@ def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
 
 def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
     """Every pulse of a stream, a line each."""
-    for pulse in record.pulses:
-        told = f"{_since(pulse.at, evidence.began)} ms  pulse {pulse.number}  {_told(pulse)}"
-        yield told + (f" after {_milliseconds(pulse.delay)} ms" if pulse.delay else "")
+    for packet in record.packets:
+        told = f"{_since(packet.at, evidence.began)} ms  pulse {packet.number}  {_told(packet)}"
+        yield told + (f" after {_milliseconds(packet.delay)} ms" if packet.delay else "")
 
 
-def _asked(verdict: StepVerdict) -> list[Errand]:
+def _asked(verdict: StepVerdict) -> list[ResolvedProbe]:
     """The streams of which something is expected; all of them where nothing is of any."""
     expected = verdict.step.expect.streams
-    return [errand for errand in verdict.streams if errand.name in expected] or list(verdict.streams)
+    return [resolved for resolved in verdict.streams if resolved.name in expected] or list(verdict.streams)
 
 
-def _head(errand: Errand, evidence: StepEvidence) -> str:
-    port = next((each.port for each in evidence.streams if each.stream == errand.name), errand.sender.port or 0)
-    way = f"{endpoint(errand.sender.address, port)} to {endpoint(errand.destination, errand.port)}"
-    return f"{errand.name}: {errand.sender.name}, {way} over {errand.protocol}, a pulse every {errand.every} ms"
+def _head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
+    port = next((each.port for each in evidence.streams if each.stream == resolved.name), resolved.sender.port or 0)
+    way = f"{endpoint(resolved.sender.address, port)} to {endpoint(resolved.destination, resolved.port)}"
+    return f"{resolved.name}: {resolved.sender.name}, {way} over {resolved.protocol}, a pulse every {resolved.every} ms"
 
 
 def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
@@ -119,8 +119,10 @@ def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
     for record in evidence.streams:
         if record.stream in wanted:
             marks = (evidence.changed, evidence.settled)
-            for _, group in groupby(record.pulses, key=lambda pulse: (_told(pulse), *(pulse.at >= at for at in marks))):
-                yield _of_pulses(record, tuple(group))
+            for _, group in groupby(
+                record.packets, key=lambda packet: (_told(packet), *(packet.at >= at for at in marks))
+            ):
+                yield _of_packets(record, tuple(group))
             yield from (_Row(each.at, record.stream, _ENDS[each.kind]) for each in record.breaks)
             yield from (_Row(each.at + each.delay, record.stream, _late(each)) for each in record.late)
 
@@ -131,42 +133,42 @@ _ENDS: Mapping[BreakKind, str] = {
 }
 
 
-def _of_pulses(record: StreamRecord, pulses: tuple[Pulse, ...]) -> _Row:
-    first, last = pulses[0], pulses[-1]
+def _of_packets(record: StreamRecord, packets: tuple[StreamPacket, ...]) -> _Row:
+    first, last = packets[0], packets[-1]
     which = f"pulse {first.number}" if first is last else f"pulses {first.number} to {last.number}"
-    longest = _milliseconds(max(pulse.delay for pulse in pulses))
+    longest = _milliseconds(max(packet.delay for packet in packets))
     took = f", in {longest} ms" if first.delay else ""
     if took and first is not last:
         took += " at most"
     return _Row(first.at, record.stream, f"{which}: {_told(first)}{took}")
 
 
-def _told(pulse: Pulse) -> str:
-    match pulse.fate:
-        case PulseFate.ANSWERED:
-            return f"{pulse.backend} answers {pulse.peer}"
-        case PulseFate.REJECTED:
-            return f"an ICMP error answers ({pulse.error})"
+def _told(packet: StreamPacket) -> str:
+    match packet.fate:
+        case StreamPacketFate.ANSWERED:
+            return f"{packet.backend} answers {packet.peer}"
+        case StreamPacketFate.REJECTED:
+            return f"an ICMP error answers ({packet.error})"
         case _:
-            return "lost" + (f" ({pulse.error})" if pulse.error else "")
+            return "lost" + (f" ({packet.error})" if packet.error else "")
 
 
-def _late(pulse: Pulse) -> str:
-    return f"pulse {pulse.number}, lost to an earlier step, is answered by {pulse.backend}"
+def _late(packet: StreamPacket) -> str:
+    return f"pulse {packet.number}, lost to an earlier step, is answered by {packet.backend}"
 
 
 def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
     """Where connection tracking sends what comes next."""
-    errands = {errand.name: errand for errand in _asked(verdict)}
+    resolved_probes = {resolved.name: resolved for resolved in _asked(verdict)}
     for record in verdict.evidence.streams:
-        if record.stream not in errands:
+        if record.stream not in resolved_probes:
             continue
         for entry in record.tracked:
             who = owner(verdict.addresses, entry.reply_source)
             where = endpoint(entry.reply_source, entry.reply_source_port)
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
-        if not record.tracked and errands[record.stream].protocol in (Transport.TCP, Transport.UDP):
+        if not record.tracked and resolved_probes[record.stream].protocol in (Transport.TCP, Transport.UDP):
             yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
         if record.silent:
             yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)

@@ -9,34 +9,34 @@ client's own address, and answered from the address that was dialled.
 
 from dataclasses import replace
 
-from proxylab.plan.resolved import Errand
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, Outcome, Preserved, Probe
 from proxylab.verdict.case import Case, open_case
-from proxylab.evidence.evidence import Evidence
 from proxylab.verdict.explain import known_cause
+from proxylab.verdict.flow_clauses import fates, told
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.judge import judge
-from proxylab.verdict.flow_clauses import fates, told
 from proxylab.verdict.last_sightings import vanished
-from proxylab.evidence.words import endpoint
 
-__all__ = ["upshot"]
+__all__ = ["trace_summary"]
 
 
-def upshot(probe: Probe, errand: Errand, evidence: Evidence, plan: Plan | None = None) -> str:
+def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, plan: Plan | None = None) -> str:
     """The sentence about the only flow of a probe.
 
     Args:
         probe: whose expectations are left aside.
-        errand: of one flow.
+        resolved: of one flow.
         evidence: of that flow, with ``steps``.
         plan: of the lab; without it causes that lie in the wiring are not found.
     """
     plain = Expect(outcome=Outcome.DELIVERED, source=Preserved(), position=probe.expect.position)
     probe = replace(probe, expect=plain)
-    case = open_case(probe, errand, evidence)
-    verdict = replace(judge(probe, errand, None, evidence), plan=plan, traced=evidence)
+    case = open_case(probe, resolved, evidence)
+    verdict = replace(judge(probe, resolved, None, evidence), plan=plan, traced=evidence)
     return known_cause(case, verdict) or _how_it_went(case)
 
 
@@ -45,12 +45,12 @@ def _how_it_went(case: Case) -> str:
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:
         arrival, reply = flow.arrivals[0], flow.replies[0]
-        kept = arrival.source == case.errand.sender.of(flow.number)
-        source = f"from {case.errand.sender.name}'s own address" if kept else f"from {arrival.source}"
+        kept = arrival.source == case.resolved.sender.of(flow.number)
+        source = f"from {case.resolved.sender.name}'s own address" if kept else f"from {arrival.source}"
         back = endpoint(reply.source, reply.source_port)
-        return f"{arrival.place} got the request {source}, and the reply came back from {back}."
+        return f"{arrival.netns_name} got the request {source}, and the reply came back from {back}."
     if not flow.departures:
-        return f"nothing of it was seen to leave {case.errand.sender.name}."
+        return f"nothing of it was seen to leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
         return vanished(case)
     return f"{fates(case)}: {told(case, flow, fate)}, and nothing that was seen says why."

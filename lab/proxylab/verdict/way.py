@@ -8,20 +8,20 @@ from collections.abc import Iterator
 from itertools import chain
 
 from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Outcome, Reply
-from proxylab.verdict.case import Case
 from proxylab.text import WIDTH, table, width_of, wrapped
+from proxylab.verdict.case import Case
 from proxylab.verdict.counted import telling, work
-from proxylab.verdict.rule_actions import short
 from proxylab.verdict.drop_reasons import drop_told, reason_words
 from proxylab.verdict.ends import ends_beyond_nodes
-from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.verdict.flows import Flow, hops
 from proxylab.verdict.model import ProbeVerdict, expectations
 from proxylab.verdict.ports import due_at
-from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.verdict.rule_actions import short
 
-__all__ = ["brief", "deeds", "missing", "testimony", "way"]
+__all__ = ["brief", "missing", "rule_actions", "testimony", "way"]
 
 _MOST_HOPS = 16
 _MOST_DEEDS = 8
@@ -91,7 +91,7 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
         before[each.packet] = ends
         source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
         what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
-        yield f"{each.place} {each.device} {each.direction}", what, source, destination
+        yield f"{each.netns_name} {each.device} {each.direction}", what, source, destination
         yield from _otherwise(case, probed, flow, each)
     if len(seen) < _MOST_HOPS:
         yield from missing(case, probed, flow)
@@ -102,12 +102,12 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
-        due = [endpoint(*end) for end in due_at(case.errand, seen.destination, seen.destination_port)]
-        place = listed(due, "or") if due else _DITTO
-        if expect.backends is not None and seen.place not in expect.backends:
-            place = listed(expect.backends, "or")
-        if source or place:
-            yield _EXPECTED, _DITTO, source, place
+        due = [endpoint(*end) for end in due_at(case.resolved, seen.destination, seen.destination_port)]
+        netns_name = listed(due, "or") if due else _DITTO
+        if expect.backends is not None and seen.netns_name not in expect.backends:
+            netns_name = listed(expect.backends, "or")
+        if source or netns_name:
+            yield _EXPECTED, _DITTO, source, netns_name
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
         yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
     elif ends_beyond_nodes(case):
@@ -122,14 +122,14 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
     Yields:
         That it was expected, the packet, from where, and to where; the last two may be empty, or in words.
     """
-    expect, errand = case.probe.expect, case.errand
+    expect, resolved = case.probe.expect, case.resolved
     if "outcome" not in expectations(expect):
         return
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:
-            place = listed(expect.backends, "or") if expect.backends else "a pod"
-            yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), place
+            netns_name = listed(expect.backends, "or") if expect.backends else "a pod"
+            yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), netns_name
         case Outcome.DELIVERED if not flow.answers:
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
@@ -139,19 +139,19 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
         case Outcome.REFUSED if not flow.resets:
             yield _MISSING, str(Packet.RESET), dialled, client
         case Outcome.REJECTED if not flow.unreachables:
-            yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(errand.sender.address)
+            yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address)
 
 
 def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
     """Whose address and port the reply is to bear."""
     if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
-    return case.errand.destination, case.errand.port
+    return case.resolved.destination, case.resolved.port
 
 
 def _client(case: Case, flow: Flow) -> str:
     left = flow.departures[0] if flow.departures else None
-    return endpoint(case.errand.sender.of(flow.number), left.source_port if left else 0)
+    return endpoint(case.resolved.sender.of(flow.number), left.source_port if left else 0)
 
 
 def _ends(seen: Observation) -> tuple[str, str]:
@@ -162,7 +162,7 @@ def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
     """What others than the taps say of a flow: the sockets, connection tracking, and the kernel of one more packet."""
     yield from _sockets(flow)
     yield from _tracked(case, flow)
-    drop = None if traced is None else drop_told(case.errand, traced)
+    drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is not None:
         yield f"the kernel dropped one more that was sent: {reason_words(drop)}"
 
@@ -178,15 +178,15 @@ def _sockets(flow: Flow) -> Iterator[str]:
 
 def _tracked(case: Case, flow: Flow) -> Iterator[str]:
     """What the nodes' connection tracking held of a flow that one of them translated, or that all of them forgot."""
-    sent = (case.errand.destination, case.errand.port)
+    sent = (case.resolved.destination, case.resolved.port)
     for entry in flow.tracked:
         there = (entry.reply_source, entry.reply_source_port)
         back = endpoint(entry.reply_destination, entry.reply_destination_port)
-        if there != sent or entry.reply_destination != case.errand.sender.of(flow.number):
+        if there != sent or entry.reply_destination != case.resolved.sender.of(flow.number):
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def deeds(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+def rule_actions(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """What the rules that counted did to the packets of the probe, node by node and in the order of the way."""
     rules = telling(case, traced)
     if not rules:
@@ -205,7 +205,7 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     """A pass in few lines: where the first packet was seen, and each rule that changed or ended it."""
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
-    lines = [", then ".join(f"{each.place} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
+    lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
     changing = [rule for rule in telling(case, traced) if not rule.target.startswith("KUBE-S")]
     lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kube_proxies import Shelf, program
+from kube_proxies import BundleStore, program
 
 from proxylab.binaries.binary import order
 from proxylab.binaries.cache import Cache
@@ -33,30 +33,30 @@ def wanted(version: str) -> str:
     ("version", "found"), [("", "v1.36.1"), ("v1.34", "v1.34.10"), ("v1.34.2", "v1.34.2"), ("v1.33.7", "v1.33.7")]
 )
 def test_the_newest_that_fits_is_taken(sources: Make, version: str, found: str) -> None:
-    shelf = Shelf(("v1.33.7", "v1.34.2", "v1.34.9", "v1.34.10", "v1.36.1"))
-    assert obtain(read_engine(wanted(version)), "", sources(module=shelf), quiet).version == found
-    assert shelf.asked == [found]
+    bundle_store = BundleStore(("v1.33.7", "v1.34.2", "v1.34.9", "v1.34.10", "v1.36.1"))
+    assert obtain(read_engine(wanted(version)), "", sources(module=bundle_store), quiet).version == found
+    assert bundle_store.asked == [found]
 
 
 def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
-    shelf = Shelf(("v1.34.2", "v1.36.1"))
-    known = sources(module=shelf)
+    bundle_store = BundleStore(("v1.34.2", "v1.36.1"))
+    known = sources(module=bundle_store)
     for _ in range(2):
         assert obtain(read_engine(wanted("v1.34")), "", known, quiet).version == "v1.34.2"
-    assert shelf.asked == ["v1.34.2"]
+    assert bundle_store.asked == ["v1.34.2"]
     # Without a version the cache is enough, too: who wants the newest of all asks for it.
     assert obtain(read_engine(wanted("")), "", known, quiet).version == "v1.34.2"
     assert newest("", known, quiet).version == "v1.36.1"
 
 
 def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sources: Make) -> None:
-    release, module = Shelf(("v1.36.3",), fails="it is torn"), Shelf(("v1.35.4", "v1.36.1"))
+    release, module = BundleStore(("v1.36.3",), fails="it is torn"), BundleStore(("v1.35.4", "v1.36.1"))
     assert newest("", sources(release=release, module=module), quiet).version == "v1.36.1"
     assert (release.asked, module.asked) == (["v1.36.3"], ["v1.36.1"])
 
 
 def test_where_the_newest_patch_cannot_be_had_the_one_before_it_is(sources: Make) -> None:
-    module = Shelf(("v1.31.9", "v1.32.1", "v1.32.3", "v1.32.12", "v1.32.13"), torn=("v1.32.12", "v1.32.13"))
+    module = BundleStore(("v1.31.9", "v1.32.1", "v1.32.3", "v1.32.12", "v1.32.13"), torn=("v1.32.12", "v1.32.13"))
     known = sources(module=module)
     assert newest("v1.32", known, quiet).version == "v1.32.3"
     assert module.asked == ["v1.32.13", "v1.32.12", "v1.32.3"]
@@ -66,15 +66,15 @@ def test_where_the_newest_patch_cannot_be_had_the_one_before_it_is(sources: Make
 
 
 def test_no_other_minor_stands_in_for_the_newest(sources: Make) -> None:
-    known = sources(module=Shelf(("v1.35.1",)))
+    known = sources(module=BundleStore(("v1.35.1",)))
     newest("", known, quiet)
-    torn = Sources(known.cache, {"module": Shelf(("v1.36.0", "v1.36.1"), fails="it is torn")})
+    torn = Sources(known.cache, {"module": BundleStore(("v1.36.0", "v1.36.1"), fails="it is torn")})
     with pytest.raises(UnobtainableError, match=r"module: it is torn; module: it is torn"):
         newest("", torn, quiet)
 
 
 def test_a_version_that_is_not_listed_is_asked_for_by_name(sources: Make) -> None:
-    module = Shelf(("v1.36.3",))
+    module = BundleStore(("v1.36.3",))
     with pytest.raises(UnobtainableError, match=r"kube-proxy v1\.36\.2 .*no v1\.36\.2"):
         obtain(read_engine(wanted("v1.36.2")), "", sources(module=module), quiet)
     assert module.asked == ["v1.36.2"]
@@ -82,12 +82,16 @@ def test_a_version_that_is_not_listed_is_asked_for_by_name(sources: Make) -> Non
 
 def test_whether_anybody_answered_is_told(sources: Make) -> None:
     with pytest.raises(UnobtainableError) as caught:
-        newest("", sources(release=Shelf(silent="no network"), module=Shelf(silent="no Go")), quiet)
+        newest("", sources(release=BundleStore(silent="no network"), module=BundleStore(silent="no Go")), quiet)
     assert not caught.value.answered
     assert "release: no network; module: no Go" in caught.value.missing
     assert "--kube-proxy" in caught.value.cure
     with pytest.raises(UnobtainableError) as caught:
-        newest("", sources(release=Shelf(silent="no network"), module=Shelf(("v1.36.3",), fails="broken")), quiet)
+        newest(
+            "",
+            sources(release=BundleStore(silent="no network"), module=BundleStore(("v1.36.3",), fails="broken")),
+            quiet,
+        )
     assert caught.value.answered
 
 
@@ -120,7 +124,7 @@ def test_words_that_name_nothing(sources: Make, tmp_path: Path) -> None:
 
 
 def test_a_source_can_be_named(sources: Make) -> None:
-    release, module = Shelf(("v1.36.3",)), Shelf(("v1.35.4", "v1.36.1"))
+    release, module = BundleStore(("v1.36.3",)), BundleStore(("v1.35.4", "v1.36.1"))
     known = sources(release=release, module=module)
     assert obtain(read_engine(wanted("")), "module:v1.35", known, quiet).version == "v1.35.4"
     assert obtain(read_engine(wanted("")), "module:", known, quiet).version == "v1.36.1"

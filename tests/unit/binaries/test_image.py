@@ -17,7 +17,7 @@ def test_an_engine_that_does_not_answer_is_told(host: str, tmp_path: Path) -> No
     """In a process of its own: the SDK leaves the socket open by which it has asked in vain."""
     asked = ["--engine", "kube-proxy/iptables", "--kube-proxy", "image:registry.k8s.io/kube-proxy:v1.36.3"]
     done = subprocess.run(
-        [sys.executable, "-m", "lab", "run", *asked, str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")],
+        [sys.executable, "-m", "proxylab", "run", *asked, str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")],
         capture_output=True,
         text=True,
         timeout=60,

@@ -113,7 +113,7 @@ def test_names_are_completed(tmp_path: Path, words: str, completed: list[str]) -
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     done = subprocess.run(
-        [sys.executable, "-m", "lab"],
+        [sys.executable, "-m", "proxylab"],
         env={
             **os.environ,
             "PYTHONPATH": str(ROOT),

@@ -11,10 +11,10 @@ from recorded import World
 from proxylab.cli import main
 from proxylab.cli.init import TEXT
 from proxylab.errors import ExitCode
+from proxylab.evidence.evidence import Capture
 from proxylab.plan.model import Namespace, Plan, Role
 from proxylab.report.bundle import CASE, PLAN, Circumstances, bundle
 from proxylab.scenario.load import parse_scenario
-from proxylab.evidence.evidence import Capture
 from proxylab.verdict.judge import judge
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -74,9 +74,9 @@ def test_plan_says_what_is_allocated_and_what_masquerading_gives(shell: Shell) -
 def test_plan_shows_the_source_of_every_path_in_every_topology(
     shell: Shell, tmp_path: Path, families: str, pod_network: str, inter_node: str, pods: str
 ) -> None:
-    wire = f"  network: {{families: {families}, podNetwork: {pod_network}, interNode: {inter_node}}}\n"
+    network = f"  network: {{families: {families}, podNetwork: {pod_network}, interNode: {inter_node}}}\n"
     file = tmp_path / "a.lab.yaml"
-    file.write_text(TEXT.replace("spec:\n", "spec:\n" + wire, 1).replace("[node-a]}", "[node-b]}"))
+    file.write_text(TEXT.replace("spec:\n", "spec:\n" + network, 1).replace("[node-a]}", "[node-b]}"))
     code, output, _ = shell.type("plan", "-o", "json", str(file))
     assert code == ExitCode.OK
     sources = json.loads(output)["nodes"][1]["snatSources"]
@@ -203,7 +203,7 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
         for name, role in (("debug", Role.POD), ("node-a", Role.NODE), ("node-b", Role.NODE), ("echo-1", Role.POD))
     )
     recorded = bundle(
-        judge(world.probe, world.errand, None, evidence),
+        judge(world.probe, world.resolved, None, evidence),
         circumstances=Circumstances(
             proxylab="1", python="3.11", kernel="6", machine="x", engine="embedded/iptables", iptables="(nft)"
         ),

@@ -33,7 +33,7 @@ def type_in(line: str, *, unbuffered: bool = False) -> tuple[int, str]:
     """The exit code of a shell's command line that begins with the verb, and what it says on standard error."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONUNBUFFERED"}
     done = subprocess.run(
-        ["sh", "-c", f"exec {sys.executable} -m lab {line}"],
+        ["sh", "-c", f"exec {sys.executable} -m proxylab {line}"],
         stderr=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         text=True,

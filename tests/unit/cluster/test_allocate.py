@@ -3,10 +3,10 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.allocate import NODE_PORTS, allocate_services
 from proxylab.cluster.objects import Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, Protocol
 
 V4, V6 = ip_network("10.96.0.0/16"), ip_network("fd00:96::/112")
 

@@ -5,10 +5,10 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.ingress import Pool, give_ingress
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family
 
 FOUR, SIX = Family.IPV4, Family.IPV6
 EDGE = Pool("edge", (ip_network("192.0.2.0/30"), ip_network("2001:db8::/126")))

@@ -2,10 +2,10 @@
 
 from ipaddress import IPv4Network, IPv6Network, ip_address
 
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.allocate import allocate_services
 from proxylab.cluster.kube_dns import KUBE_DNS, coredns, kube_dns, resolv_conf
 from proxylab.cluster.slices import derive_slices
-from proxylab.addresses import Family, Protocol
 
 V4, V6 = IPv4Network("10.96.0.0/16"), IPv6Network("fd00:10:96::/112")
 

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.names import Kind, Names, Record, Srv
 from proxylab.cluster.objects import Pod, Service, ServicePort, ServiceType
 from proxylab.cluster.slices import derive_slices
-from proxylab.addresses import Family
 
 PORTS = (
     ServicePort(name="http", port=80, target_port=8080),

@@ -1,9 +1,9 @@
 from dataclasses import replace
 from ipaddress import ip_address
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import ZONE_LABEL, EndpointPort, Node, Pod, PodPort, Service, ServicePort, ServiceType
 from proxylab.cluster.slices import MAX_ENDPOINTS_PER_SLICE, derive_slices
-from proxylab.addresses import Family
 
 ECHO = Service(
     name="echo",

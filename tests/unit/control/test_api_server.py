@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.cluster.store import Store
 from proxylab.control import apiserver
 from proxylab.control.apiserver import ApiServer
-from proxylab.addresses import Family
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
 from proxylab.kernel.sandbox.netns import NetNs
 

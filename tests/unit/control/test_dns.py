@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxylab.addresses import Family
 from proxylab.cluster.names import Names
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
 from proxylab.control.dns import LARGEST, SMALLEST, answer
-from proxylab.addresses import Family
 
 WEB = Service(
     name="web",
@@ -172,8 +172,8 @@ def test_garbage_gets_formerr_or_silence(garbage: bytes) -> None:
 
 @given(st.data())
 def test_a_damaged_question_never_breaks_the_server(data: st.DataObject) -> None:
-    wire = bytearray(dns.message.make_query("web.default.svc.cluster.local", "A", use_edns=0).to_wire())
+    network = bytearray(dns.message.make_query("web.default.svc.cluster.local", "A", use_edns=0).to_wire())
     for _ in range(data.draw(st.integers(1, 4))):
-        wire[data.draw(st.integers(0, len(wire) - 1))] = data.draw(st.integers(0, 255))
-    said = answer(NAMES, bytes(wire))
-    assert said is None or said[:2] == bytes(wire[:2])
+        network[data.draw(st.integers(0, len(network) - 1))] = data.draw(st.integers(0, 255))
+    said = answer(NAMES, bytes(network))
+    assert said is None or said[:2] == bytes(network[:2])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoint,
@@ -34,7 +35,6 @@ from proxylab.control.kubeapi.following import Following
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.selectors import Selection
-from proxylab.addresses import Family
 
 SINCE = "2026-01-02T03:04:05Z"
 ECHO = Service(

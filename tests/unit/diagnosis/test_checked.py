@@ -5,12 +5,12 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
 from proxylab.diagnosis.checked import Checked, due_on, judge_health
 from proxylab.diagnosis.model import Standing
+from proxylab.diagnosis.path_tests import Dialler, Kind, Terms, askers, nodes_at
 from proxylab.diagnosis.subject import Subject
-from proxylab.diagnosis.path_tests import Kind, Terms, Walker, askers, nodes_at
-from proxylab.addresses import Family
 
 A, B = ip_address("172.18.0.2"), ip_address("172.18.0.3")
 PORTS = (PodPort(name="web", port=8080), PodPort(name="admin", port=9090))
@@ -84,14 +84,14 @@ def test_what_nothing_proves_is_unclear_and_what_nobody_asks_is_nothing() -> Non
 
 
 def test_hosts_ask_first_and_the_node_itself_last_where_it_serves_node_ports() -> None:
-    walkers = [
-        Walker(name="pod", kind=Kind.POD, node="node-a", addresses=(ip_address("10.244.0.2"),)),
-        Walker(name="outside", kind=Kind.HOST, node="", addresses=(ip_address("203.0.113.10"),)),
-        Walker(name="six", kind=Kind.HOST, node="", addresses=(ip_address("fd00::1"),)),
-        Walker(name="node-a", kind=Kind.NODE, node="node-a", addresses=(A,)),
-        Walker(name="node-b", kind=Kind.NODE, node="node-b", addresses=(B,)),
+    diallers = [
+        Dialler(name="pod", kind=Kind.POD, node="node-a", addresses=(ip_address("10.244.0.2"),)),
+        Dialler(name="outside", kind=Kind.HOST, node="", addresses=(ip_address("203.0.113.10"),)),
+        Dialler(name="six", kind=Kind.HOST, node="", addresses=(ip_address("fd00::1"),)),
+        Dialler(name="node-a", kind=Kind.NODE, node="node-a", addresses=(A,)),
+        Dialler(name="node-b", kind=Kind.NODE, node="node-b", addresses=(B,)),
     ]
-    assert list(askers(walkers, "node-a", A)) == ["outside", "node-b", "node-a", "pod"]
+    assert list(askers(diallers, "node-a", A)) == ["outside", "node-b", "node-a", "pod"]
     assert list(nodes_at(SUBJECT, Terms(), ["node-b"])) == [("node-b", B)]
     assert list(nodes_at(SUBJECT, Terms(node_ports=(ip_network("172.18.0.2/32"),)), ["node-a", "node-b"])) == [
         ("node-a", A)

@@ -5,6 +5,7 @@ from ipaddress import ip_address
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -20,14 +21,13 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.slices import derive_slices
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.model import Finding, Standing, Station
+from proxylab.diagnosis.model import Finding, Stage, Standing
 from proxylab.diagnosis.nameserver import judge_name_server
 from proxylab.diagnosis.naming import judge_name, missing_service
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.subject import Subject
-from proxylab.addresses import Family
-from proxylab.evidence.evidence import Lookup, NamedRecord
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
+from proxylab.evidence.evidence import Lookup, NamedRecord
 
 NODES = (Node(name="node-a", addresses=(ip_address("172.18.0.2"),)), Node(name="node-b"))
 ECHO = Service(
@@ -111,7 +111,7 @@ def test_what_objects_lack_is_named(name: str) -> None:
     about, cause = FAULTS[name]
     found = without_backing(about, None)
     assert found is not None
-    assert (found.station, found.standing, found.cause) == (Station.ENDPOINTS, Standing.BREAKS, cause)
+    assert (found.stage, found.standing, found.cause) == (Stage.ENDPOINTS, Standing.BREAKS, cause)
     assert found.look_at
 
 

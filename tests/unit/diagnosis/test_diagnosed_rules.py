@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_there, slice_of
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 from proxylab.diagnosis.iptables import read_iptables
-from proxylab.diagnosis.model import Finding, Standing, Station
+from proxylab.diagnosis.model import Finding, Stage, Standing
 from proxylab.diagnosis.nftables import read_nftables
 from proxylab.diagnosis.programmed import Way, by_family
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Subject
-from proxylab.addresses import Family
 
 SAVED = Path(__file__).parents[2] / "golden" / "kube-proxy-v1.36.3"
 NODES = (HERE,)
@@ -57,48 +57,48 @@ def saved(name: str = "node-port") -> tuple[Subject, str]:
 BROKEN = {
     "no rule for the cluster IP": (
         r"-A KUBE-SERVICES -d \S+ .*cluster IP.*\n", "",
-        Station.ENTRY, "node-a has no rule for the cluster IP 10.96.0.20:80/TCP",
+        Stage.ENTRY, "node-a has no rule for the cluster IP 10.96.0.20:80/TCP",
     ),
     "no rule for the node port": (
-        r"-A KUBE-NODEPORTS (?!-d).*\n", "", Station.ENTRY, "node-a has no rule for the node port 30080/TCP",
+        r"-A KUBE-NODEPORTS (?!-d).*\n", "", Stage.ENTRY, "node-a has no rule for the node port 30080/TCP",
     ),
     "node ports are never asked": (
-        r"-A KUBE-SERVICES .* -j KUBE-NODEPORTS\n", "", Station.ENTRY, "nothing leads from the rules of Services on",
+        r"-A KUBE-SERVICES .* -j KUBE-NODEPORTS\n", "", Stage.ENTRY, "nothing leads from the rules of Services on",
     ),
     "nothing leads to Services' rules": (
-        r"-A PREROUTING .* -j KUBE-SERVICES\n", "", Station.ENTRY, "on node-a nothing leads what comes in to",
+        r"-A PREROUTING .* -j KUBE-SERVICES\n", "", Stage.ENTRY, "on node-a nothing leads what comes in to",
     ),
     "a node does not ask for its own packets": (
         r"-A OUTPUT .* -j KUBE-SERVICES\n(?=[^*]*-A POSTROUTING)", "",
-        Station.ENTRY, "nothing leads what the node itself sends to",
+        Stage.ENTRY, "nothing leads what the node itself sends to",
     ),
-    "everything is flushed": (r"(?s).*", "", Station.ENTRY, "has no IPv4 rule for any Service"),
+    "everything is flushed": (r"(?s).*", "", Stage.ENTRY, "has no IPv4 rule for any Service"),
     "one way is missing": (
-        r"-A KUBE-SVC-\w+ .*--probability 0\.33.*\n", "", Station.BALANCING, "2 ways for 3 endpoints; none leads to",
+        r"-A KUBE-SVC-\w+ .*--probability 0\.33.*\n", "", Stage.BALANCING, "2 ways for 3 endpoints; none leads to",
     ),
     "the shares are not even": (
-        r"--probability 0\.5\d*", "--probability 0.25", Station.BALANCING, "gives 10.42.0.11:8080 16.7% of the flows",
+        r"--probability 0\.5\d*", "--probability 0.25", Stage.BALANCING, "gives 10.42.0.11:8080 16.7% of the flows",
     ),
     "nothing chooses": (
-        r"-A KUBE-SVC-\w+ .*-j KUBE-SEP-\w+\n", "", Station.BALANCING, "and nothing there chooses an endpoint",
+        r"-A KUBE-SVC-\w+ .*-j KUBE-SEP-\w+\n", "", Stage.BALANCING, "and nothing there chooses an endpoint",
     ),
     "it translates to another port": (
-        r"10\.42\.0\.11:8080\n", "10.42.0.11:8081\n", Station.DNAT, "to 10.42.0.11:8081, which is no endpoint",
+        r"10\.42\.0\.11:8080\n", "10.42.0.11:8081\n", Stage.DNAT, "to 10.42.0.11:8081, which is no endpoint",
     ),
     "it translates nothing": (
-        r"-A KUBE-SEP-\w+ .*-j DNAT --to-destination 10\.42\.0\.11:8080\n", "", Station.DNAT, "translates nothing",
+        r"-A KUBE-SEP-\w+ .*-j DNAT --to-destination 10\.42\.0\.11:8080\n", "", Stage.DNAT, "translates nothing",
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_rules_are_told_from_sound_ones(name: str) -> None:
-    pattern, becomes, station, words = BROKEN[name]
+    pattern, becomes, stage, words = BROKEN[name]
     subject, text = saved()
     edited = re.sub(pattern, becomes, text)
     assert edited != text
     found = judged(subject, {(HERE, Family.IPV4): read_iptables(edited)})
-    assert (found.station, found.standing) == (station, Standing.BREAKS)
+    assert (found.stage, found.standing) == (stage, Standing.BREAKS)
     assert words in found.cause
     assert any(HERE in each for each in found.look_at)
 
@@ -213,12 +213,12 @@ def test_nftables_are_read_in_the_spelling_of_every_version(balancing: str, masq
 
 
 NFT_BROKEN = {
-    "10.96.0.20 . tcp . 80 : goto": ("10.96.0.21 . tcp . 80 : goto", Station.ENTRY),
-    "vmap @service-nodeports": ("accept", Station.ENTRY),
-    "\t\tjump services\n\t}\n\n\tchain nat-output": ("\t}\n\n\tchain nat-output", Station.ENTRY),
-    ", 2 : 10.42.0.12 . 8080": ("", Station.BALANCING),
-    "mod 3": ("mod 4", Station.BALANCING),
-    "10.42.0.12 . 8080": ("10.42.0.13 . 8080", Station.DNAT),
+    "10.96.0.20 . tcp . 80 : goto": ("10.96.0.21 . tcp . 80 : goto", Stage.ENTRY),
+    "vmap @service-nodeports": ("accept", Stage.ENTRY),
+    "\t\tjump services\n\t}\n\n\tchain nat-output": ("\t}\n\n\tchain nat-output", Stage.ENTRY),
+    ", 2 : 10.42.0.12 . 8080": ("", Stage.BALANCING),
+    "mod 3": ("mod 4", Stage.BALANCING),
+    "10.42.0.12 . 8080": ("10.42.0.13 . 8080", Stage.DNAT),
 }
 
 
@@ -231,11 +231,11 @@ def test_since_1_37_a_chain_with_one_endpoint_translates_itself() -> None:
 
 @pytest.mark.parametrize("text", NFT_BROKEN)
 def test_broken_nftables_are_told_from_sound_ones(text: str) -> None:
-    becomes, station = NFT_BROKEN[text]
+    becomes, stage = NFT_BROKEN[text]
     subject, _ = saved()
     assert text in nft()
     found = judged(subject, {(HERE, Family.IPV4): read_nftables(nft().replace(text, becomes))})
-    assert (found.station, found.standing) == (station, Standing.BREAKS)
+    assert (found.stage, found.standing) == (stage, Standing.BREAKS)
 
 
 def test_what_masquerades_nothing_is_seen() -> None:

@@ -6,51 +6,53 @@ from ipaddress import ip_address
 import probed
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Service, ServicePort
 from proxylab.diagnosis.model import Finding, Standing
+from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
+from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest
 from proxylab.diagnosis.programmed import Hook, Programmed
 from proxylab.diagnosis.ruling import Rules
-from proxylab.diagnosis.subject import FrontAt, Subject
-from proxylab.diagnosis.path_test_results import Walked, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import Kind, Walk, Walker
-from proxylab.addresses import Family
-from proxylab.scenario.model import Front
+from proxylab.diagnosis.subject import FrontendAddress, Subject
+from proxylab.scenario.model import Frontend
 from proxylab.verdict.model import ProbeVerdict
 
 PORT = ServicePort(port=80, target_port=8080)
 SERVICE = Service(name="echo", cluster_ips=(ip_address("10.96.0.10"),), ip_families=(Family.IPV4,), ports=(PORT,))
 SUBJECT = Subject(service=SERVICE, slices=(), pods=(), nodes=(Node(name="node-a"),), families=(Family.IPV4,))
-FRONT = FrontAt(via=Front.CLUSTER_IP, address=SERVICE.cluster_ips[0], number=80, port=PORT, family=Family.IPV4)
+FRONT = FrontendAddress(
+    via=Frontend.CLUSTER_IP, address=SERVICE.cluster_ips[0], number=80, port=PORT, family=Family.IPV4
+)
 PROGRAMMED = Programmed(
     hooked=frozenset({Hook.LEAVING}), reaches={}, entries=(), leads={}, ways={}, in_turn=True, masquerades=True
 )
 RULES: Rules = {("node-a", Family.IPV4): PROGRAMMED}
 
 
-def walked(verdict: ProbeVerdict, *, hidden: bool | None = None) -> Walked:
+def walked(verdict: ProbeVerdict, *, hidden: bool | None = None) -> PathTestResult:
     """The verdict as one of a walk, to whomever its packets reached."""
-    sender = verdict.errand.sender
-    seen = Walked(walk=None, verdict=verdict)  # type: ignore[arg-type]  # to have its flows sorted
+    sender = verdict.resolved.sender
+    seen = PathTestResult(path_test=None, verdict=verdict)  # type: ignore[arg-type]  # to have its flows sorted
     arrivals = [flow.arrivals[0] for flow in seen.case.arrived]
-    walk = Walk(
-        walker=Walker(name=sender.name, kind=Kind.POD, node="node-a", addresses=(sender.address,)),
-        front=FRONT,
+    path_test = PathTest(
+        dialler=Dialler(name=sender.name, kind=Kind.POD, node="node-a", addresses=(sender.address,)),
+        frontend=FRONT,
         node="node-a",
         at=None,
         due=tuple((each.destination, each.destination_port) for each in arrivals),
         hidden=hidden,
     )
-    return replace(seen, walk=walk)
+    return replace(seen, path_test=path_test)
 
 
-def nodes_of(*walks: Walked) -> dict[str, tuple[object, ...]]:
+def nodes_of(*path_tests: PathTestResult) -> dict[str, tuple[object, ...]]:
     """The addresses that were seen in the place of the sender's, as if they were the node's."""
-    flows = [flow for each in walks for flow in each.case.arrived]
-    own = {each.walk.walker.addresses[0] for each in walks}
+    flows = [flow for each in path_tests for flow in each.case.arrived]
+    own = {each.path_test.dialler.addresses[0] for each in path_tests}
     return {"node-a": tuple(flow.arrivals[0].source for flow in flows if flow.arrivals[0].source not in own)}
 
 
-def masquerade(one: Walked, rules: Rules = RULES) -> Finding:
+def masquerade(one: PathTestResult, rules: Rules = RULES) -> Finding:
     return judge_masquerade(SUBJECT, rules, [one], nodes_of(one))  # type: ignore[arg-type]
 
 
@@ -81,7 +83,7 @@ def test_what_came_through_holds() -> None:
 
 def test_another_node_that_translates_breaks_it() -> None:
     passed = walked(probed.masqueraded())
-    elsewhere = replace(passed, walk=replace(passed.walk, node="node-z"))
+    elsewhere = replace(passed, path_test=replace(passed.path_test, node="node-z"))
     found = judge_translation(SUBJECT, [elsewhere])
     assert "no rule of node-z translated it; it went on, and node-a did." in found.cause
 

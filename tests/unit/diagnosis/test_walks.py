@@ -7,11 +7,11 @@ from tempfile import NamedTemporaryFile
 
 import pytest
 
-from proxylab.plan.assembly import assemble
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service
+from proxylab.diagnosis.path_tests import Dialler, Terms, diallers, loops, path_tests
 from proxylab.diagnosis.subject import Subject
-from proxylab.diagnosis.path_tests import Terms, Walker, loops, walkers, walks
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
@@ -36,7 +36,7 @@ spec: {type: NodePort, SPEC selector: {app: echo}, ports: [{port: 80, targetPort
 TERMS = Terms()
 
 
-def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Walker, ...]]:
+def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Dialler, ...]]:
     with NamedTemporaryFile("w", suffix=".lab.yaml") as file:
         file.write(text.replace("SPEC", spec))
         file.flush()
@@ -44,12 +44,12 @@ def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Wa
     assembly = assemble(scenario)
     service = next(each for each in assembly.objects if isinstance(each, Service) and each.name == "echo")
     subject = Subject.of(service, assembly.objects, scenario.network.families)
-    return scenario, subject, walkers(subject, scenario, assembly.addresses)
+    return scenario, subject, diallers(subject, scenario, assembly.addresses)
 
 
 def told(spec: str = "", terms: Terms = TERMS, sender: str | None = None, text: str = TEXT) -> dict[str, bool | None]:
     _, subject, everybody = world(spec, text)
-    return {str(each): each.hidden for each in walks(subject, terms, everybody, ("node-a", "node-b"), sender)}
+    return {str(each): each.hidden for each in path_tests(subject, terms, everybody, ("node-a", "node-b"), sender)}
 
 
 CLUSTER_IP = "to the cluster IP 10.96.1.1:80/TCP by"
@@ -88,9 +88,11 @@ def test_who_shall_dial_dials_what_it_can() -> None:
 def test_source_ranges_let_nobody_else_in() -> None:
     _, subject, everybody = world()
     balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
-    for ranges, fronts in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
+    for ranges, frontends in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
         about = replace(subject, service=replace(balanced, source_ranges=ranges))
-        assert len(walks(about, TERMS, everybody, ("node-a",), "outside")) == fronts + 1, "node ports ask for no range"
+        assert len(path_tests(about, TERMS, everybody, ("node-a",), "outside")) == frontends + 1, (
+            "node ports ask for no range"
+        )
 
 
 @pytest.mark.parametrize(
@@ -133,4 +135,4 @@ def test_nothing_is_said_of_whom_the_wire_hides() -> None:
 def test_only_endpoints_reach_themselves() -> None:
     _, subject, everybody = world()
     (loop,) = loops(subject, TERMS, everybody, ("node-a", "node-b"))
-    assert (loop.walker.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))
+    assert (loop.dialler.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))

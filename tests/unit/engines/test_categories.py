@@ -4,11 +4,11 @@ from ipaddress import ip_address
 
 import pytest
 
+from proxylab.addresses import Protocol
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.categories import Refusal, categorize_endpoints
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
-from proxylab.addresses import Protocol
 
 NODE = NodeFacts(name="node-a", zone="blue")
 PORT = ServicePortInfo(

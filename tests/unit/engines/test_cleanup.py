@@ -6,11 +6,11 @@ import pytest
 from memory_loader import MemoryLoader, fresh
 from rule_cases import CASES, Addresses
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.cleanup import cleanup, cleanup_text
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.addresses import Family
 
 FOREIGN = """*nat
 :KUBE-NODE-PORT - [0:0]
@@ -31,7 +31,7 @@ def test_everything_goes_but_what_a_kubelet_may_own(name: str, family: Family) -
         await loader.load(family, FOREIGN)
         loader.nft_tables |= {(family, "kube-proxy"), (family, "mine")}
         rules = render(case.cluster, case.node, case.settings, family)
-        await loader.load(family, restore(rules, Held()).text)
+        await loader.load(family, restore(rules, KernelState()).text)
         await cleanup(loader, [family])
         tables = loader.tables[family]
         firewall = tables["filter"].pop("KUBE-FIREWALL")

@@ -9,6 +9,7 @@ import pytest
 from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.pace import Periods
@@ -17,7 +18,6 @@ from proxylab.engines.embedded.surroundings import NoSurroundings, Served
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.protocol import Engine
 from proxylab.errors import EngineError, InternalError
-from proxylab.addresses import Family
 from proxylab.timing import Deadline
 
 A = Addresses(Family.IPV4)

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import Barrier, reached
-from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from proxylab.errors import EngineError
-from proxylab.addresses import Family
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline, wait_until
 
@@ -66,7 +66,7 @@ class Proxy:
         async def dump() -> str:
             return ""
 
-        station = Station(
+        node_of_proxy = KubeProxyNode(
             prepare=nothing,
             launch=launch,
             reached=lambda _family: self.programmed,
@@ -77,7 +77,7 @@ class Proxy:
             agrees=agrees,
             dump=dump,
         )
-        return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), station)
+        return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), node_of_proxy)
 
     @property
     def wanted(self) -> int:

@@ -9,6 +9,7 @@ import pytest
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
 from whole_ports import service_ports
 
+from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.configuration import ConntrackTimeouts
 from proxylab.cluster.objects import Endpoint, ServicePort, ServiceType
 from proxylab.engines.embedded.answers import healthz, local_endpoints, service_health
@@ -19,7 +20,6 @@ from proxylab.engines.embedded.node_ports import node_port_addresses
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.udp import End, UdpReconciler
-from proxylab.addresses import Family, IPAddress, Protocol
 
 A = Addresses(Family.IPV4)
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -44,16 +44,16 @@ def flow(kind: str, number: int, port: int, pod: int, pod_port: int = 5353) -> F
 FRONTS = [("cluster", 20, 53), ("external", 9, 53), ("node", 2, 30053), ("vip", 99, 30053)]
 
 
-@pytest.mark.parametrize("front", FRONTS)
-def test_a_flow_to_an_endpoint_that_serves_may_stay(front: tuple[str, int, int]) -> None:
+@pytest.mark.parametrize("frontend", FRONTS)
+def test_a_flow_to_an_endpoint_that_serves_may_stay(frontend: tuple[str, int, int]) -> None:
     is_stale = UdpReconciler()
     dying = endpoint(A, 11, ready=False, terminating=True)
     assert is_stale.update(ports(endpoint(A, 10), dying))
-    assert not is_stale(flow(*front, 10))
-    assert not is_stale(flow(*front, 11))
-    assert is_stale(flow(*front, 12))
-    assert is_stale(flow(*front, 10, pod_port=5354))
-    assert is_stale(Flow((A.of(*front[:2]), front[2]), (A.of(*front[:2]), front[2]))), "a black hole"
+    assert not is_stale(flow(*frontend, 10))
+    assert not is_stale(flow(*frontend, 11))
+    assert is_stale(flow(*frontend, 12))
+    assert is_stale(flow(*frontend, 10, pod_port=5354))
+    assert is_stale(Flow((A.of(*frontend[:2]), frontend[2]), (A.of(*frontend[:2]), frontend[2]))), "a black hole"
 
 
 def test_what_is_no_front_is_left_alone() -> None:
@@ -79,8 +79,8 @@ def test_services_without_endpoint_or_gone_are_forgotten_unless_like_1_36(
     is_stale = UdpReconciler(forget_all=forget_all)
     is_stale.update(ports(endpoint(A, 10)))
     is_stale.update(after)
-    for front in FRONTS:
-        assert is_stale(flow(*front, 10)) is forget_all
+    for frontend in FRONTS:
+        assert is_stale(flow(*frontend, 10)) is forget_all
 
 
 ROUTE_LOCALNET = "net.ipv4.conf.all.route_localnet"

@@ -6,10 +6,10 @@ import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, here_and_there, slice_of
 from whole_ports import service_ports
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointPort, EndpointSlice, Service, ServicePort
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

@@ -6,18 +6,18 @@ from collections.abc import Callable
 from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.embedded.pace import Periods
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import EmbeddedEngine
-from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState
-from proxylab.addresses import Family
+from proxylab.evidence.engine_progress import Progress
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline
-from proxylab.evidence.engine_progress import Progress
 
 A = Addresses(Family.IPV4)
 
@@ -78,7 +78,7 @@ def kube_proxy(store: Store, process: Process, reached: Callable[[], int]) -> Ku
     async def dump() -> str:
         return ""
 
-    station = Station(
+    node_of_proxy = KubeProxyNode(
         prepare=nothing,
         launch=launch,
         reached=lambda _family: reached(),
@@ -89,7 +89,7 @@ def kube_proxy(store: Store, process: Process, reached: Callable[[], int]) -> Ku
         agrees=agrees,
         dump=dump,
     )
-    return KubeProxyEngine(HERE, Barrier(store, (Family.IPV4,)), (Family.IPV4,), station)
+    return KubeProxyEngine(HERE, Barrier(store, (Family.IPV4,)), (Family.IPV4,), node_of_proxy)
 
 
 def test_a_kube_proxy_tells_by_the_barrier_in_its_rules() -> None:

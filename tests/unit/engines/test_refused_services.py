@@ -9,6 +9,7 @@ from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, Key, Node
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.iptables.fault_isolation import MOST_LOADS
@@ -16,7 +17,6 @@ from proxylab.engines.embedded.pace import Periods
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.errors import EngineError
-from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 PERIODS = Periods(least=0, sync=30, full=3600)

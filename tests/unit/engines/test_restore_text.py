@@ -5,15 +5,14 @@ from dataclasses import replace
 import pytest
 from rule_cases import CASES, Addresses, case, echo, endpoint, here_and_there, load_balancer
 
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables import fixed, matches
 from proxylab.engines.embedded.iptables import service_chains as bodies
-from proxylab.engines.embedded.iptables import fixed
-from proxylab.engines.embedded.iptables import matches
-from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.names import FIREWALL, Chain, Table
 from proxylab.engines.embedded.iptables.render import LARGE_CLUSTER_ENDPOINTS, render
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore
 from proxylab.engines.embedded.iptables.rules import Ruleset
-from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 
@@ -47,7 +46,7 @@ def rule_counts(text: RestoreText) -> dict[str, int]:
     ],
 )
 def test_rule_counts(name: str, in_filter: int, in_nat: int) -> None:
-    counts = rule_counts(restore(ruleset(name), Held()))
+    counts = rule_counts(restore(ruleset(name), KernelState()))
     assert (counts["filter"], counts["nat"]) == (in_filter, in_nat)
 
 
@@ -56,12 +55,12 @@ def test_rule_counts_of_every_front(endpoints: tuple[object, ...], in_filter: in
     """One rule less than where nfacct counts localhost node ports."""
     served = load_balancer(A, external_ips=(A.of("external", 9),), source_ranges=(A.narrow("external"),))
     one = case(A, (served, endpoints))
-    counts = rule_counts(restore(render(one.cluster, one.node, one.settings, A.family), Held()))
+    counts = rule_counts(restore(render(one.cluster, one.node, one.settings, A.family), KernelState()))
     assert (counts["filter"], counts["nat"]) == (in_filter, in_nat)
 
 
 def test_the_second_load_puts_in_no_jumps_and_declares_no_canary() -> None:
-    again = lines(restore(ruleset("empty"), Held().after(ruleset("empty"))))
+    again = lines(restore(ruleset("empty"), KernelState().after(ruleset("empty"))))
     assert not [line for line in again if line.startswith("-I") or "CANARY" in line]
     assert "*mangle" not in again
 
@@ -73,7 +72,7 @@ def test_only_absent_jumps_are_put_in_and_in_order() -> None:
 [5:300] -A PREROUTING -j KUBE-SERVICES -m comment --comment "kubernetes service portals"
 COMMIT
 """
-    nat = lines(restore(ruleset("empty"), read_held(saved)))
+    nat = lines(restore(ruleset("empty"), read_kernel_state(saved)))
     put_in = [line.split()[1] for line in nat[nat.index("*nat") :] if line.startswith("-I")]
     assert put_in == ["OUTPUT", "POSTROUTING"]
 
@@ -86,12 +85,12 @@ def test_a_jump_that_means_something_else_does_not_count() -> None:
 -A KUBE-NODEPORTS -m comment --comment "kubernetes service portals" -j KUBE-SERVICES
 COMMIT
 """
-    assert any(line.startswith("-I PREROUTING") for line in lines(restore(ruleset("empty"), read_held(saved))))
+    assert any(line.startswith("-I PREROUTING") for line in lines(restore(ruleset("empty"), read_kernel_state(saved))))
 
 
 def test_stale_chains_are_emptied_then_deleted_and_strangers_are_left_alone() -> None:
     names = ("KUBE-SVC-AAAAAAAAAAAAAAAA", "KUBE-XLB-AAAAAAAAAAAAAAAA", "KUBE-KUBELET-CANARY", "CNI-HOSTPORT-DNAT")
-    held = Held(frozenset(Chain(Table.NAT, name) for name in names))
+    held = KernelState(frozenset(Chain(Table.NAT, name) for name in names))
     text = restore(ruleset("empty"), held)
     written = lines(text)
     for name in names[:2]:
@@ -103,23 +102,23 @@ def test_stale_chains_are_emptied_then_deleted_and_strangers_are_left_alone() ->
 
 
 def test_a_service_that_goes_takes_its_chains_with_it() -> None:
-    second = restore(ruleset("empty"), Held().after(ruleset("node-port-local-affinity")))
+    second = restore(ruleset("empty"), KernelState().after(ruleset("node-port-local-affinity")))
     removed = {line.split()[1] for line in lines(second) if line.startswith("-X")}
     assert removed == {chain for port in ruleset("node-port-local-affinity").ports for chain in port.chains}
 
 
 def test_kube_firewall_is_made_but_not_emptied_where_its_rule_is_not_ours() -> None:
-    plain = lines(restore(ruleset("node-port-not-on-localhost"), Held()))
+    plain = lines(restore(ruleset("node-port-not-on-localhost"), KernelState()))
     assert ":KUBE-FIREWALL - [0:0]" in plain
-    theirs = lines(restore(ruleset("node-port-not-on-localhost"), Held(frozenset({FIREWALL}))))
+    theirs = lines(restore(ruleset("node-port-not-on-localhost"), KernelState(frozenset({FIREWALL}))))
     assert ":KUBE-FIREWALL - [0:0]" not in theirs
-    ours = lines(restore(ruleset("node-port"), Held(frozenset({FIREWALL}))))
+    ours = lines(restore(ruleset("node-port"), KernelState(frozenset({FIREWALL}))))
     assert ":KUBE-FIREWALL - [0:0]" in ours
 
 
 @pytest.mark.parametrize("family", list(Family), ids=str)
 def test_loopback_is_guarded_in_ipv4_only(family: Family) -> None:
-    written = lines(restore(ruleset("empty", Addresses(family)), Held()))
+    written = lines(restore(ruleset("empty", Addresses(family)), KernelState()))
     assert any(line.startswith("-A KUBE-FIREWALL") for line in written) == (family is Family.IPV4)
 
 
@@ -128,7 +127,7 @@ def test_large_clusters_go_without_endpoint_comments() -> None:
         ips = [A.of("pod", 0) + number for number in range(count)]
         members = tuple(replace(endpoint(A, 10), addresses=(ip,)) for ip in ips)
         one = case(A, (echo(A), members))
-        return restore(render(one.cluster, one.node, one.settings, A.family), Held()).text
+        return restore(render(one.cluster, one.node, one.settings, A.family), KernelState()).text
 
     assert "default/echo -> " in text(LARGE_CLUSTER_ENDPOINTS)
     large = text(LARGE_CLUSTER_ENDPOINTS + 1)
@@ -151,10 +150,10 @@ def test_a_part_can_be_taken_away_alone(
     monkeypatch: pytest.MonkeyPatch, module: object, name: str, instead: object, gone: str
 ) -> None:
     """Scenarios prove themselves by going red without one of these; each must be one function that can be replaced."""
-    before = lines(restore(ruleset("cluster-ip"), Held()))
+    before = lines(restore(ruleset("cluster-ip"), KernelState()))
     assert any(gone in line for line in before)
     monkeypatch.setattr(module, name, instead)
-    after = lines(restore(ruleset("cluster-ip"), Held()))
+    after = lines(restore(ruleset("cluster-ip"), KernelState()))
     assert not any(gone in line for line in after)
     if name == "share":
         assert after == [
@@ -174,7 +173,7 @@ def test_the_share_of_each_endpoint() -> None:
     ["iptables-restore: line {} failed", "Bad argument\nError occurred at line: {}\n", "\nline {}: RULE_APPEND failed"],
 )
 def test_a_refusal_is_explained(output: str) -> None:
-    text = restore(ruleset("cluster-ip"), Held())
+    text = restore(ruleset("cluster-ip"), KernelState())
     number = next(index for index, line in enumerate(lines(text), 1) if "-s 10.42.0.11 " in line)
     explained = text.explain(output.format(number))
     assert f"line {number} of Service default/echo: -A KUBE-SEP-" in explained
@@ -182,6 +181,6 @@ def test_a_refusal_is_explained(output: str) -> None:
 
 
 def test_a_refusal_without_a_line_is_still_a_refusal() -> None:
-    text = restore(ruleset("empty"), Held())
+    text = restore(ruleset("empty"), KernelState())
     assert text.explain("Permission denied") == "iptables-restore refused the rules"
     assert text.explain("line 99999 failed") == "iptables-restore refused the rules"

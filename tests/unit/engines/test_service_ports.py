@@ -5,9 +5,9 @@ import pytest
 from rule_cases import ELSEWHERE, HERE, Addresses, echo, endpoint, external_ip, load_balancer, node_port, slice_of
 from whole_ports import service_ports
 
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import EndpointPort, LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.addresses import Family, Protocol
 
 A = Addresses(Family.IPV4)
 B = Addresses(Family.IPV6)

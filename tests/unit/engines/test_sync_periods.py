@@ -9,12 +9,12 @@ from memory_loader import MemoryLoader
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import ZONE_LABEL, EndpointSlice, Node
 from proxylab.cluster.store import Store
 from proxylab.engines.embedded.pace import Pace, Periods
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.sync import EmbeddedEngine
-from proxylab.addresses import Family
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)

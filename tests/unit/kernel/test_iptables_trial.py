@@ -5,11 +5,11 @@ import re
 import pytest
 from rule_cases import CASES, Addresses
 
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Table
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.addresses import Family
 from proxylab.kernel.netfilter.rules import _TABLES, _TRIAL
 
 # A kernel may do without: few clusters have Services over SCTP, and rules name only counters that could be made.
@@ -33,7 +33,7 @@ def test_every_table_with_chains_of_ours_is_tried_and_saved() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_whatever_a_rendered_file_needs_is_tried(name: str) -> None:
     case = CASES[name](Addresses(Family.IPV4))
-    text = restore(render(case.cluster, case.node, case.settings, Family.IPV4), Held()).text
+    text = restore(render(case.cluster, case.node, case.settings, Family.IPV4), KernelState()).text
     assert tables(text) <= tables(_TRIAL)
     assert extensions(text) - OPTIONAL <= extensions(_TRIAL) | {"ACCEPT"}
 

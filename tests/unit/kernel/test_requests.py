@@ -13,8 +13,8 @@ from pyroute2.netlink.rtnl.rtmsg import rtmsg
 
 from proxylab.addresses import Family
 from proxylab.kernel.netlink import requests
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netlink.requests import Request
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import (
     Address,
     Bridge,

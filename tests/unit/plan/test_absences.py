@@ -2,19 +2,19 @@
 
 from dataclasses import replace
 
-from scenario_cases import front, probe, two_nodes
+from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.assembly import assemble
 from proxylab.plan.reach import Absences, Links
 from proxylab.report.reproduction.network import absent
 
-PLAN = assemble(two_nodes(probe("p", "sender", front()))).plan
+PLAN = assemble(two_nodes(probe("p", "sender", frontend()))).plan
 
 
 def test_a_pod_that_is_gone_is_mute_and_one_on_its_nodes_network_is_not() -> None:
-    assert Absences(frozenset({"echo-1"})).mute(PLAN) == ("echo-1",)
+    assert Absences(frozenset({"echo-1"})).blackhole(PLAN) == ("echo-1",)
     on_a_node = tuple(replace(pod, namespace=pod.node) if pod.name == "echo-1" else pod for pod in PLAN.pods)
-    assert Absences(frozenset({"echo-1"})).mute(replace(PLAN, pods=on_a_node)) == ()
+    assert Absences(frozenset({"echo-1"})).blackhole(replace(PLAN, pods=on_a_node)) == ()
 
 
 def test_who_shares_a_namespace_with_somebody_who_is_there_is_not_mute() -> None:
@@ -22,8 +22,8 @@ def test_who_shares_a_namespace_with_somebody_who_is_there_is_not_mute() -> None
     roles = tuple(replace(each, name="both") if each.name == "echo-1" else each for each in PLAN.namespaces)
     plan = replace(PLAN, pods=shared, namespaces=roles)
     gone = {pod.name for pod in shared if pod.namespace == "both"}
-    assert Absences(frozenset(gone)).mute(plan) == ("both",)
-    assert Absences(frozenset(sorted(gone)[1:])).mute(plan) == ()
+    assert Absences(frozenset(gone)).blackhole(plan) == ("both",)
+    assert Absences(frozenset(sorted(gone)[1:])).blackhole(plan) == ()
 
 
 def test_a_script_takes_down_the_end_that_the_lab_takes_down_and_forgets_what_it_does_not_rebuild() -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxylab.plan.assembly import Assembly, assemble
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.plan.assembly import Assembly, assemble
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.load import parse_scenario
 
 TEXT = """
@@ -87,12 +87,12 @@ def assembly() -> Assembly:
     return assemble(parse_scenario(TEXT, "endpoints.lab.yaml"))
 
 
-def spelled(assembly: Assembly, errand: Errand) -> tuple[str, dict[str, int]]:
+def spelled(assembly: Assembly, resolved: ResolvedProbe) -> tuple[str, dict[str, int]]:
     """The Service's port, and the port at each endpoint, by the name of who has the address."""
     names: dict[IPAddress, str] = {}
     for name, addresses in assembly.addresses.items():
         names.update(dict.fromkeys(addresses, name))
-    return errand.service_port, {names.get(each.address, str(each.address)): each.port for each in errand.endpoints}
+    return resolved.service_port, {names.get(each.address, str(each.address)): each.port for each in resolved.endpoints}
 
 
 HTTP = ("default/shop:http", {"one": 8080, "other": 8081})
@@ -118,8 +118,8 @@ HTTP = ("default/shop:http", {"one": 8080, "other": 8081})
     ],
 )
 def test_where_flows_may_arrive(assembly: Assembly, name: str, expected: tuple[str, dict[str, int]]) -> None:
-    errand = next(each for each in assembly.errands if each.name == name)
-    assert spelled(assembly, errand) == expected
+    resolved = next(each for each in assembly.resolved_probes if each.name == name)
+    assert spelled(assembly, resolved) == expected
 
 
 def test_what_a_name_leads_to_is_dialled_like_any_address(assembly: Assembly) -> None:

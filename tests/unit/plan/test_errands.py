@@ -4,21 +4,21 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
-from scenario_cases import ECHO, at, front, host, node, pods, probe, scenario, two_nodes
+from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
 from wires import crowded
 
-from proxylab.plan.assembly import assemble
+from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, Transport
-from proxylab.plan.resolved import STACK, Detour, Errand
+from proxylab.plan.assembly import assemble
 from proxylab.plan.resolve import resolve
+from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import (
     AddressTarget,
-    Front,
+    Frontend,
     HostTarget,
     LoadBalancer,
     Manner,
@@ -33,13 +33,13 @@ from proxylab.scenario.model import (
 ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
 
 
-def errand(asked: Probe, *services: Service) -> Errand:
+def resolved(asked: Probe, *services: Service) -> ResolvedProbe:
     case = two_nodes(asked)
     return resolve(case, draw(case), services or (ALLOCATED,), ())[0]
 
 
 def dialled(asked: Probe) -> tuple[str, int, str]:
-    found = errand(asked)
+    found = resolved(asked)
     return str(found.destination), found.port, found.protocol.value
 
 
@@ -47,8 +47,8 @@ UDP = Send(protocol=Transport.UDP)
 ICMP = Send(protocol=Transport.ICMP, manner=Manner.PACKET)
 
 
-def by(via: Front, node: str | None = None) -> ServiceTarget:
-    return replace(front(), via=via, node=node)
+def by(via: Frontend, node: str | None = None) -> ServiceTarget:
+    return replace(frontend(), via=via, node=node)
 
 
 EXPOSED = replace(
@@ -60,18 +60,18 @@ EXPOSED = replace(
 )
 
 
-def detour(network: str, via: str) -> Detour:
-    return Detour(namespace="router", destination=IPv4Network(network), device="nodes", via=IPv4Address(via))
+def policy_route(network: str, via: str) -> PolicyRoute:
+    return PolicyRoute(namespace="router", destination=IPv4Network(network), device="nodes", via=IPv4Address(via))
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        (probe("name", "sender", front("http")), ("10.96.1.7", 80, "TCP")),
-        (probe("number", "sender", front(80)), ("10.96.1.7", 80, "TCP")),
-        (probe("other protocol", "sender", front(80), UDP), ("10.96.1.7", 80, "UDP")),
-        (probe("by protocol", "sender", front(53), UDP), ("10.96.1.7", 53, "UDP")),
-        (probe("own protocol", "sender", front("dns-udp")), ("10.96.1.7", 53, "UDP")),
+        (probe("name", "sender", frontend("http")), ("10.96.1.7", 80, "TCP")),
+        (probe("number", "sender", frontend(80)), ("10.96.1.7", 80, "TCP")),
+        (probe("other protocol", "sender", frontend(80), UDP), ("10.96.1.7", 80, "UDP")),
+        (probe("by protocol", "sender", frontend(53), UDP), ("10.96.1.7", 53, "UDP")),
+        (probe("own protocol", "sender", frontend("dns-udp")), ("10.96.1.7", 53, "UDP")),
         (probe("pod", "sender", PodTarget(pod="echo-2")), ("10.244.1.10", 8080, "TCP")),
         (probe("pod closed", "sender", PodTarget(pod="echo-2", port=9)), ("10.244.1.10", 9, "TCP")),
         (probe("pod closed udp", "sender", PodTarget(pod="echo-2", port=9), UDP), ("10.244.1.10", 9, "UDP")),
@@ -79,7 +79,7 @@ def detour(network: str, via: str) -> Detour:
         (probe("address", "sender", AddressTarget(address=IPv4Address("192.0.2.1"), port=7)), ("192.0.2.1", 7, "TCP")),
         (probe("pod echo", "sender", PodTarget(pod="echo-2"), ICMP), ("10.244.1.10", 0, "ICMP")),
         (probe("host echo", "sender", HostTarget(host="client", port=None), ICMP), ("203.0.113.10", 0, "ICMP")),
-        (probe("front echo", "sender", by(Front.CLUSTER_IP), ICMP), ("10.96.1.7", 0, "ICMP")),
+        (probe("front echo", "sender", by(Frontend.CLUSTER_IP), ICMP), ("10.96.1.7", 0, "ICMP")),
     ],
 )
 def test_target(asked: Probe, expected: tuple[str, int, str]) -> None:
@@ -89,24 +89,24 @@ def test_target(asked: Probe, expected: tuple[str, int, str]) -> None:
 @pytest.mark.parametrize(
     ("sender", "target", "expected", "way"),
     [
-        ("sender", by(Front.NODE_PORT), ("172.18.0.2", 30080), None),
-        ("echo-2", by(Front.NODE_PORT), ("172.18.0.3", 30080), None),
-        ("sender", by(Front.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
-        ("client", by(Front.NODE_PORT), ("172.18.0.2", 30080), None),
-        ("client", by(Front.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
-        ("sender", by(Front.EXTERNAL_IP), ("192.0.2.1", 80), None),
-        ("client", by(Front.EXTERNAL_IP, "node-b"), ("192.0.2.1", 80), detour("192.0.2.1/32", "172.18.0.3")),
-        ("client", by(Front.LOAD_BALANCER_IP), ("192.0.2.2", 80), detour("192.0.2.2/32", "172.18.0.2")),
+        ("sender", by(Frontend.NODE_PORT), ("172.18.0.2", 30080), None),
+        ("echo-2", by(Frontend.NODE_PORT), ("172.18.0.3", 30080), None),
+        ("sender", by(Frontend.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
+        ("client", by(Frontend.NODE_PORT), ("172.18.0.2", 30080), None),
+        ("client", by(Frontend.NODE_PORT, "node-b"), ("172.18.0.3", 30080), None),
+        ("sender", by(Frontend.EXTERNAL_IP), ("192.0.2.1", 80), None),
+        ("client", by(Frontend.EXTERNAL_IP, "node-b"), ("192.0.2.1", 80), policy_route("192.0.2.1/32", "172.18.0.3")),
+        ("client", by(Frontend.LOAD_BALANCER_IP), ("192.0.2.2", 80), policy_route("192.0.2.2/32", "172.18.0.2")),
     ],
 )
-def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], way: Detour | None) -> None:
-    found = errand(probe("p", sender, target), EXPOSED)
+def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], way: PolicyRoute | None) -> None:
+    found = resolved(probe("p", sender, target), EXPOSED)
     assert (str(found.destination), found.port) == expected
-    assert found.detour == way
+    assert found.policy_route == way
 
 
 def test_every_node_and_host_answers_an_echo_request_by_all_its_addresses() -> None:
-    found = errand(probe("p", "echo-2", AddressTarget(address=IPv4Address("172.18.0.2"), port=None), ICMP))
+    found = resolved(probe("p", "echo-2", AddressTarget(address=IPv4Address("172.18.0.2"), port=None), ICMP))
     stacks = {(each.name, str(each.address), each.device) for each in found.receivers if each.ports == (0,)}
     assert {("node-a", "172.18.0.2", "stack"), ("node-a", "10.244.0.1", "stack"), ("node-a", "127.0.0.1", "stack")} <= (
         stacks
@@ -115,7 +115,7 @@ def test_every_node_and_host_answers_an_echo_request_by_all_its_addresses() -> N
     assert ("client", IPv4Address("203.0.113.10")) in {(each.name, each.address) for each in found.receivers}
 
 
-def shared_errand(asked: Probe) -> Errand:
+def shared_errand(asked: Probe) -> ResolvedProbe:
     """Three nodes, two of which share the network that the load balancer's address is of."""
     case = scenario([node("node-a"), node("node-b"), node("node-c")], hosts=[host("client")], probes=[asked])
     edge = LoadBalancer(name="edge", pool=(ip_network("192.0.2.0/28"),), nodes=("node-a", "node-c"), position=at(1))
@@ -124,29 +124,29 @@ def shared_errand(asked: Probe) -> Errand:
 
 
 def test_what_the_router_shares_has_no_detour_and_a_fence_to_every_node_that_shares() -> None:
-    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP)))
-    assert found.detour is None
-    assert [fence.name for fence in found.fences] == ["node-a", "node-c"]
+    found = shared_errand(probe("p", "client", by(Frontend.LOAD_BALANCER_IP)))
+    assert found.policy_route is None
+    assert [sentinel.name for sentinel in found.sentinels] == ["node-a", "node-c"]
 
 
 def test_no_fence_stands_in_the_senders_own_namespace() -> None:
     case = crowded(addresses=3)
     to_host = HostTarget(host="client", port=53)
     case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
-    shared, on_the_node = (errand.fences for errand in resolve(case, draw(case), (), ()))
+    shared, on_the_node = (resolved.sentinels for resolved in resolve(case, draw(case), (), ()))
     everybody = {pod.name for pod in draw(case).pods}
-    assert {fence.name for fence in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
-    assert {fence.name for fence in on_the_node} == everybody - {"agent-1"}
+    assert {sentinel.name for sentinel in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
+    assert {sentinel.name for sentinel in on_the_node} == everybody - {"agent-1"}
 
 
 def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
-    found = shared_errand(probe("p", "client", by(Front.LOAD_BALANCER_IP, "node-b")))
-    assert found.detour == detour("192.0.2.2/32", "172.18.0.3")
-    assert [fence.name for fence in found.fences] == ["node-b"]
+    found = shared_errand(probe("p", "client", by(Frontend.LOAD_BALANCER_IP, "node-b")))
+    assert found.policy_route == policy_route("192.0.2.2/32", "172.18.0.3")
+    assert [sentinel.name for sentinel in found.sentinels] == ["node-b"]
 
 
 def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
-    case = two_nodes(probe("p", Source(name="sender", port=4000), front()))
+    case = two_nodes(probe("p", Source(name="sender", port=4000), frontend()))
     plan = draw(case)
     sender = resolve(case, plan, (ALLOCATED,), ())[0].sender
     assert (sender.namespace, sender.device, str(sender.address), sender.port) == (
@@ -160,7 +160,7 @@ def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
 
 
 def test_host_sends_frames_to_the_routers_leg() -> None:
-    case = two_nodes(probe("p", Source(name="client", address=IPv4Address("203.0.113.99")), front()))
+    case = two_nodes(probe("p", Source(name="client", address=IPv4Address("203.0.113.99")), frontend()))
     plan = draw(case)
     sender = resolve(case, plan, (ALLOCATED,), ())[0].sender
     assert sender.next_hop_mac == plan.end("router", "outside").mac
@@ -168,7 +168,7 @@ def test_host_sends_frames_to_the_routers_leg() -> None:
 
 
 def test_every_pod_may_receive() -> None:
-    assert [receiver.name for receiver in errand(probe("p", "sender", front())).receivers] == [
+    assert [receiver.name for receiver in resolved(probe("p", "sender", frontend())).receivers] == [
         "echo-1",
         "echo-2",
         "echo-3",
@@ -177,26 +177,26 @@ def test_every_pod_may_receive() -> None:
 
 
 def test_host_that_is_dialled_may_receive_too() -> None:
-    receivers = errand(probe("p", "sender", HostTarget(host="client", port=1))).receivers
+    receivers = resolved(probe("p", "sender", HostTarget(host="client", port=1))).receivers
     assert str(next(receiver.address for receiver in receivers if receiver.name == "client")) == "203.0.113.10"
 
 
 @pytest.mark.parametrize(
     ("asked", "fences"),
     [
-        (probe("pod", "sender", front()), ["node-a", "echo-1", "echo-2", "echo-3"]),
-        (probe("other node", "echo-2", front()), ["node-b", "echo-1", "echo-3", "sender"]),
-        (probe("host", "client", front()), ["node-a", "echo-1", "echo-2", "echo-3", "sender"]),
-        (probe("entrance", "client", front(node="node-b")), ["node-b", "echo-1", "echo-2", "echo-3", "sender"]),
-        (probe("node", "node-a", front()), ["echo-1", "echo-2", "echo-3", "sender"]),
+        (probe("pod", "sender", frontend()), ["node-a", "echo-1", "echo-2", "echo-3"]),
+        (probe("other node", "echo-2", frontend()), ["node-b", "echo-1", "echo-3", "sender"]),
+        (probe("host", "client", frontend()), ["node-a", "echo-1", "echo-2", "echo-3", "sender"]),
+        (probe("entrance", "client", frontend(node="node-b")), ["node-b", "echo-1", "echo-2", "echo-3", "sender"]),
+        (probe("node", "node-a", frontend()), ["echo-1", "echo-2", "echo-3", "sender"]),
     ],
 )
-def test_fences(asked: Probe, fences: list[str]) -> None:
-    assert [fence.name for fence in errand(asked).fences] == fences
+def test_fences(asked: Probe, sentinels: list[str]) -> None:
+    assert [sentinel.name for sentinel in resolved(asked).sentinels] == sentinels
 
 
 def test_fence_of_the_node_is_its_address() -> None:
-    assert str(errand(probe("p", "sender", front())).fences[0].address) == "172.18.0.2"
+    assert str(resolved(probe("p", "sender", frontend())).sentinels[0].address) == "172.18.0.2"
 
 
 SERVICES = IPv4Network("10.96.0.0/16")
@@ -205,22 +205,24 @@ SERVICES = IPv4Network("10.96.0.0/16")
 @pytest.mark.parametrize(
     ("asked", "via"),
     [
-        (probe("first node", "client", front()), "172.18.0.2"),
-        (probe("named node", "client", front(node="node-b")), "172.18.0.3"),
+        (probe("first node", "client", frontend()), "172.18.0.2"),
+        (probe("named node", "client", frontend(node="node-b")), "172.18.0.3"),
         (probe("bare address", "client", AddressTarget(address=IPv4Address("10.96.200.1"), port=1)), "172.18.0.2"),
         (probe("no cluster IP", "client", PodTarget(pod="echo-1")), None),
-        (probe("pod", "sender", front()), None),
+        (probe("pod", "sender", frontend()), None),
     ],
 )
 def test_detour_of_a_host_that_dials_a_cluster_ip(asked: Probe, via: str | None) -> None:
     expected = (
-        None if via is None else Detour(namespace="router", destination=SERVICES, device="nodes", via=IPv4Address(via))
+        None
+        if via is None
+        else PolicyRoute(namespace="router", destination=SERVICES, device="nodes", via=IPv4Address(via))
     )
-    assert errand(asked).detour == expected
+    assert resolved(asked).policy_route == expected
 
 
 def test_what_is_sent_is_carried_over() -> None:
-    found = errand(probe("p", "sender", front(), Send(manner=Manner.PACKET, flows=30, payload=1400)))
+    found = resolved(probe("p", "sender", frontend(), Send(manner=Manner.PACKET, flows=30, payload=1400)))
     assert (found.number, found.name, found.manner, found.flows, found.payload) == (0, "p", Manner.PACKET, 30, 1400)
     assert found.nodes == ("node-a", "node-b")
 
@@ -228,23 +230,29 @@ def test_what_is_sent_is_carried_over() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        (probe("p", "nobody", front()), "from: there is no 'nobody'; there are: node-a, node-b, echo-1"),
-        (probe("p", "sender", front(service="x")), "to.service: no Service default/x; there are: default/echo"),
-        (probe("p", "sender", front("x")), "to.port: 'x' is no single port of Service default/echo; it has: http (TCP"),
-        (probe("p", "sender", front(None)), "to.port: says no single port of Service default/echo; it has: http (TCP"),
-        (probe("p", "sender", front(53)), "to.port: 53 is no single port of Service default/echo"),
-        (probe("p", "sender", by(Front.DNS_NAME)), "to.via: there is no Service kube-system/kube-dns with"),
-        (probe("p", "sender", by(Front.NODE_PORT)), "to.via: Service default/echo has no IPv4 nodePort"),
-        (probe("p", "sender", by(Front.EXTERNAL_IP)), "to.via: Service default/echo has no IPv4 externalIP"),
-        (probe("p", "sender", by(Front.LOAD_BALANCER_IP)), "to.via: Service default/echo has no IPv4 loadBalancerIP"),
-        (probe("p", "client", front(node="x")), "to.node: there is no 'x'; there are: node-a, node-b"),
+        (probe("p", "nobody", frontend()), "from: there is no 'nobody'; there are: node-a, node-b, echo-1"),
+        (probe("p", "sender", frontend(service="x")), "to.service: no Service default/x; there are: default/echo"),
+        (probe("p", "sender", frontend("x")),
+            "to.port: 'x' is no single port of Service default/echo; it has: http (TCP",
+        ),
+        (probe("p", "sender", frontend(None)),
+            "to.port: says no single port of Service default/echo; it has: http (TCP",
+        ),
+        (probe("p", "sender", frontend(53)), "to.port: 53 is no single port of Service default/echo"),
+        (probe("p", "sender", by(Frontend.DNS_NAME)), "to.via: there is no Service kube-system/kube-dns with"),
+        (probe("p", "sender", by(Frontend.NODE_PORT)), "to.via: Service default/echo has no IPv4 nodePort"),
+        (probe("p", "sender", by(Frontend.EXTERNAL_IP)), "to.via: Service default/echo has no IPv4 externalIP"),
+        (probe("p", "sender", by(Frontend.LOAD_BALANCER_IP)),
+            "to.via: Service default/echo has no IPv4 loadBalancerIP",
+        ),
+        (probe("p", "client", frontend(node="x")), "to.node: there is no 'x'; there are: node-a, node-b"),
         (probe("p", "sender", PodTarget(pod="x")), "to.pod: there is no 'x'; there are: echo-1"),
         (probe("p", "echo-1", PodTarget(pod="sender")), "to.port: say which port of sender; it listens on: none"),
         (probe("p", "sender", HostTarget(host="x", port=1)), "to.host: there is no 'x'; there are: client"),
     ],
 )  # fmt: skip
 def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> None:
-    case = two_nodes(probe("fine", "sender", front()), replace(asked, position=at(30, 5)))
+    case = two_nodes(probe("fine", "sender", frontend()), replace(asked, position=at(30, 5)))
     with pytest.raises(ScenarioError) as raised:
         resolve(case, draw(case), (ALLOCATED,), ())
     assert len(raised.value.problems) == 1
@@ -252,13 +260,13 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
 
 
 def test_headless_service_has_no_cluster_ip_to_dial() -> None:
-    case = two_nodes(probe("p", "sender", front()))
+    case = two_nodes(probe("p", "sender", frontend()))
     with pytest.raises(ScenarioError, match="Service default/echo has no IPv4 clusterIP"):
         resolve(case, draw(case), (replace(ECHO, headless=True),), ())
 
 
 def test_only_port_need_not_be_named() -> None:
-    asked = probe("p", "s", front(None))
+    asked = probe("p", "s", frontend(None))
     case = scenario([node("a")], [pods("s", "a")], probes=[asked])
     only = replace(ALLOCATED, ports=ALLOCATED.ports[:1])
     assert resolve(case, draw(case), (only,), ())[0].port == 80
@@ -277,15 +285,15 @@ def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
     target = AddressTarget(address=IPv6Address("fd00:10:96::7"), port=80)
     case = replace(WIRES["ptp dual"], probes=(probe("p", "client", target),))
     found = resolve(case, draw(case), (), ())[0]
-    assert {each.address.version for each in (found.sender, *found.receivers, *found.fences)} == {6}
-    assert found.detour is not None
-    assert str(found.detour.via) == "fd00:172:18::2"
+    assert {each.address.version for each in (found.sender, *found.receivers, *found.sentinels)} == {6}
+    assert found.policy_route is not None
+    assert str(found.policy_route.via) == "fd00:172:18::2"
 
 
 DUAL = (Family.IPV6, Family.IPV4)
 
 
-def two_families(asked: Probe, service: Service) -> Errand:
+def two_families(asked: Probe, service: Service) -> ResolvedProbe:
     case = replace(two_nodes(asked), network=WIRES["ptp dual"].network)
     return resolve(case, draw(case), (service,), ())[0]
 
@@ -296,25 +304,25 @@ def two_families(asked: Probe, service: Service) -> Errand:
 def test_of_two_families_the_service_s_own_first_is_dialled(families: tuple[Family, ...], expected: str) -> None:
     both = (IPv4Address("10.96.1.7"), IPv6Address("fd00:10:96::7"))
     service = replace(ECHO, cluster_ips=both, ip_families=families)
-    found = two_families(probe("dual", "sender", front("http")), service)
+    found = two_families(probe("dual", "sender", frontend("http")), service)
     assert str(found.destination) == expected
     assert found.sender.address.version == found.destination.version
-    assert {fence.address.version for fence in found.fences} == {found.destination.version}
+    assert {sentinel.address.version for sentinel in found.sentinels} == {found.destination.version}
 
 
 def test_the_address_of_a_front_may_be_chosen_and_must_be_one_of_it() -> None:
     several = replace(EXPOSED, external_ips=(IPv4Address("192.0.2.1"), IPv4Address("192.0.2.9")))
-    chosen = replace(by(Front.EXTERNAL_IP), address=IPv4Address("192.0.2.9"))
-    assert str(errand(probe("chosen", "sender", chosen), several).destination) == "192.0.2.9"
-    stranger = replace(by(Front.EXTERNAL_IP), address=IPv4Address("192.0.2.8"))
+    chosen = replace(by(Frontend.EXTERNAL_IP), address=IPv4Address("192.0.2.9"))
+    assert str(resolved(probe("chosen", "sender", chosen), several).destination) == "192.0.2.9"
+    stranger = replace(by(Frontend.EXTERNAL_IP), address=IPv4Address("192.0.2.8"))
     with pytest.raises(ScenarioError, match=r"has no externalIP 192\.0\.2\.8; it has: 192\.0\.2\.1, 192\.0\.2\.9"):
-        errand(probe("stranger", "sender", stranger), several)
+        resolved(probe("stranger", "sender", stranger), several)
 
 
 @pytest.mark.parametrize(
     ("target", "source"),
     [
-        (front("http"), "172.18.0.2"),
+        (frontend("http"), "172.18.0.2"),
         (PodTarget(pod="echo-1", port=8080), "10.244.0.1"),
         (PodTarget(pod="echo-2", port=8080), "172.18.0.2"),
         (AddressTarget(address=IPv4Address("172.18.0.2"), port=80), "172.18.0.2"),
@@ -323,23 +331,23 @@ def test_the_address_of_a_front_may_be_chosen_and_must_be_one_of_it() -> None:
     ],
 )
 def test_a_node_sends_with_the_source_that_its_kernel_chooses(target: Target, source: str) -> None:
-    found = errand(probe("p", "node-a", target))
+    found = resolved(probe("p", "node-a", target))
     assert (found.sender.device, str(found.sender.address)) == (STACK, source)
-    assert "node-a" not in {fence.name for fence in found.fences}
+    assert "node-a" not in {sentinel.name for sentinel in found.sentinels}
 
 
 def test_from_loopback_a_node_dials_its_own_port_there() -> None:
     itself = Source(name="node-a", loopback=True)
-    to_port = errand(probe("p", itself, by(Front.NODE_PORT, "node-a")), EXPOSED)
+    to_port = resolved(probe("p", itself, by(Frontend.NODE_PORT, "node-a")), EXPOSED)
     assert (str(to_port.sender.address), str(to_port.destination)) == ("127.0.0.1", "127.0.0.1")
-    to_service = errand(probe("p", itself, front("http")))
+    to_service = resolved(probe("p", itself, frontend("http")))
     assert (str(to_service.sender.address), str(to_service.destination)) == ("127.0.0.1", "10.96.1.7")
 
 
 def test_a_sender_s_address_is_of_the_family_that_is_dialled() -> None:
     stranger = Source(name="node-a", address=IPv6Address("fd00::1"))
     with pytest.raises(ScenarioError, match=r"from\.address: fd00::1 cannot dial 10\.96\.1\.7"):
-        errand(probe("p", stranger, front("http")))
+        resolved(probe("p", stranger, frontend("http")))
 
 
 def test_what_listens_on_a_node_is_known_by_its_ports() -> None:
@@ -375,20 +383,22 @@ endpoints: [{addresses: [203.0.113.10]}, {addresses: [203.0.113.12]}]
 
 def test_a_host_may_send_from_all_of_its_addresses() -> None:
     crowd = MACHINES.replace("from: client", "from: {name: database, address: all}\n    send: {as: packet}")
-    (errand,) = assemble(parse_scenario(crowd, "f")).errands
-    assert [str(each) for each in errand.sender.addresses] == ["203.0.113.10", "203.0.113.11", "203.0.113.12"]
-    (alone,) = assemble(parse_scenario(crowd.replace(", address: all", ""), "f")).errands
+    (resolved,) = assemble(parse_scenario(crowd, "f")).resolved_probes
+    assert [str(each) for each in resolved.sender.addresses] == ["203.0.113.10", "203.0.113.11", "203.0.113.12"]
+    (alone,) = assemble(parse_scenario(crowd.replace(", address: all", ""), "f")).resolved_probes
     assert [str(each) for each in alone.sender.addresses] == ["203.0.113.10"]
 
 
 def test_hosts_that_slices_name_listen_receive_and_are_fenced() -> None:
     assembly = assemble(parse_scenario(MACHINES, "f"))
-    listening = {place.name: [str(each.port) for each in place.listeners] for place in assembly.plan.namespaces}
+    listening = {
+        netns_name.name: [str(each.port) for each in netns_name.listeners] for netns_name in assembly.plan.namespaces
+    }
     assert (listening["database"], listening["idle"]) == (["5432"], [])
-    (errand,) = assembly.errands
-    hosts = [(each.name, str(each.address)) for each in errand.receivers if each.name != "client"]
+    (resolved,) = assembly.resolved_probes
+    hosts = [(each.name, str(each.address)) for each in resolved.receivers if each.name != "client"]
     assert hosts == [("database", "203.0.113.10"), ("database", "203.0.113.12")]
-    assert [(fence.name, str(fence.address)) for fence in errand.fences] == [
+    assert [(sentinel.name, str(sentinel.address)) for sentinel in resolved.sentinels] == [
         ("node-a", "172.18.0.77"),
         ("database", "203.0.113.10"),
     ]

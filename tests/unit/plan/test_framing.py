@@ -7,16 +7,16 @@ import pytest
 from scenario_cases import host, node, pods, probe, scenario
 
 from proxylab.errors import ScenarioError
-from proxylab.plan.resolved import Errand
-from proxylab.plan.resolve import resolve
 from proxylab.plan.model import Plan
+from proxylab.plan.resolve import resolve
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import AddressTarget, Manner, Send
 
 LOOPBACK = AddressTarget(address=ip_address("127.0.0.1"), port=9)
 
 
-def framed(name: str, frame_to: str) -> tuple[Errand, Plan]:
+def framed(name: str, frame_to: str) -> tuple[ResolvedProbe, Plan]:
     asked = probe("p", name, LOOPBACK, Send(manner=Manner.PACKET, frame_to=frame_to))
     case = scenario(
         [node("node-a"), node("node-b")],
@@ -32,7 +32,7 @@ def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None
     by_host, plan = framed("neighbour", "node-b")
     assert by_host.sender.framed_to == plan.end("node-b", "eth0").mac
     assert by_host.sender.next_hop_mac != by_host.sender.framed_to, "fences go where routing says"
-    assert "node-b" in [fence.name for fence in by_host.fences]
+    assert "node-b" in [sentinel.name for sentinel in by_host.sentinels]
     by_pod, plan = framed("echo", "node-b")
     assert by_pod.sender.framed_to == plan.peer("echo", "eth0").mac
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from proxylab.plan.assembly import Assembly, assemble
-from proxylab.errors import ScenarioError
 from proxylab.addresses import Family, Protocol
+from proxylab.errors import ScenarioError
+from proxylab.plan.assembly import Assembly, assemble
 from proxylab.plan.naming import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
 from proxylab.plan.questions import candidates
 from proxylab.report.overview import overview
@@ -49,8 +49,8 @@ def named(more: str = "", **words: str) -> Scenario:
     return parse_scenario(HEAD.format(**given) + more, "named.lab.yaml")
 
 
-def errand(scenario: Scenario) -> Any:
-    return assemble(scenario).errands[0]
+def resolved(scenario: Scenario) -> Any:
+    return assemble(scenario).resolved_probes[0]
 
 
 def test_names_are_there_where_somebody_says_so_or_dials_one() -> None:
@@ -121,7 +121,7 @@ def test_search_domains_come_first_for_names_with_few_dots(name: str, home: str 
 
 
 def test_before_an_answer_the_errand_is_to_the_name_server() -> None:
-    asking = errand(named(probe=PROBE))
+    asking = resolved(named(probe=PROBE))
     assert (str(asking.destination), asking.port, asking.protocol) == ("10.96.0.10", 53, Protocol.UDP)
     question = asking.question
     assert question.names[0] == "web.default.shop.svc.cluster.local"
@@ -132,7 +132,7 @@ def test_before_an_answer_the_errand_is_to_the_name_server() -> None:
 
 
 def test_of_a_headless_service_no_address_is_due_but_pods_are_known() -> None:
-    question = errand(named(probe=PROBE, cluster_ip="None")).question
+    question = resolved(named(probe=PROBE, cluster_ip="None")).question
     assert question.headless
     assert question.due == ()
     assert [str(each) for each in question.pods["web-1"]] == ["10.244.1.10"]
@@ -144,7 +144,7 @@ def test_an_answer_becomes_an_errand_of_its_family() -> None:
     found, source = assembly.answered(probe, ip_address("fd00:10:96::101"))
     assert (str(found.destination), found.port, source) == ("fd00:10:96::101", 80, None)
     assert found.sender.address.version == 6
-    assert found.question == assembly.errands[0].question
+    assert found.question == assembly.resolved_probes[0].question
     assert [str(each) for each in own_addresses(assembly.plan)] == ["10.244.0.2", "fd00:10:244::2"]
 
 

@@ -26,7 +26,7 @@ PLACES = ("node-a", "node-b", "one", "two", "three", "own", "outside")
 
 
 def parted(cut: str, one: str) -> set[str]:
-    links = Links().after([LinkChange(place=cut, device="eth0", up=False)])
+    links = Links().after([LinkChange(netns_name=cut, device="eth0", up=False)])
     return {other for other in PLACES if other != one and links.part(PLAN, one, other)}
 
 
@@ -46,5 +46,5 @@ def test_a_node_is_parted_with_its_pods() -> None:
 
 
 def test_a_link_that_is_mended_parts_nobody() -> None:
-    cut = Links().after([LinkChange(place="one", device="eth0", up=False)])
-    assert cut.after([LinkChange(place="one", device="eth0", up=True)]) == Links()
+    cut = Links().after([LinkChange(netns_name="one", device="eth0", up=False)])
+    assert cut.after([LinkChange(netns_name="one", device="eth0", up=True)]) == Links()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxylab.plan.assembly import assemble
 from proxylab.errors import ScenarioError
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 

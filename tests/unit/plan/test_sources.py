@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 import pytest
 from scenario_cases import node, pods, scenario, two_nodes
-from wires import BASIC, DUAL, TUNNELLED, wire
+from wires import BASIC, DUAL, TUNNELLED, network
 
 from proxylab.addresses import Family
 from proxylab.plan.sources import snat_source
@@ -22,8 +22,8 @@ from proxylab.scenario.model import NodeAddress
         ("node-b", "pods", "10.244.1.1"),
     ],
 )
-def test_source(place: str, device: str, address: str) -> None:
-    assert str(snat_source(draw(two_nodes()), place, device)) == address
+def test_source(netns_name: str, device: str, address: str) -> None:
+    assert str(snat_source(draw(two_nodes()), netns_name, device)) == address
 
 
 def test_device_without_address_borrows_the_nodes_first() -> None:
@@ -47,13 +47,13 @@ def test_device_without_address_borrows_the_nodes_first() -> None:
         ("crowded", "uplink", Family.IPV4, "172.18.0.2"),
     ],
 )
-def test_source_on_other_wires(wire: str, device: str, family: Family, address: str) -> None:
-    assert str(snat_source(draw({**BASIC, **TUNNELLED}[wire]), "node-a", device, family)) == address
+def test_source_on_other_wires(network: str, device: str, family: Family, address: str) -> None:
+    assert str(snat_source(draw({**BASIC, **TUNNELLED}[network]), "node-a", device, family)) == address
 
 
 @pytest.mark.parametrize(("family", "address"), [(Family.IPV4, "172.18.0.2"), (Family.IPV6, "fd00:10:244::")])
 def test_device_without_address_borrows_in_ipv6_the_one_nearest_to_the_pods(family: Family, address: str) -> None:
-    plan = draw(wire(**DUAL, pod_network="ptp-unnumbered", inter_node="vxlan"))
+    plan = draw(network(**DUAL, pod_network="ptp-unnumbered", inter_node="vxlan"))
     assert str(snat_source(plan, "node-a", "pods", family)) == address
 
 
@@ -75,9 +75,9 @@ def test_device_without_address_borrows_loopbacks_before_any_other() -> None:
         ("node-a", "pods", "node-a has no pods"),
     ],
 )
-def test_what_is_not_there_is_named(place: str, device: str, message: str) -> None:
+def test_what_is_not_there_is_named(netns_name: str, device: str, message: str) -> None:
     with pytest.raises(LookupError, match=message):
-        snat_source(draw(scenario([node("node-a")])), place, device)
+        snat_source(draw(scenario([node("node-a")])), netns_name, device)
 
 
 def test_a_family_that_the_node_has_not_is_named() -> None:

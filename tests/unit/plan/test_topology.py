@@ -4,11 +4,11 @@ from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
-from scenario_cases import HTTP, at, front, host, node, pods, probe, scenario, two_nodes
+from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC, TUNNELLED, crowded
 
-from proxylab.errors import ScenarioError
 from proxylab.addresses import Family, Protocol, Transport
+from proxylab.errors import ScenarioError
 from proxylab.plan.model import Listener, Namespace, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
@@ -65,8 +65,8 @@ def test_fixed_addresses_are_had_and_handed_to_nobody_else() -> None:
 
 def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
     plan = draw(BASIC["fixed addresses"])
-    for place in ("node-b", "router"):
-        ways = {str(route.destination): str(route.via) for route in plan.namespace(place).routes}
+    for netns_name in ("node-b", "router"):
+        ways = {str(route.destination): str(route.via) for route in plan.namespace(netns_name).routes}
         assert ways["10.244.1.77/32"] == ways["10.244.200.9/32"] == "172.18.0.2"
         assert ways["fd00:10:244:1::77/128"] == ways["fd00:10:244:c8::9/128"] == "fd00:172:18::2"
         assert "10.244.0.10/32" not in ways
@@ -117,7 +117,7 @@ def test_pods_listen_on_their_ports_and_hosts_on_those_that_are_dialled() -> Non
             probe("tcp", "sender", target),
             probe("udp", "sender", target, Send(protocol=Transport.UDP)),
             probe("again", "echo-1", target),
-            probe("other", "sender", front()),
+            probe("other", "sender", frontend()),
         )
     )
     assert plan.namespace("echo-2").listeners == (Listener("echo-2", Protocol.TCP, 8080),)

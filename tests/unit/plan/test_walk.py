@@ -7,14 +7,14 @@ import pytest
 from scenario_cases import two_nodes
 from wires import BASIC, TUNNELLED
 
+from proxylab.plan.forwarding import UnreachableError, next_hop, route_to, way
 from proxylab.plan.model import Plan, Route
 from proxylab.plan.topology import draw
-from proxylab.plan.forwarding import UnreachableError, next_hop, route_to, way
 
 WIRES = {**BASIC, **TUNNELLED}
 
 
-def places(plan: Plan, start: str, destination: str) -> list[str]:
+def netns_names(plan: Plan, start: str, destination: str) -> list[str]:
     return [hop.into.namespace for hop in way(plan, start, IPv4Address(destination))]
 
 
@@ -31,7 +31,7 @@ def places(plan: Plan, start: str, destination: str) -> list[str]:
     ],
 )
 def test_way(start: str, destination: str, through: list[str]) -> None:
-    assert places(draw(two_nodes()), start, destination) == through
+    assert netns_names(draw(two_nodes()), start, destination) == through
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_way(start: str, destination: str, through: list[str]) -> None:
         ("crowded", "disk", "172.18.0.3", ["router", "node-b"]),
     ],
 )
-def test_way_on_other_wires(wire: str, start: str, destination: str, through: list[str]) -> None:
-    hops = way(draw(WIRES[wire]), start, ip_address(destination))
+def test_way_on_other_wires(network: str, start: str, destination: str, through: list[str]) -> None:
+    hops = way(draw(WIRES[network]), start, ip_address(destination))
     assert [hop.into.namespace for hop in hops] == through
 
 

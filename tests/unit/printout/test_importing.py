@@ -7,10 +7,10 @@ import pytest
 from growing_cluster import Cluster
 from kubectl_clusters import cloud, k3s, kind, vpc
 
-from proxylab.plan.assembly import assemble
 from proxylab.errors import ScenarioError
-from proxylab.importer.importing import Imported, import_printout
-from proxylab.importer.reading import read_printout
+from proxylab.importer.importing import Imported, import_cluster
+from proxylab.importer.reading import read_kubectl_output
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -18,7 +18,7 @@ SHAPES = {"kind": kind, "k3s": k3s, "cloud": cloud, "vpc": vpc}
 
 
 def imported(cluster: Cluster) -> tuple[Imported, Scenario]:
-    done = import_printout(read_printout([("printout", cluster.json())]), "mine")
+    done = import_cluster(read_kubectl_output([("printout", cluster.json())]), "mine")
     return done, parse_scenario(done.text, "mine.lab.yaml")
 
 

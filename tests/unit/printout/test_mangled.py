@@ -11,24 +11,24 @@ import pytest
 from kubectl_clusters import cloud
 
 from proxylab.errors import ScenarioError
-from proxylab.importer.importing import import_printout
-from proxylab.importer.reading import read_printout
+from proxylab.importer.importing import import_cluster
+from proxylab.importer.reading import read_kubectl_output
 from proxylab.scenario.load import parse_scenario
 
 ODD = [None, "", 0, -1, True, [], {}, "x", [None], {"a": 1}, "fd00::1", "10.0.0.1", 99_999, "None", ["x"], 3.5]
 WHOLE = json.loads(cloud().json())
 
 
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def netns_names(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every path but those of what nobody looks at."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         if key not in ("managedFields", "annotations"):
             yield (*path, key)
-            yield from places(inner, (*path, key))
+            yield from netns_names(inner, (*path, key))
 
 
-PLACES = list(places(WHOLE))
+PLACES = list(netns_names(WHOLE))
 
 
 def mangled(choice: random.Random) -> Any:
@@ -55,7 +55,7 @@ def test_it_is_refused_or_carried_over(seed: int) -> None:
     for _ in range(8):
         text = json.dumps(mangled(choice))
         with suppress(ScenarioError):
-            done = import_printout(read_printout([("x", text)]), "mine")
+            done = import_cluster(read_kubectl_output([("x", text)]), "mine")
             if choice.random() < 0.2:  # its reader has tests of its own
                 parse_scenario(done.text, "mine.lab.yaml")
 
@@ -67,4 +67,4 @@ def test_a_pod_without_a_name_and_an_address_that_is_the_first_of_all() -> None:
             each["metadata"]["name"] = ""
         if each["kind"] == "Node":
             each["status"]["addresses"] = [{"type": "InternalIP", "address": "0.0.0.1"}]
-    assert import_printout(read_printout([("x", json.dumps(whole))]), "mine").probes
+    assert import_cluster(read_kubectl_output([("x", json.dumps(whole))]), "mine").probes

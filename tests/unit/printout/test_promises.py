@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
 from proxylab.addresses import Family, Protocol
-from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_front
+from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
+from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_frontend
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)
@@ -39,7 +39,7 @@ def from_outside(
 ) -> Promise:
     on_the_node = {(each.addresses[0], (Protocol.TCP, 8080)) for each in endpoints} if programs else set()
     ranges = [ip_network(allowed)] if allowed else []
-    return by_other_front(
+    return by_other_frontend(
         service,
         PORT,
         Family.IPV4,

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from recorded import World
-from scenario_cases import front, probe, two_nodes
+from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.errors import ScenarioError
+from proxylab.evidence.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
 from proxylab.plan.model import Namespace, Role
 from proxylab.plan.topology import draw
 from proxylab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
 from proxylab.report.pcapng import pcapng
 from proxylab.scenario.model import Outcome
-from proxylab.evidence.evidence import Capture, Direction, Packet, SeenFrame, TrackedFlow
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -34,12 +34,12 @@ FRAME = SeenFrame(3, "client", "eth0", Direction.OUT, Packet.REQUEST, 1_700_000_
 def verdict() -> ProbeVerdict:
     world = World(outcome=Outcome.REJECTED)
     evidence = world.evidence(world.round_trip(0, "echo-1"))
-    return judge(world.probe, world.errand, None, evidence)
+    return judge(world.probe, world.resolved, None, evidence)
 
 
 def files(of: ProbeVerdict) -> dict[str, bytes]:
-    plan = draw(two_nodes(probe("p", "sender", front())))
-    sender = Namespace(name=of.errand.sender.namespace, role=Role.HOST)
+    plan = draw(two_nodes(probe("p", "sender", frontend())))
+    sender = Namespace(name=of.resolved.sender.namespace, role=Role.HOST)
     return bundle(
         of,
         circumstances=HERE,
@@ -76,7 +76,7 @@ def test_conntrack_names_flow_and_answerer_and_whom_if_that_is_not_the_sender() 
     ends = (world.client(0), world.as_seen(1, node))
     tracked = tuple(TrackedFlow(flow, "node-a", world.address("echo-1"), 8080, *end) for flow, end in enumerate(ends))
     evidence = world.evidence((*world.round_trip(0, "echo-1"), *world.round_trip(1, "echo-1", node)), tracked=tracked)
-    found = files(judge(world.probe, world.errand, None, evidence))["conntrack.txt"]
+    found = files(judge(world.probe, world.resolved, None, evidence))["conntrack.txt"]
     assert found.decode().splitlines() == [
         "node-a: flow 0: TCP 10.244.1.2:40000 > 10.96.0.10:80, answered by 10.244.2.3:8080",
         "node-a: flow 1: TCP 10.244.1.2:40001 > 10.96.0.10:80, answered by 10.244.2.3:8080 to 172.18.0.2:61001",
@@ -90,7 +90,7 @@ def test_a_trace_stands_in_a_file_of_its_own() -> None:
 def test_a_case_is_judged_again_to_the_same_verdicts() -> None:
     before = verdict()
     recorded = read_case("case.json", files(before)[CASE])
-    again = judge(recorded.probe, recorded.errand, recorded.source, recorded.evidence)
+    again = judge(recorded.probe, recorded.resolved, recorded.source, recorded.evidence)
     assert again.overall is Judgement.FAIL
     assert again == before
     assert recorded.verdicts == before.verdicts
@@ -119,7 +119,7 @@ for p in rdpcap(sys.argv[1]):
 
 def test_a_capture_is_read_by_others(tmp_path: Path) -> None:
     """scapy reads it in a process of its own: importing it here would weigh on every test that follows."""
-    later = replace(FRAME, place="echo-1", at=FRAME.at + 1000, direction=Direction.IN, data="ab" * 60)
+    later = replace(FRAME, netns_name="echo-1", at=FRAME.at + 1000, direction=Direction.IN, data="ab" * 60)
     file = tmp_path / "capture.pcapng"
     file.write_bytes(pcapng([later, FRAME]))
     done = subprocess.run([sys.executable, "-c", READ, str(file)], capture_output=True, text=True, check=True)

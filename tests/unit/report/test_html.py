@@ -13,13 +13,11 @@ from probed import CASES, ECHOES, RUN
 from recorded import World
 
 from proxylab.errors import ExitCode
-from proxylab.report.html import entry
-from proxylab.report.html import page
-from proxylab.report.html import Entry, Heading, entries_of, message
-from proxylab.report.html.ladder import MOST_PLACES
+from proxylab.evidence.evidence import Direction, RuleCount
+from proxylab.report.html import Entry, Heading, entries_of, entry, message, page
+from proxylab.report.html.ladder import MOST_COLUMNS
 from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.model import Preserved
-from proxylab.evidence.evidence import Direction, RuleCount
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult
 
@@ -65,9 +63,9 @@ def entries() -> list[Entry]:
 def hostile() -> ProbeVerdict:
     world = World(name=HOSTILE, backends=ECHOES, source=Preserved(), addresses={})
     count = RuleCount("node-a", "nat", "KUBE-SEP-X", f"-A KUBE-SEP-X -m comment --comment '{HOSTILE[:60]}' -j DROP", 1)
-    seen = [replace(each, place=HOSTILE, device=HOSTILE) for each in world.crossing(0, "echo-1")[1:3]]
+    seen = [replace(each, netns_name=HOSTILE, device=HOSTILE) for each in world.crossing(0, "echo-1")[1:3]]
     evidence = world.evidence([world.leaves(0), *seen], counts=(count, world.dropped()))
-    return replace(judge(world.probe, world.errand, None, evidence), bundle=HOSTILE, options=(HOSTILE,))
+    return replace(judge(world.probe, world.resolved, None, evidence), bundle=HOSTILE, options=(HOSTILE,))
 
 
 def test_a_page_is_whole_and_its_ids_are_its_own() -> None:
@@ -155,12 +153,14 @@ def test_more_places_than_columns_stand_below_each_other() -> None:
     world = World()
     ways = (("eth0", Direction.IN), ("eth1", Direction.OUT))
     devices = [
-        replace(world.leaves(0), place=f"node-{node}", device=device, direction=direction, at=1001 + 2 * node + step)
-        for node in range(MOST_PLACES)
+        replace(
+            world.leaves(0), netns_name=f"node-{node}", device=device, direction=direction, at=1001 + 2 * node + step
+        )
+        for node in range(MOST_COLUMNS)
         for step, (device, direction) in enumerate(ways)
     ]
-    errand = replace(world.errand, nodes=tuple(f"node-{number}" for number in range(MOST_PLACES)))
-    verdict = judge(world.probe, errand, None, world.evidence([world.leaves(0), *devices]))
+    resolved = replace(world.resolved, nodes=tuple(f"node-{number}" for number in range(MOST_COLUMNS)))
+    verdict = judge(world.probe, resolved, None, world.evidence([world.leaves(0), *devices]))
     assert 'class="ladder flat"' in entry(Heading(file="f", engine="e"), verdict).body
 
 
@@ -171,17 +171,17 @@ def test_a_step_is_a_timeline_of_its_streams() -> None:
     assert sum(value.startswith("break ") for value in read.all("class")) == 2
     assert "answered by new: 5" in read.words
     assert "pulse 3, lost to an earlier step, is answered by old" in read.words
-    places = [float(value.removesuffix("%")) for value in (*read.all("x"), *read.all("x1"))]
-    assert all(0 <= place <= 100 for place in places)
+    netns_names = [float(value.removesuffix("%")) for value in (*read.all("x"), *read.all("x1"))]
+    assert all(0 <= netns_name <= 100 for netns_name in netns_names)
 
 
 def test_a_packet_in_a_circle_takes_one_rung() -> None:
     world = World()
     circle = [
-        replace(world.leaves(0), place="node-a", direction=direction, at=1001 + number)
+        replace(world.leaves(0), netns_name="node-a", direction=direction, at=1001 + number)
         for number, direction in enumerate([Direction.IN, Direction.OUT] * 30)
     ]
-    verdict = judge(world.probe, world.errand, None, world.evidence([world.leaves(0), *circle]))
+    verdict = judge(world.probe, world.resolved, None, world.evidence([world.leaves(0), *circle]))
     body = entry(Heading(file="f", engine="e"), verdict).body
     assert "it came back 29 times, by eth0" in body
     assert body.count("<li") < 8

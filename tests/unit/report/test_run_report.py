@@ -21,16 +21,16 @@ SILENT = World(outcome=Outcome.DROPPED, name="it's dropped")
 
 
 def passing() -> ProbeVerdict:
-    return judge(GOOD.probe, GOOD.errand, None, GOOD.evidence(GOOD.round_trip(0, "echo-1")))
+    return judge(GOOD.probe, GOOD.resolved, None, GOOD.evidence(GOOD.round_trip(0, "echo-1")))
 
 
 def failing() -> ProbeVerdict:
     seen = GOOD.round_trip(0, "echo-1", GOOD.address("node-a"))
-    return judge(GOOD.probe, GOOD.errand, None, GOOD.evidence(seen))
+    return judge(GOOD.probe, GOOD.resolved, None, GOOD.evidence(seen))
 
 
 def inconclusive() -> ProbeVerdict:
-    return judge(SILENT.probe, SILENT.errand, None, SILENT.evidence([SILENT.leaves(0)]))
+    return judge(SILENT.probe, SILENT.resolved, None, SILENT.evidence([SILENT.leaves(0)]))
 
 
 def result(*probes: ProbeVerdict, skipped: Skip | None = None, fault: Fault | None = None) -> ScenarioResult:

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from proxylab.plan.assembly import assemble
 from proxylab.addresses import Family
+from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import Case, Outcome, Scenario
@@ -117,7 +117,7 @@ def test_the_axis_family_multiplies_what_is_sent_and_not_the_labs() -> None:
         "of one family[ipv4+ipv6-ipv4-bridge]": "delivered",
         "an address[ipv4+ipv6-ipv6-bridge]": "dropped",
     }
-    dialled = [errand.destination.version for errand in assemble(both).errands]
+    dialled = [resolved.destination.version for resolved in assemble(both).resolved_probes]
     assert dialled == [4, 6, 4, 6, 4, 6]
     assert {both.case.words(each.name) for each in both.judged} == {
         "a pod",

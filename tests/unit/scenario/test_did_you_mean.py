@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from proxylab.scenario.document import Document, Place
+from proxylab.scenario.document import Document, Location
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import Shape
@@ -58,7 +58,7 @@ def test_a_misspelled_key_is_recognized(name: str, key: str) -> None:
     value = {wrong: None}
     problems = Problems()
     document = Document(value, Position("f", 1, 1), {})
-    assert validated(BY_NAME[name], Place(document), problems) is None
+    assert validated(BY_NAME[name], Location(document), problems) is None
     with pytest.raises(Exception, match="unknown key") as caught:
         problems.raise_any()
     (line,) = [line for line in str(caught.value).splitlines() if "unknown key" in line]

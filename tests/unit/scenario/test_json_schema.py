@@ -13,7 +13,7 @@ from proxylab.scenario.json_schema import DRAFT, json_schema
 from proxylab.scenario.reference import reference_page
 
 ROOT = Path(__file__).resolve().parents[3]
-KEPT = ROOT / "lab" / "scenario" / "schema.json"
+KEPT = ROOT / "lab" / "proxylab" / "scenario" / "schema.json"
 PAGE = ROOT / "docs" / "reference" / "scenario.md"
 SCENARIOS = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
 SCHEMA = json_schema()

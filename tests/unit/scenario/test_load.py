@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from proxylab.errors import ScenarioError
 from proxylab.addresses import Family, Protocol, Transport
+from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import (
     AddressTarget,
-    Front,
+    Frontend,
     HostTarget,
     Manner,
     NodeDevice,
@@ -67,7 +67,7 @@ def test_a_whole_scenario() -> None:
     assert (probe.name, probe.source, probe.target) == (
         "first",
         Source(name="client"),
-        ServiceTarget(service="echo", via=Front.CLUSTER_IP),
+        ServiceTarget(service="echo", via=Frontend.CLUSTER_IP),
     )
     assert (probe.send.protocol, probe.send.manner, probe.send.flows) == (Transport.TCP, Manner.CONNECT, 1)
     assert scenario.notes == ()
@@ -110,11 +110,16 @@ def test_a_node_with_labels_and_sysctls() -> None:
 @pytest.mark.parametrize(
     ("to", "send", "target", "protocol"),
     [
-        ("{service: default/echo, via: clusterIP}", "{}", ServiceTarget(service="echo", via=Front.CLUSTER_IP), "TCP"),
+        (
+            "{service: default/echo, via: clusterIP}",
+            "{}",
+            ServiceTarget(service="echo", via=Frontend.CLUSTER_IP),
+            "TCP",
+        ),
         (
             "{service: echo, namespace: default, port: 80, via: clusterIP}",
             "{}",
-            ServiceTarget(service="echo", via=Front.CLUSTER_IP),
+            ServiceTarget(service="echo", via=Frontend.CLUSTER_IP),
             "TCP",
         ),
         ("{pod: echo-2}", "{}", PodTarget(pod="echo-2", port=8080), "TCP"),

@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 from broken_scenarios import BASE
 
-from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 

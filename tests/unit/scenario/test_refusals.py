@@ -11,8 +11,7 @@ from broken_scenarios import BASE, Broken, broken_scenarios
 import proxylab.scenario
 from proxylab.errors import ScenarioError
 from proxylab.scenario import problems as problems_module
-from proxylab.scenario import source
-from proxylab.scenario import validation
+from proxylab.scenario import source, validation
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.schema import base as schema_base
 

@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from proxylab.scenario.document import Document, Place
+from proxylab.scenario.document import Document, Location
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
 from proxylab.scenario.updates import merge_patch, patched, patched_service
 
 
-def place(value: object) -> Place:
-    return Place(Document(value, Position("f", 1, 1), {}))
+def location(value: object) -> Location:
+    return Location(Document(value, Position("f", 1, 1), {}))
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def place(value: object) -> Place:
     ],
 )
 def test_the_examples_of_the_rfc(base: object, patch: object, result: object) -> None:
-    assert patched(place(base), place(patch)).value == result
+    assert patched(location(base), location(patch)).value == result
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_examples_of_the_rfc(base: object, patch: object, result: object) ->
     ],
 )
 def test_the_patch_between_two_objects_makes_the_one_of_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert patched(place(old), place(merge_patch(old, new))).value == new
+    assert patched(location(old), location(merge_patch(old, new))).value == new
 
 
 NODE_PORT = {"type": "NodePort", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 30080}]}
@@ -70,7 +70,7 @@ BALANCED = {**NODE_PORT, "type": "LoadBalancer", "healthCheckNodePort": 30081, "
 def test_what_goes_with_a_type_goes_with_it(
     spec: dict[str, Any], patch: dict[str, Any], result: dict[str, Any]
 ) -> None:
-    assert patched_service(place({"spec": spec}), place({"spec": patch})).value == {"spec": result}
+    assert patched_service(location({"spec": spec}), location({"spec": patch})).value == {"spec": result}
 
 
 def test_everything_keeps_its_place() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.addresses import Family, Transport
+from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.cases import cases
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
@@ -21,7 +21,7 @@ from proxylab.scenario.model import (
     EngineAction,
     EngineState,
     Entries,
-    Front,
+    Frontend,
     HostTarget,
     HttpExpect,
     LinkChange,
@@ -115,7 +115,7 @@ def test_what_changes_in_steps() -> None:
     }
     assert second.nodes["node-a"].sysctls == {"net.ipv4.conf.all.rp_filter": "2"}
     assert (second.engines, third.engines) == ({"node-b": EngineAction.KILL}, {"node-b": EngineAction.START})
-    assert second.links[0] == LinkChange(place="node-b", device="eth1", up=False)
+    assert second.links[0] == LinkChange(location="node-b", device="eth1", up=False)
     assert [each.service for each in third.services] == [None]
     assert [each.slice for each in third.slices] == [None]
 
@@ -136,7 +136,7 @@ def test_what_steps_wait_for_and_expect() -> None:
     assert (expect.resets, expect.delay, expect.source) == (Count(at_most=0), 200, Preserved())
     assert 5 in Count(at_least=1, at_most=5)
     assert 6 not in Count(at_least=1, at_most=5)
-    assert [probe.target for probe in second.probes] == [ServiceTarget(service="extra", via=Front.CLUSTER_IP)]
+    assert [probe.target for probe in second.probes] == [ServiceTarget(service="extra", via=Frontend.CLUSTER_IP)]
     (exception,) = second.exceptions
     assert (exception.version, exception.expect.streams["queries"].lost) == (
         VersionRange(since=(1, 29), before=(1, 33)),

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE
 
-from proxylab.plan.assembly import assemble, lay_out
+from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from proxylab.errors import ScenarioError
-from proxylab.addresses import Family, Protocol
+from proxylab.plan.assembly import assemble, lay_out
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import Scenario
 

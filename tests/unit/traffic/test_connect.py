@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 from fake_lab import verdict_on
-from scenario_cases import front, probe
+from scenario_cases import frontend, probe
 
-from proxylab.errors import CapabilityError
 from proxylab.addresses import Transport
+from proxylab.errors import CapabilityError
+from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.resolved import Errand
 from proxylab.plan.model import Listener, Namespace, Plan, Role
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.traffic.connect import Dialogues
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.runner import Runner
-from proxylab.evidence.evidence import ConnectReport
 
 SCTP = 132
 MADE: list["LooksLikeSctp"] = []
@@ -83,12 +83,14 @@ def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LooksLikeSctp]]:
         each.other.close()
 
 
-def errand() -> Errand:
-    return replace(verdict_on(probe("p", "c", front())).errand, protocol=Transport.SCTP, manner=Manner.CONNECT, port=7)
+def resolved() -> ResolvedProbe:
+    return replace(
+        verdict_on(probe("p", "c", frontend())).resolved, protocol=Transport.SCTP, manner=Manner.CONNECT, port=7
+    )
 
 
 def dialogues() -> Dialogues:
-    return Dialogues(NetNs("c", -1), errand(), Identity(bytes(8), 0, 4, 1), [4000], 1000)
+    return Dialogues(NetNs("c", -1), resolved(), Identity(bytes(8), 0, 4, 1), [4000], 1000)
 
 
 def test_an_association_is_dialled_spoken_and_answered_like_a_connection(sockets: list[LooksLikeSctp]) -> None:
@@ -136,5 +138,5 @@ def test_where_the_kernel_has_none_the_lack_is_told_with_its_cure(monkeypatch: p
     anything: Any = object()
     runner._watch = runner._responders = anything
     with pytest.raises(CapabilityError, match="SCTP sockets, by which probe") as refused:
-        runner._prepare(errand(), Identity(bytes(8), 0, 4, 1), [4000])
+        runner._prepare(resolved(), Identity(bytes(8), 0, 4, 1), [4000])
     assert "modprobe sctp" in str(refused.value)

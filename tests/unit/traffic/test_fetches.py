@@ -5,7 +5,7 @@ import json
 
 import pytest
 from fake_lab import verdict_on
-from scenario_cases import front, probe
+from scenario_cases import frontend, probe
 
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.http import Fetches
@@ -20,7 +20,7 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
     async def scenario() -> Fetches:
         others_answered = asyncio.Event()
 
-        async def asked(_netns: object, _errand: object, port: int) -> tuple[str, int, bytes]:
+        async def asked(_netns: object, _resolved: object, port: int) -> tuple[str, int, bytes]:
             nonlocal most, under_way
             under_way += 1
             most = max(most, under_way)
@@ -33,8 +33,8 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
             return ("timeout", 0, b"") if port < 5 else ("", 200, b"{}")
 
         monkeypatch.setattr("proxylab.traffic.http._asked", asked)
-        errand = verdict_on(probe("p", "c", front())).errand
-        fetches = Fetches(NetNs("c", -1), errand, range(FLOWS))
+        resolved = verdict_on(probe("p", "c", frontend())).resolved
+        fetches = Fetches(NetNs("c", -1), resolved, range(FLOWS))
         async with asyncio.timeout(5):
             while fetches.advance():
                 await asyncio.sleep(0)
@@ -60,7 +60,7 @@ def test_an_answer_that_only_looks_like_a_responders_is_somebody_elses(
         return "", 200, body
 
     async def scenario() -> Fetches:
-        fetches = Fetches(NetNs("c", -1), verdict_on(probe("p", "c", front())).errand, [4000])
+        fetches = Fetches(NetNs("c", -1), verdict_on(probe("p", "c", frontend())).resolved, [4000])
         while fetches.advance():
             await asyncio.sleep(0)
         return fetches

@@ -1,7 +1,7 @@
 """Listings of nft and iptables-save, read rule by rule."""
 
-from proxylab.traffic.foreign import legacy_rules, nft_rules
 from proxylab.evidence.evidence import ForeignRule
+from proxylab.traffic.foreign import legacy_rules, nft_rules
 
 LISTING = """\
 table inet guard { # handle 3

@@ -50,15 +50,15 @@ def icmp6(kind: int, rest: bytes) -> bytes:
 
 
 @pytest.fixture
-def wire() -> Iterator[tuple[socket.socket, socket.socket]]:
+def network() -> Iterator[tuple[socket.socket, socket.socket]]:
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     with near, far:
         attach_filter(far, INTEREST)
         yield near, far
 
 
-def kept(wire: tuple[socket.socket, socket.socket], packet: bytes, ethertype: int = 0x0800) -> bool:
-    near, far = wire
+def kept(network: tuple[socket.socket, socket.socket], packet: bytes, ethertype: int = 0x0800) -> bool:
+    near, far = network
     frame = bytes(12) + struct.pack("!H", ethertype) + packet
     near.send(frame)
     try:
@@ -86,8 +86,8 @@ def kept(wire: tuple[socket.socket, socket.socket], packet: bytes, ethertype: in
         ip(132, bytes(40)),
     ],
 )
-def test_what_has_an_identity_is_kept(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
-    assert kept(wire, packet)
+def test_what_has_an_identity_is_kept(network: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert kept(network, packet)
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_what_has_an_identity_is_kept(wire: tuple[socket.socket, socket.socket],
         icmp(3, udp(TOKENS[Kind.REPLY])),
     ],
 )
-def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
-    assert not kept(wire, packet)
+def test_what_has_none_is_not(network: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert not kept(network, packet)
 
 
 @pytest.mark.parametrize(
@@ -124,8 +124,8 @@ def test_what_has_none_is_not(wire: tuple[socket.socket, socket.socket], packet:
         ip6(44, bytes(40)),
     ],
 )
-def test_what_has_an_identity_is_kept_of_ipv6_too(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
-    assert kept(wire, packet, ethertype=0x86DD)
+def test_what_has_an_identity_is_kept_of_ipv6_too(network: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert kept(network, packet, ethertype=0x86DD)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +142,10 @@ def test_what_has_an_identity_is_kept_of_ipv6_too(wire: tuple[socket.socket, soc
         ip6(0, bytes(40)),
     ],
 )
-def test_what_has_none_is_not_of_ipv6_either(wire: tuple[socket.socket, socket.socket], packet: bytes) -> None:
-    assert not kept(wire, packet, ethertype=0x86DD)
+def test_what_has_none_is_not_of_ipv6_either(network: tuple[socket.socket, socket.socket], packet: bytes) -> None:
+    assert not kept(network, packet, ethertype=0x86DD)
 
 
-def test_other_network_protocols_are_not_kept(wire: tuple[socket.socket, socket.socket]) -> None:
-    assert not kept(wire, bytes(28), ethertype=0x0806)
-    assert not kept(wire, tcp(SYN), ethertype=0x8100)
+def test_other_network_protocols_are_not_kept(network: tuple[socket.socket, socket.socket]) -> None:
+    assert not kept(network, bytes(28), ethertype=0x0806)
+    assert not kept(network, tcp(SYN), ethertype=0x8100)

@@ -1,11 +1,11 @@
 """What becomes of each pulse of a stream."""
 
+from proxylab.evidence.streams import BreakKind, StreamPacketFate
 from proxylab.traffic.answer import Voice, request_line
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.ledger import Ledger
-from proxylab.evidence.streams import BreakKind, PulseFate
 
-ANSWERED, LOST, REJECTED = PulseFate.ANSWERED, PulseFate.LOST, PulseFate.REJECTED
+ANSWERED, LOST, REJECTED = StreamPacketFate.ANSWERED, StreamPacketFate.LOST, StreamPacketFate.REJECTED
 
 
 def ledger() -> Ledger:
@@ -25,14 +25,14 @@ def test_each_end_of_a_pulse() -> None:
     kept.rejected(request_line(tokens[1]), "ECONNREFUSED")
     kept.answered(answer(tokens[0]), 2**62)
     kept.unsent(tokens[2], "EPERM")
-    pulses, late, breaks = kept.close_step()
-    assert [(each.number, each.fate, each.error) for each in pulses] == [
+    packets, late, breaks = kept.close_step()
+    assert [(each.number, each.fate, each.error) for each in packets] == [
         (0, ANSWERED, ""),
         (1, REJECTED, "ECONNREFUSED"),
         (2, LOST, "EPERM"),
         (3, LOST, ""),
     ]
-    assert (pulses[0].backend, str(pulses[0].peer), pulses[0].peer_port) == ("echo", "10.244.0.2", 12345)
+    assert (packets[0].backend, str(packets[0].peer), packets[0].peer_port) == ("echo", "10.244.0.2", 12345)
     assert (late, breaks, kept.outstanding) == ((), (), False)
 
 
@@ -41,15 +41,15 @@ def test_an_answer_after_the_end_of_its_step_is_late_and_no_longer_lost() -> Non
     token = kept.issue()
     assert [each.fate for each in kept.close_step()[0]] == [LOST]
     kept.answered(answer(token), 2**62)
-    pulses, late, _ = kept.close_step()
-    assert (pulses, [each.number for each in late]) == ((), [0])
+    packets, late, _ = kept.close_step()
+    assert (packets, [each.number for each in late]) == ((), [0])
     assert kept.close_step() == ((), (), ())
 
 
 def test_what_is_nobodys_answer_is_passed_over() -> None:
     kept = ledger()
     token = kept.issue()
-    kept.answered(answer(Identity(b"12345678", 2, 4, 1).pulse(0)), 1)
+    kept.answered(answer(Identity(b"12345678", 2, 4, 1).packet(0)), 1)
     kept.answered(b"HTTP/1.1 200 OK\n", 1)
     kept.rejected(b"", "EHOSTUNREACH")
     assert kept.outstanding
@@ -64,7 +64,7 @@ def test_a_connection_takes_along_what_is_under_way_on_it() -> None:
     kept.issue()
     kept.turned_away(LOST, "ECONNRESET")
     kept.gone(5, BreakKind.RESET)
-    pulses, _, breaks = kept.close_step()
-    assert [(each.fate, each.error) for each in pulses] == [(LOST, "ECONNRESET")] * 2
+    packets, _, breaks = kept.close_step()
+    assert [(each.fate, each.error) for each in packets] == [(LOST, "ECONNRESET")] * 2
     assert [(each.at, each.kind) for each in breaks] == [(5, BreakKind.RESET)]
     assert kept.sent == 2

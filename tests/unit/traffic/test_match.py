@@ -6,10 +6,10 @@ from ipaddress import IPv4Address
 import pytest
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.match import FenceSighting, Matcher, Vantage
-from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.traffic.match import Matcher, SentinelSighting, Vantage
 
 SENDER = Vantage("client", "eth0", is_sender=True)
 POD = Vantage("echo", "eth0")
@@ -139,7 +139,7 @@ def test_a_number_that_the_kernel_chose_is_learned_at_the_sender_only() -> None:
     matcher.take(SENDER, [frame(syn, outgoing=True)])
     rewritten = tcp(SYN, 123456, sport=40000)
     matcher.take(POD, [frame(rewritten), frame(tcp(SYN | ACK, 9, 123457), outgoing=True)])
-    assert [(o.flow, o.place, o.packet) for o in matcher.observations] == [
+    assert [(o.flow, o.netns_name, o.packet) for o in matcher.observations] == [
         (2, "client", Packet.REQUEST),
         (2, "echo", Packet.REQUEST),
         (2, "echo", Packet.REPLY),
@@ -168,7 +168,7 @@ def test_fences_are_sighted_where_they_come_in() -> None:
     token = IDENTITY.token(Kind.FENCE, 6)
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
     matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
-    assert matcher.fences == [FenceSighting(6, True, "client", A, 9), FenceSighting(6, False, "echo", B, 7)]
+    assert matcher.sentinels == [SentinelSighting(6, True, "client", A, 9), SentinelSighting(6, False, "echo", B, 7)]
     assert matcher.observations == ()
 
 
@@ -176,15 +176,15 @@ def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
     transit = Vantage("node-a", "eth0", transit=True)
     first = IDENTITY.sequence(0)
-    fence = icmp(0, 0, IDENTITY.token(Kind.FENCE, 1))
+    sentinel = icmp(0, 0, IDENTITY.token(Kind.FENCE, 1))
     passing = [tcp(SYN, first), tcp(SYN | ACK, 9, first + 1), tcp(RST | ACK, 0, first + 1), icmp(3, 3, tcp(SYN, first))]
-    matcher.take(transit, [frame(packet, outgoing=out) for packet in [*passing, fence] for out in (False, True)])
+    matcher.take(transit, [frame(packet, outgoing=out) for packet in [*passing, sentinel] for out in (False, True)])
     assert [seen.packet for seen in matcher.observations] == [
         packet
         for packet in (Packet.REQUEST, Packet.REPLY, Packet.RESET, Packet.PORT_UNREACHABLE)
         for _ in ("in", "out")
     ]
-    assert (matcher.unsettled, matcher.fences) == (5, [])
+    assert (matcher.unsettled, matcher.sentinels) == (5, [])
 
 
 def echo(kind: int, identifier: int, token: bytes) -> bytes:
@@ -213,4 +213,4 @@ def test_a_probes_echo_request_says_nothing_to_a_run_of_another_protocol() -> No
 def test_a_fence_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
     matcher = Matcher(IDENTITY, Transport.ICMP)
     matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.FENCE, 3)))])
-    assert (matcher.observations, [fence.number for fence in matcher.fences]) == ((), [3])
+    assert (matcher.observations, [sentinel.number for sentinel in matcher.sentinels]) == ((), [3])

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.nftrace import NftEvent
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.nftmeter import ListedRule, TraceMeter, counted_reports
 
 TABLE = "kube-proxy"

@@ -34,8 +34,8 @@ class Node:
     def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
         return walk(snapshot)
 
-    def counters(self, places: Sequence[int]) -> Struct:
-        return counters("=", places)
+    def counters(self, netns_names: Sequence[int]) -> Struct:
+        return counters("=", netns_names)
 
     def volatile(self, each: Entry) -> slice:
         return slice(each.counters_at, each.counters_at + 16)

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.capture.batches import Frame
-from proxylab.plan.resolved import Errand, Sender
+from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.turns import Turns
-from proxylab.evidence.evidence import ConnectReport
 
 A = IPv4Address("10.0.0.1")
 
@@ -67,7 +67,7 @@ async def nothing() -> None:
 
 def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Turns:
     sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
-    errand = Errand(
+    resolved = ResolvedProbe(
         number=0,
         name="a probe",
         sender=sender,
@@ -78,19 +78,19 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         flows=2,
         payload=0,
         receivers=(),
-        fences=(),
+        sentinels=(),
         nodes=(),
     )
     quiet: Any = Quiet()
     return Turns(
-        errand=errand,
+        resolved=resolved,
         identity=Identity(bytes(8), 0, 4, 2),
         tap=tap or object(),
         sending=sending,
         sockets=None if crafted else {1024: 0},
         watch=watch or quiet,
         responders=quiet,
-        before_fences=nothing,
+        before_sentinels=nothing,
     )
 
 
@@ -161,7 +161,7 @@ def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPa
 class Tap:
     """A tap that sees a SYN leave whenever the kernel has said it."""
 
-    place, device = "a", "eth0"
+    netns_name, device = "a", "eth0"
 
     def __init__(self) -> None:
         self.waiting: list[Frame] = []
@@ -200,7 +200,7 @@ def test_a_syn_that_is_said_again_behind_the_fences_gets_fences_behind_it() -> N
     watch.collect = tap.collect
     run = turns(Repeating(tap), crafted=False, tap=tap, watch=watch)
     fenced: list[int] = []
-    fences: Any = run.fences
-    fences.send = lambda: fenced.append(run.matcher.requests_sent)
+    sentinels: Any = run.sentinels
+    sentinels.send = lambda: fenced.append(run.matcher.requests_sent)
     assert asyncio.run(run.take(Deadline.after(60))) == ""
     assert fenced == [1, 2]

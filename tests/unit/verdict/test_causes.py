@@ -7,12 +7,12 @@ import pytest
 from recorded import World
 
 from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes import cause
-from proxylab.verdict.rule_actions import why_masqueraded
-from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
 from proxylab.verdict.judge import judge
+from proxylab.verdict.rule_actions import why_masqueraded
 from proxylab.verdict.rules import read
 
 WORLD = World(backends=("echo-2",), source=Preserved())
@@ -20,8 +20,8 @@ NODE_A = ip_address("172.18.0.2")
 
 
 def why(world: World, evidence: Evidence, expectation: str, source: IPAddress | None = None) -> str:
-    verdict = judge(world.probe, world.errand, source, evidence)
-    case = open_case(world.probe, world.errand, evidence)
+    verdict = judge(world.probe, world.resolved, source, evidence)
+    case = open_case(world.probe, world.resolved, evidence)
     (wanted,) = [each for each in verdict.verdicts if each.expectation == expectation]
     return cause(case, wanted)
 
@@ -64,11 +64,11 @@ def test_a_mark_that_stays_masquerades_twice() -> None:
 def test_why_a_pod_is_masqueraded(test: str, words: str) -> None:
     rule = read(RuleCount("node-a", "nat", "KUBE-SVC-X", f"-A KUBE-SVC-X {test} -j KUBE-MARK-MASQ", 1))
     assert rule is not None
-    assert why_masqueraded(rule, WORLD.errand) == words
+    assert why_masqueraded(rule, WORLD.resolved) == words
 
 
 def test_a_client_outside_is_no_pod() -> None:
     outside = replace(WORLD, addresses={"debug": ip_address("203.0.113.10")})
     rule = read(RuleCount("node-a", "nat", "KUBE-SVC-X", "-A KUBE-SVC-X ! -s 10.244.0.0/16 -j KUBE-MARK-MASQ", 1))
     assert rule is not None
-    assert why_masqueraded(rule, outside.errand) == " because the client is not in 10.244.0.0/16:"
+    assert why_masqueraded(rule, outside.resolved) == " because the client is not in 10.244.0.0/16:"

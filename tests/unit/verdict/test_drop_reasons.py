@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
+from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes import cause
 from proxylab.verdict.drop_reasons import drop_told, reason_words
-from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
@@ -25,7 +25,7 @@ def traced(*drops: DropReason, held_at: int = HELD) -> Evidence:
 
 def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
     before, later = DropReason(4, "NO_SOCKET", LEFT - 50_000), DropReason(4, "OTHERHOST", LEFT + 70_000)
-    assert drop_told(WORLD.errand, traced(before, TOLD, later)) == TOLD
+    assert drop_told(WORLD.resolved, traced(before, TOLD, later)) == TOLD
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
     ids=["none is told", "nothing is missing", "after a fence", "before it left", "of IPv6"],
 )
 def test_a_drop_that_cannot_be_the_packets_is_not_told(drops: tuple[DropReason, ...], held_at: int) -> None:
-    assert drop_told(WORLD.errand, traced(*drops, held_at=held_at)) is None
+    assert drop_told(WORLD.resolved, traced(*drops, held_at=held_at)) is None
 
 
 def test_a_word_is_explained_where_its_meaning_is_known() -> None:
@@ -49,10 +49,10 @@ def test_a_word_is_explained_where_its_meaning_is_known() -> None:
 
 
 def why(evidence: Evidence, followed: Evidence | None) -> str:
-    verdict = judge(WORLD.probe, WORLD.errand, None, evidence)
+    verdict = judge(WORLD.probe, WORLD.resolved, None, evidence)
     outcome = verdict.verdicts[0]
     assert outcome.judgement is Judgement.FAIL
-    return cause(open_case(WORLD.probe, WORLD.errand, evidence), outcome, None, followed)
+    return cause(open_case(WORLD.probe, WORLD.resolved, evidence), outcome, None, followed)
 
 
 def test_where_nothing_else_names_a_cause_the_kernels_word_does() -> None:
@@ -66,6 +66,6 @@ def test_where_nothing_else_names_a_cause_the_kernels_word_does() -> None:
 def test_no_verdict_rests_on_it() -> None:
     """Not even where the author expects a drop, and the kernel told of one while the probe itself was sent."""
     world = World(outcome=Outcome.DROPPED)
-    verdict = judge(world.probe, world.errand, None, traced(TOLD))
-    assert verdict == replace(judge(world.probe, world.errand, None, traced()), evidence=verdict.evidence)
+    verdict = judge(world.probe, world.resolved, None, traced(TOLD))
+    assert verdict == replace(judge(world.probe, world.resolved, None, traced()), evidence=verdict.evidence)
     assert verdict.overall is Judgement.INCONCLUSIVE

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
-from proxylab.scenario.model import Manner, Outcome
 from proxylab.evidence.evidence import Direction, Evidence, KernelCount
+from proxylab.scenario.model import Manner, Outcome
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
@@ -24,7 +24,7 @@ def came(world: World = ENDS, **changes: object) -> Evidence:
 
 
 def judged(evidence: Evidence, world: World = ENDS) -> dict[str, Verdict]:
-    return {each.expectation: each for each in judge(world.probe, world.errand, None, evidence).verdicts}
+    return {each.expectation: each for each in judge(world.probe, world.resolved, None, evidence).verdicts}
 
 
 @pytest.mark.parametrize("at", ["echo-1", "echo-1/eth0"])
@@ -63,14 +63,14 @@ def test_what_is_answered_did_not_end() -> None:
 
 def test_what_came_in_elsewhere_did_not_end_there() -> None:
     evidence = came()
-    stray = replace(ENDS.leaves(1), place="outside", direction=Direction.IN)
+    stray = replace(ENDS.leaves(1), netns_name="outside", direction=Direction.IN)
     verdicts = judged(replace(evidence, observations=(*evidence.observations[:3], stray)))
     assert verdicts["outcome"].judgement is FAIL
     assert verdicts["at"].reasons == ("1 of 2 flows: it was seen last at outside/eth0",)
 
 
 def test_what_never_came_there_was_dropped_before_or_nobody_knows() -> None:
-    evidence = replace(came(kernel=()), observations=(ENDS.leaves(0), ENDS.leaves(1)), fences=ENDS.fences)
+    evidence = replace(came(kernel=()), observations=(ENDS.leaves(0), ENDS.leaves(1)), sentinels=ENDS.sentinels)
     verdicts = judged(evidence)
     assert (verdicts["outcome"].judgement, verdicts["at"].judgement) == (INCONCLUSIVE, FAIL)
     verdicts = judged(replace(evidence, counts=(ENDS.dropped(2),)))
@@ -86,7 +86,7 @@ def test_a_socket_that_says_otherwise_is_a_doubt() -> None:
 
 
 def test_an_arrival_that_was_expected_is_not_shown_as_one_that_was_not() -> None:
-    verdict = judge(ENDS.probe, ENDS.errand, None, came(kernel=()))
+    verdict = judge(ENDS.probe, ENDS.resolved, None, came(kernel=()))
     assert not any("dropped before" in line for line in explain(verdict))
 
 

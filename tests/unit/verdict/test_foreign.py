@@ -6,9 +6,9 @@ import pytest
 from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
-from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
 from proxylab.verdict.explain import why
 
 WORLD = World()
@@ -19,13 +19,13 @@ WORDS = 'the rule "tcp dport 80 drop" in chain early (hook prerouting, priority 
 
 def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
     """It came in at node-a, whose stack counted it as received and as nothing else."""
-    seen = replace(world.leaves(0), place="node-a", device="debug", direction=Direction.IN, at=1001)
+    seen = replace(world.leaves(0), netns_name="node-a", device="debug", direction=Direction.IN, at=1001)
     told = world.evidence([world.leaves(0), seen], kernel=ROUTED, held_at=2000, foreign=foreign, counted=("node-a",))
     return replace(told, **changes)  # type: ignore[arg-type]
 
 
 def cause(world: World, evidence: Evidence) -> str:
-    return why(open_case(world.probe, world.errand, evidence), judged(world, evidence))
+    return why(open_case(world.probe, world.resolved, evidence), judged(world, evidence))
 
 
 @pytest.mark.parametrize(
@@ -69,14 +69,14 @@ def test_a_drop_that_a_foreign_rule_may_have_made_passes_for_none(text: str, at:
 
 def test_a_foreign_rule_that_counted_every_packet_is_the_cause_and_proves_silence() -> None:
     counted = replace(GUARD, text="tcp dport 80 counter drop", packets=1)
-    broken = tuple(replace(fence, answered=False) for fence in WORLD.fences)
-    told = lost(WORLD, counted, fences=broken)
+    broken = tuple(replace(sentinel, answered=False) for sentinel in WORLD.sentinels)
+    told = lost(WORLD, counted, sentinels=broken)
     assert one(WORLD, told, "outcome").judgement is FAIL
     assert cause(WORLD, told) == (
         f"node-a dropped it by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine: it counted "
         f"1 packet."
     )
-    assert one(WORLD, lost(WORLD, GUARD, fences=broken), "outcome").judgement is INCONCLUSIVE
+    assert one(WORLD, lost(WORLD, GUARD, sentinels=broken), "outcome").judgement is INCONCLUSIVE
 
 
 def test_a_foreign_rule_without_a_counter_may_have_done_it_and_is_said_to_have_no_more() -> None:
@@ -97,7 +97,7 @@ def test_routing_is_not_named_beside_a_rule_of_nftables_that_dropped() -> None:
 
 
 def test_what_left_the_node_was_dropped_by_none_of_its_rules() -> None:
-    gone = replace(DROPPED.leaves(0), place="node-a", device="eth0", direction=Direction.OUT, at=1002)
+    gone = replace(DROPPED.leaves(0), netns_name="node-a", device="eth0", direction=Direction.OUT, at=1002)
     told = lost(DROPPED, GUARD, kernel=())
     told = replace(told, observations=(*told.observations, gone))
     assert one(DROPPED, told, "outcome").judgement is PASS
@@ -109,7 +109,7 @@ def test_what_left_the_node_was_dropped_by_none_of_its_rules() -> None:
 def test_a_refusal_is_where_its_reset_was_first_seen_to_leave(at: str, judgement: object) -> None:
     world = World(outcome=Outcome.REFUSED, at=at)
     reset = world.hears_reset(0)
-    sent = replace(reset, place="node-b", device="eth0", direction=Direction.OUT, at=reset.at - 1)
+    sent = replace(reset, netns_name="node-b", device="eth0", direction=Direction.OUT, at=reset.at - 1)
     told = world.evidence([world.leaves(0), sent, reset])
     assert one(world, told, "at").judgement is judgement
 
@@ -117,7 +117,7 @@ def test_a_refusal_is_where_its_reset_was_first_seen_to_leave(at: str, judgement
 def test_a_reset_that_only_came_in_shows_no_place() -> None:
     world = World(outcome=Outcome.REFUSED, at="node-b")
     reset = world.hears_reset(0)
-    came = replace(reset, place="node-b", device="eth0", direction=Direction.IN, at=reset.at - 1)
+    came = replace(reset, netns_name="node-b", device="eth0", direction=Direction.IN, at=reset.at - 1)
     told = world.evidence([world.leaves(0), came, reset])
     assert one(world, told, "at").judgement is INCONCLUSIVE
     assert came.packet is Packet.RESET

@@ -5,15 +5,15 @@ from ipaddress import ip_address
 from typing import Any
 
 from fake_lab import verdict_on
-from scenario_cases import front, probe
+from scenario_cases import frontend, probe
 
 from proxylab.addresses import Transport
-from proxylab.plan.resolved import STACK
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TraceStep
+from proxylab.plan.resolved import STACK
 from proxylab.verdict.journey import journey
 
 CLIENT, VIP, GATEWAY = ip_address("10.244.0.2"), ip_address("10.96.0.1"), ip_address("10.244.0.1")
-ERRAND = verdict_on(probe("p", "c", front())).errand
+RESOLVED = verdict_on(probe("p", "c", frontend())).resolved
 SEP = "KUBE-SEP-AAAABBBBCCCCDDDD"
 
 
@@ -30,13 +30,13 @@ def step(table: str, chain: str, text: str = "", kind: str = "rule", at: int = 2
     return TraceStep(table=table, chain=chain, kind=kind, text=text, at=at, **(fields | changes))
 
 
-def seen(place: str, direction: Direction, at: int, source: Any = CLIENT, destination: Any = VIP) -> Observation:
+def seen(netns_name: str, direction: Direction, at: int, source: Any = CLIENT, destination: Any = VIP) -> Observation:
     ends = (source, 1024, destination, 80)
-    return Observation(0, place, "eth0", direction, Packet.REQUEST, Transport.TCP, *ends, at)
+    return Observation(0, netns_name, "eth0", direction, Packet.REQUEST, Transport.TCP, *ends, at)
 
 
 def said(*steps: TraceStep, observations: tuple[Observation, ...] = ()) -> list[str]:
-    return list(journey(ERRAND, Evidence(sent=1, steps=steps, observations=observations)))
+    return list(journey(RESOLVED, Evidence(sent=1, steps=steps, observations=observations)))
 
 
 HAIRPIN = (
@@ -112,16 +112,16 @@ def test_what_a_node_makes_itself_follows_the_request() -> None:
 def test_what_a_node_sends_begins_there_and_what_it_gets_ends_there_whatever_the_clock_says() -> None:
     """OUTPUT tells no time, and what a program gets bears the time at which it came to the node."""
     made = step("nat", "OUTPUT", at=0, in_device="")
-    there = step("nat", "PREROUTING", at=6, place="node-b", in_device="eth0")
-    answered = step("filter", "OUTPUT", at=0, place="node-b", packet=Packet.REPLY, in_device="")
+    there = step("nat", "PREROUTING", at=6, netns_name="node-b", in_device="eth0")
+    answered = step("filter", "OUTPUT", at=0, netns_name="node-b", packet=Packet.REPLY, in_device="")
     back = step("filter", "FORWARD", at=7, packet=Packet.REPLY, in_device="eth0")
     sent = replace(seen("node-a", Direction.OUT, at=4), device=STACK)
     got = replace(seen("node-b", Direction.IN, at=5), device=STACK)
     reply = replace(seen("node-b", Direction.OUT, at=3), device=STACK, packet=Packet.REPLY)
     end = replace(seen("node-a", Direction.IN, at=6), device=STACK, packet=Packet.REPLY)
-    errand = replace(ERRAND, nodes=("node-a", "node-b"))
+    resolved = replace(RESOLVED, nodes=("node-a", "node-b"))
     evidence = Evidence(sent=1, steps=(there, made, back, answered), observations=(end, reply, got, sent))
-    assert [" ".join(line.split()[:4]) for line in journey(errand, evidence)[1:] if line[2] != " "] == [
+    assert [" ".join(line.split()[:4]) for line in journey(resolved, evidence)[1:] if line[2] != " "] == [
         "node-a sends the request",
         "node-a: the request 10.244.0.2:1024",
         "node-b: the request 10.244.0.2:1024",

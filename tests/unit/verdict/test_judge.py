@@ -27,17 +27,17 @@ from judging import (
 from recorded import World
 
 from proxylab.addresses import Transport
+from proxylab.evidence.evidence import (
+    Direction,
+    Packet,
+    RuleCount,
+    SentinelReport,
+    TapLoss,
+)
 from proxylab.scenario.model import (
     Manner,
     NodeDevice,
     Outcome,
-)
-from proxylab.evidence.evidence import (
-    Direction,
-    FenceReport,
-    Packet,
-    RuleCount,
-    TapLoss,
 )
 from proxylab.verdict.model import Judgement
 
@@ -200,7 +200,7 @@ def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
 
 def test_a_frame_at_a_pod_that_is_addressed_to_somebody_else_has_not_arrived() -> None:
     leaving = DELIVERED.leaves(0)
-    stray = replace(leaving, place="echo-1", direction=Direction.IN)
+    stray = replace(leaving, netns_name="echo-1", direction=Direction.IN)
     verdict = one(DELIVERED, DELIVERED.evidence([leaving, stray]), "outcome")
     assert verdict.judgement is FAIL
     assert verdict.reasons == ("it came in at echo-1, addressed to 10.96.0.10:80",)
@@ -222,13 +222,19 @@ def test_udp_sockets_and_taps_must_agree_on_the_reply() -> None:
 def test_a_lost_packet_fails_only_when_the_silence_is_proven() -> None:
     lost = DELIVERED.evidence([DELIVERED.leaves(0)])
     assert one(DELIVERED, lost, "outcome").judgement is FAIL
-    silent = (FenceReport("node-a", False), *lost.fences[1:])
+    silent = (SentinelReport("node-a", False), *lost.sentinels[1:])
     for doubtful, words in (
-        (replace(lost, fences=silent), "the way to node-a is itself broken, so silence proves nothing"),
-        (replace(lost, fences=()), "no fence was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing"),
+        (replace(lost, sentinels=silent), "the way to node-a is itself broken, so silence proves nothing"),
+        (
+            replace(lost, sentinels=()),
+            "no fence was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing",
+        ),
         (replace(lost, unpinned="refused"), "the run could not be kept on one CPU (refused): a fence may have come"),
         (replace(lost, losses=(TapLoss("echo-1", "eth0", 3),)), "the tap at echo-1 eth0 lost 3 frames"),
-        (replace(lost, fences=tuple(replace(fence, at=1) for fence in lost.fences)), "before the last flow had left"),
+        (
+            replace(lost, sentinels=tuple(replace(sentinel, at=1) for sentinel in lost.sentinels)),
+            "before the last flow had left",
+        ),
     ):
         verdict = one(DELIVERED, doubtful, "outcome")
         assert verdict.judgement is INCONCLUSIVE
@@ -319,7 +325,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
         (changed(counts=(rule("-d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule says"),
         (changed(counts=(rule("-m conntrack --ctstate INVALID -j DROP"),)), INCONCLUSIVE, "no rule says"),
-        (changed(fences=(FenceReport("node-a", False),)), INCONCLUSIVE, "the way to node-a is itself broken"),
+        (changed(sentinels=(SentinelReport("node-a", False),)), INCONCLUSIVE, "the way to node-a is itself broken"),
         (changed(unpinned="refused"), INCONCLUSIVE, "could not be kept on one CPU"),
         (plus(DROPPED.leaves(0)), INCONCLUSIVE, "counted 1 of 2 packets: node-a"),
         (plus(DROPPED.arrives(0, "echo-1")), FAIL, "it arrived at echo-1"),
@@ -328,7 +334,7 @@ def rule(text: str, packets: int = 1) -> RuleCount:
         (plus(DROPPED.hears(0)), FAIL, "a reply from 10.96.0.10:80, but no pod saw the request"),
         (plus(DROPPED.hears(0), DROPPED.hears_icmp(0)), FAIL, "and a reply"),
         (
-            plus(replace(DROPPED.leaves(0), place="outside", direction=Direction.IN)),
+            plus(replace(DROPPED.leaves(0), netns_name="outside", direction=Direction.IN)),
             FAIL,
             "it came in at outside, addressed to 10.96.0.10:80",
         ),

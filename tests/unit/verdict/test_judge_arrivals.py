@@ -6,9 +6,15 @@ import pytest
 from judging import CONNECTED, DELIVERED, DROPPED, FAIL, INCONCLUSIVE, NODE, PASS, SPREAD, dropped_evidence, judged, one
 from recorded import World
 
+from proxylab.addresses import Transport
 from proxylab.codec import dumps, loads
 from proxylab.errors import InternalError
-from proxylab.addresses import Transport
+from proxylab.evidence.evidence import (
+    Evidence,
+    HttpReport,
+    TableEntry,
+    TapLoss,
+)
 from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -20,12 +26,6 @@ from proxylab.scenario.model import (
     Reply,
     Shares,
     Spread,
-)
-from proxylab.evidence.evidence import (
-    Evidence,
-    HttpReport,
-    TableEntry,
-    TapLoss,
 )
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -126,10 +126,11 @@ def test_what_was_not_seen_to_leave_a_node_is_not_untranslated() -> None:
 
 
 def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
-    errand = DELIVERED.errand
-    shared = replace(errand, receivers=tuple(replace(pod, namespace="echo") for pod in errand.receivers))
+    resolved = DELIVERED.resolved
+    shared = replace(resolved, receivers=tuple(replace(pod, namespace="echo") for pod in resolved.receivers))
     seen = tuple(
-        replace(each, place="echo") if each.place == "echo-2" else each for each in DELIVERED.round_trip(0, "echo-2")
+        replace(each, netns_name="echo") if each.netns_name == "echo-2" else each
+        for each in DELIVERED.round_trip(0, "echo-2")
     )
     verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
     assert verdict.overall is PASS
@@ -146,7 +147,7 @@ def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
     verdict = judged(CONNECTED, evidence)
     carried = loads(dumps(verdict, ProbeVerdict), ProbeVerdict)
     assert carried == verdict
-    assert judge(carried.probe, carried.errand, None, carried.evidence) == verdict
+    assert judge(carried.probe, carried.resolved, None, carried.evidence) == verdict
 
 
 # Expectations beside the outcome.
@@ -203,7 +204,7 @@ def test_shares_of_too_few_flows_show_nothing() -> None:
 def expecting(world: World, evidence: Evidence, key: str, **expect: object) -> Verdict:
     positions = {each: Position("x", 1, 1) for each in ("outcome", *expect)}
     probe = replace(world.probe, expect=replace(world.probe.expect, positions=positions, **expect))  # type: ignore[arg-type]
-    verdicts = judge(probe, world.errand, None, evidence).verdicts
+    verdicts = judge(probe, world.resolved, None, evidence).verdicts
     return next(verdict for verdict in verdicts if verdict.expectation == key)
 
 
@@ -242,7 +243,7 @@ def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
     probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
-    assert [each.expectation for each in judge(probe, DELIVERED.errand, None, evidence).verdicts] == ["http"]
+    assert [each.expectation for each in judge(probe, DELIVERED.resolved, None, evidence).verdicts] == ["http"]
 
 
 ENTRY = TableEntry(
@@ -277,13 +278,13 @@ def test_the_tables_hold_what_they_must_and_nothing_that_they_must_not(
     world = DELIVERED
     names = {name: (world.address(name),) for name in ("debug", "echo-1", "echo-2")}
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
-    errand = replace(world.errand, tables=True, addresses=names)
+    resolved = replace(world.resolved, tables=True, addresses=names)
     evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(ENTRY,))
-    (verdict,) = [each for each in judge(probe, errand, None, evidence).verdicts if each.expectation == "conntrack"]
+    (verdict,) = [each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "conntrack"]
     assert verdict.judgement is judgement
     (unread,) = [
         each
-        for each in judge(probe, errand, None, replace(evidence, entries=None)).verdicts
+        for each in judge(probe, resolved, None, replace(evidence, entries=None)).verdicts
         if each.expectation == "conntrack"
     ]
     assert unread.judgement is INCONCLUSIVE
@@ -293,9 +294,9 @@ def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
     both = (ENTRY, replace(ENTRY, protocol=Transport.UDP))
     wanted = ConntrackExpect(none=Entries(protocol=Transport.UDP, reply_from="echo-1"))
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, conntrack=wanted))
-    errand = replace(DELIVERED.errand, tables=True, addresses={"echo-1": (DELIVERED.address("echo-1"),)})
+    resolved = replace(DELIVERED.resolved, tables=True, addresses={"echo-1": (DELIVERED.address("echo-1"),)})
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), entries=both)
-    verdict = judge(probe, errand, None, evidence).verdicts[-1]
+    verdict = judge(probe, resolved, None, evidence).verdicts[-1]
     words = "UDP 10.244.1.2:80 > 10.96.0.10:80, answered by 10.244.2.3:80 stands on node-a"
     assert (verdict.expectation, verdict.judgement, verdict.reasons) == ("conntrack", FAIL, (words,))
 
@@ -315,8 +316,8 @@ def test_an_entry_that_the_author_expects_stands_for_the_rule_that_nobody_asked(
     world = DELIVERED
     names = {name: (world.address(name),) for name in ("echo-1", "echo-2")}
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
-    errand = replace(world.errand, tables=True, addresses=names)
+    resolved = replace(world.resolved, tables=True, addresses=names)
     entry = replace(ENTRY, reply_source_port=8080)
     evidence = world.evidence(world.round_trip(0, "echo-1"), entries=(entry,), counted=("node-a", "node-b"), counts=())
-    (verdict,) = [each for each in judge(probe, errand, None, evidence).verdicts if each.expectation == "outcome"]
+    (verdict,) = [each for each in judge(probe, resolved, None, evidence).verdicts if each.expectation == "outcome"]
     assert verdict.judgement is judgement, verdict.reasons

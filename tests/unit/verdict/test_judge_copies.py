@@ -8,9 +8,9 @@ from judging import FAIL, INCONCLUSIVE, PASS, one
 from packed_passages import packed
 from recorded import World
 
-from proxylab.plan.resolved import STACK, Receiver
-from proxylab.plan.names import POD_BRIDGE
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
+from proxylab.plan.names import POD_BRIDGE
+from proxylab.plan.resolved import STACK, Receiver
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Verdict
 
@@ -19,23 +19,23 @@ MANY = World(flows=2_000, backends=("echo-1",))
 IN, OUT = Direction.IN, Direction.OUT
 
 
-def copy_at(world: World, flow: int, place: str, device: str = "eth0") -> Observation:
+def copy_at(world: World, flow: int, netns_name: str, device: str = "eth0") -> Observation:
     """The request, as echo-1 got it, coming in somewhere else."""
-    return replace(world.arrives(flow, "echo-1"), place=place, device=device)
+    return replace(world.arrives(flow, "echo-1"), netns_name=netns_name, device=device)
 
 
-def reply_at(world: World, flow: int, place: str, device: str = "eth0") -> Observation:
+def reply_at(world: World, flow: int, netns_name: str, device: str = "eth0") -> Observation:
     """The reply, as the sender hears it, coming in somewhere else."""
-    return replace(world.hears(flow), place=place, device=device)
+    return replace(world.hears(flow), netns_name=netns_name, device=device)
 
 
-@pytest.mark.parametrize("place", ["echo-2", "outside", "debug"])
-def test_a_copy_at_a_pod_or_host_is_no_delivery(place: str) -> None:
-    verdict = one(WORLD, WORLD.evidence([*WORLD.round_trip(0, "echo-1"), copy_at(WORLD, 0, place)]), "outcome")
+@pytest.mark.parametrize("netns_name", ["echo-2", "outside", "debug"])
+def test_a_copy_at_a_pod_or_host_is_no_delivery(netns_name: str) -> None:
+    verdict = one(WORLD, WORLD.evidence([*WORLD.round_trip(0, "echo-1"), copy_at(WORLD, 0, netns_name)]), "outcome")
     assert verdict.judgement is FAIL
     assert verdict.observed == "delivered, and copied"
     assert verdict.reasons == (
-        f"it arrived at echo-1, and a copy of it came in at {place}/eth0, addressed to 10.244.2.3:8080",
+        f"it arrived at echo-1, and a copy of it came in at {netns_name}/eth0, addressed to 10.244.2.3:8080",
     )
 
 
@@ -77,10 +77,10 @@ NODES = ("node-a", "node-b", "node-c")
 
 def verdict_on(world: World, seen: Sequence[Observation], key: str, *, pack: bool, **changes: object) -> Verdict:
     """With a third node, that is on no flow's way."""
-    errand = replace(world.errand, nodes=NODES)
-    nodes = [each for each in seen if each.place in NODES] if pack else []
-    evidence = world.evidence([each for each in seen if not (pack and each.place in NODES)], **changes)
-    judged = judge(world.probe, errand, None, replace(evidence, passages=packed(nodes)))
+    resolved = replace(world.resolved, nodes=NODES)
+    nodes = [each for each in seen if each.netns_name in NODES] if pack else []
+    evidence = world.evidence([each for each in seen if not (pack and each.netns_name in NODES)], **changes)
+    judged = judge(world.probe, resolved, None, replace(evidence, passages=packed(nodes)))
     return next(each for each in judged.verdicts if each.expectation == key)
 
 
@@ -133,7 +133,9 @@ def test_a_packet_that_was_sent_again_may_be_lost_once(pack: bool) -> None:
 @PACKED
 def test_what_may_have_left_past_a_tap_is_in_doubt(pack: bool) -> None:
     losses = (TapLoss("node-b", "echo-1", 1),)
-    seen = [each for each in crossing(WORLD) if (each.place, each.device, each.direction) != ("node-b", "echo-1", OUT)]
+    seen = [
+        each for each in crossing(WORLD) if (each.netns_name, each.device, each.direction) != ("node-b", "echo-1", OUT)
+    ]
     assert verdict_on(WORLD, seen, "outcome", pack=pack).judgement is FAIL
     assert verdict_on(WORLD, seen, "outcome", pack=pack, losses=losses).judgement is INCONCLUSIVE
 
@@ -141,8 +143,8 @@ def test_what_may_have_left_past_a_tap_is_in_doubt(pack: bool) -> None:
 def test_what_a_program_of_a_node_gets_or_sends_ends_and_begins_there() -> None:
     """A client on node-a dials a program of node-b: neither packet leaves the node that it is for."""
     agent = Receiver(name="agent", namespace="node-b", device=STACK, address=WORLD.address("node-b"), ports=(5353,))
-    sender = replace(WORLD.errand.sender, name="node-a", namespace="node-a", device=STACK)
-    errand = replace(WORLD.errand, sender=sender, receivers=(*WORLD.errand.receivers, agent))
+    sender = replace(WORLD.resolved.sender, name="node-a", namespace="node-a", device=STACK)
+    resolved = replace(WORLD.resolved, sender=sender, receivers=(*WORLD.resolved.receivers, agent))
     sent, there = (WORLD.client(0), WORLD.dialled), (WORLD.client(0), (agent.address, 5353))
     way = (
         ("node-a", STACK, OUT, Packet.REQUEST, sent),
@@ -155,21 +157,21 @@ def test_what_a_program_of_a_node_gets_or_sends_ends_and_begins_there() -> None:
         ("node-a", STACK, IN, Packet.REPLY, sent[::-1]),
     )
     seen = [
-        replace(WORLD.seen(0, place, direction, packet, ends, step), device=device)
-        for step, (place, device, direction, packet, ends) in enumerate(way)
+        replace(WORLD.seen(0, netns_name, direction, packet, ends, step), device=device)
+        for step, (netns_name, device, direction, packet, ends) in enumerate(way)
     ]
     probe = replace(WORLD.probe, expect=replace(WORLD.probe.expect, backends=("agent",)))
-    verdict = judge(probe, errand, None, WORLD.evidence(seen))
+    verdict = judge(probe, resolved, None, WORLD.evidence(seen))
     assert {each.expectation: each.judgement for each in verdict.verdicts} == dict.fromkeys(
         ("outcome", "reply", "backends"), PASS
     )
-    copied = judge(probe, errand, None, WORLD.evidence([*seen, seen[2]]))
+    copied = judge(probe, resolved, None, WORLD.evidence([*seen, seen[2]]))
     assert copied.verdicts[0].judgement is FAIL
 
 
 def test_what_a_program_sent_itself_is_no_copy_that_came() -> None:
-    sender = replace(WORLD.errand.sender, name="node-a", namespace="node-a", device=STACK)
+    sender = replace(WORLD.resolved.sender, name="node-a", namespace="node-a", device=STACK)
     leaves, arrives, answers, _ = WORLD.round_trip(0, "echo-1")
-    left = replace(leaves, place="node-a", device=STACK)
-    verdict = judge(WORLD.probe, replace(WORLD.errand, sender=sender), None, WORLD.evidence([left, arrives, answers]))
+    left = replace(leaves, netns_name="node-a", device=STACK)
+    verdict = judge(WORLD.probe, replace(WORLD.resolved, sender=sender), None, WORLD.evidence([left, arrives, answers]))
     assert verdict.verdicts[0].judgement is PASS

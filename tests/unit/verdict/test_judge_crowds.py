@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from proxylab.plan.resolved import Errand
-from proxylab.scenario.model import Preserved, Spread
 from proxylab.evidence.evidence import Evidence, Observation
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.model import Preserved, Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 
@@ -20,25 +20,28 @@ CROWD = World(flows=120, backends=("echo-1", "echo-2"), source=Preserved(), spre
 Choice = Callable[[int], str]
 
 
-def errand_of(world: World, clients: int = CLIENTS) -> Errand:
-    sender = world.errand.sender
+def resolved_probe_of(world: World, clients: int = CLIENTS) -> ResolvedProbe:
+    sender = world.resolved.sender
     others = tuple(ip_address(int(sender.address) + number) for number in range(1, clients))
-    return replace(world.errand, sender=replace(sender, others=others))
+    return replace(world.resolved, sender=replace(sender, others=others))
 
 
 def evidence_of(world: World, choice: Choice, clients: int = CLIENTS) -> Evidence:
     """Each flow from its own client, to whom ``choice`` says."""
-    errand = errand_of(world, clients)
+    resolved = resolved_probe_of(world, clients)
     seen: list[Observation] = []
     for flow in range(world.flows):
         trip = world.round_trip(flow, choice(flow))
         for each, end in zip(trip, ("source", "source", "destination", "destination"), strict=True):
-            seen.append(replace(each, **{end: errand.sender.of(flow)}))  # type: ignore[arg-type]
+            seen.append(replace(each, **{end: resolved.sender.of(flow)}))  # type: ignore[arg-type]
     return world.evidence(seen)
 
 
 def verdicts(world: World, evidence: Evidence, clients: int = CLIENTS) -> Mapping[str, Verdict]:
-    return {each.expectation: each for each in judge(world.probe, errand_of(world, clients), None, evidence).verdicts}
+    return {
+        each.expectation: each
+        for each in judge(world.probe, resolved_probe_of(world, clients), None, evidence).verdicts
+    }
 
 
 def by_client(flow: int) -> str:
@@ -70,11 +73,11 @@ def test_it_is_for_each_client_that_a_backend_is_chosen(clients: int, judgement:
     assert found["backends"].judgement is judgement, found["backends"]
 
 
-@pytest.mark.parametrize(("key", "end", "place"), [("source", "source", 1), ("reply", "destination", 3)])
-def test_one_client_s_packet_is_not_another_s(key: str, end: str, place: int) -> None:
+@pytest.mark.parametrize(("key", "end", "netns_name"), [("source", "source", 1), ("reply", "destination", 3)])
+def test_one_client_s_packet_is_not_another_s(key: str, end: str, netns_name: int) -> None:
     evidence = evidence_of(CROWD, by_client)
     seen = list(evidence.observations)
-    stranger = errand_of(CROWD).sender.of(1)
-    seen[place] = replace(seen[place], **{end: stranger})  # type: ignore[arg-type]
+    stranger = resolved_probe_of(CROWD).sender.of(1)
+    seen[netns_name] = replace(seen[netns_name], **{end: stranger})  # type: ignore[arg-type]
     verdict = verdicts(CROWD, replace(evidence, observations=tuple(seen)))[key]
     assert (verdict.judgement, verdict.example) == (FAIL, 0)

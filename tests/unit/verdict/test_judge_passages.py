@@ -6,14 +6,14 @@ import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
-from proxylab.scenario.model import (
-    Outcome,
-)
 from proxylab.evidence.evidence import (
     Direction,
     KernelCount,
     Observation,
     RuleCount,
+)
+from proxylab.scenario.model import (
+    Outcome,
 )
 from proxylab.verdict.model import Judgement
 
@@ -27,7 +27,7 @@ def on_node(world: World, device: str, direction: Direction, destination: str = 
     leaves = world.leaves(0)
     return replace(
         leaves,
-        place="node-a",
+        netns_name="node-a",
         device=device,
         direction=direction,
         destination=world.address(destination),
@@ -60,7 +60,7 @@ def test_anything_else_is_not(seen: list[Observation], judgement: Judgement) -> 
 
 def test_what_a_later_node_translates_is_not_untranslated() -> None:
     left = [ALONE.leaves(0), on_node(ALONE, "eth0", Direction.OUT)]
-    inside = replace(on_node(ALONE, "echo-1", Direction.OUT, "echo-1"), place="node-b")
+    inside = replace(on_node(ALONE, "echo-1", Direction.OUT, "echo-1"), netns_name="node-b")
     verdict = one(ALONE, ALONE.evidence([*left, inside]), "outcome")
     assert verdict.judgement is FAIL
     assert verdict.reasons == (f"it crossed node-b/echo-1, addressed to {ALONE.address('echo-1')}:8080",)
@@ -91,7 +91,7 @@ def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_d
     assert verdict.verdicts[0].witnesses == ("seen last at node-a/eth0, and the fences came back",)
     before = STOPPED.evidence(seen[:2])
     assert judged(STOPPED, before).overall is INCONCLUSIVE, "it was seen last somewhere else, and no rule tells why"
-    silent = STOPPED.evidence(seen, fences=())
+    silent = STOPPED.evidence(seen, sentinels=())
     assert judged(STOPPED, silent).overall is INCONCLUSIVE
     unnamed = replace(STOPPED, at=None)
     assert judged(unnamed, unnamed.evidence(seen)).overall is INCONCLUSIVE
@@ -105,5 +105,5 @@ def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
     counter: str, judgement: Judgement
 ) -> None:
     world = World(outcome=Outcome.DROPPED)
-    evidence = world.evidence([world.leaves(0)], fences=(), kernel=(KernelCount("node-a", counter, 1),))
+    evidence = world.evidence([world.leaves(0)], sentinels=(), kernel=(KernelCount("node-a", counter, 1),))
     assert one(world, evidence, "outcome").judgement is judgement

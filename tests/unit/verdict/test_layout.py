@@ -3,7 +3,7 @@
 from dataclasses import replace
 from ipaddress import ip_address
 
-from scenario_cases import front, probe, two_nodes
+from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
 from proxylab.plan.topology import draw
@@ -15,7 +15,7 @@ POD_ON_A = ip_address("10.244.0.12")
 
 
 def plan(**network: object) -> Plan:
-    return draw(two_nodes(probe("p", "sender", front()), network=network))
+    return draw(two_nodes(probe("p", "sender", frontend()), network=network))
 
 
 def strict(drawn: Plan, node: str) -> Plan:

@@ -6,11 +6,11 @@ from typing import Any
 
 from recorded import World
 
-from proxylab.codec import dumps, loads
 from proxylab.addresses import Family, Transport
-from proxylab.plan.resolved import Errand, Fence, Query, Question
-from proxylab.scenario.model import Preserved, Probe
+from proxylab.codec import dumps, loads
 from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
+from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
+from proxylab.scenario.model import Preserved, Probe
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -26,11 +26,11 @@ CLUSTER_IP = Question(
     names=(NAME, BELOW),
     families=(Family.IPV4,),
     resolvers=(RESOLVER,),
-    servers=(Fence(name="coredns", address=SERVER),),
+    servers=(Sentinel(name="coredns", address=SERVER),),
     service="default/echo",
     port=80,
     protocol=Transport.TCP,
-    due=(WORLD.errand.destination,),
+    due=(WORLD.resolved.destination,),
 )
 HEADLESS = replace(CLUSTER_IP, due=(), headless=True, pods=PODS)
 
@@ -42,10 +42,10 @@ def lookup(*addresses: object, **words: Any) -> Lookup:
 
 
 def judged(question: Question, *lookups: Lookup, probe: Probe = WORLD.probe) -> ProbeVerdict:
-    errand = replace(WORLD.errand, question=question)
+    resolved = replace(WORLD.resolved, question=question)
     led = address_of(question, lookups) is not None
     evidence = WORLD.evidence(WORLD.round_trip(0, "echo-2")) if led else Evidence(sent=0)
-    return judge(probe, errand, None, replace(evidence, lookups=lookups))
+    return judge(probe, resolved, None, replace(evidence, lookups=lookups))
 
 
 def name_of(verdict: ProbeVerdict) -> Verdict:
@@ -58,7 +58,7 @@ def reasons(question: Question, *lookups: Lookup) -> tuple[Judgement, str]:
 
 
 def test_a_name_that_gives_the_cluster_ip_passes_with_the_answer_as_its_witness() -> None:
-    expected = WORLD.errand.destination
+    expected = WORLD.resolved.destination
     verdict = judged(CLUSTER_IP, lookup(expected))
     assert verdict.overall is PASS
     assert name_of(verdict).observed == str(expected)
@@ -68,9 +68,9 @@ def test_a_name_that_gives_the_cluster_ip_passes_with_the_answer_as_its_witness(
 def test_a_name_that_gives_another_address_fails() -> None:
     assert reasons(CLUSTER_IP, lookup("10.96.7.7")) == (
         FAIL,
-        f"the name does not give {WORLD.errand.destination}",
+        f"the name does not give {WORLD.resolved.destination}",
     )
-    both = judged(CLUSTER_IP, lookup(WORLD.errand.destination, "10.96.7.7"))
+    both = judged(CLUSTER_IP, lookup(WORLD.resolved.destination, "10.96.7.7"))
     assert name_of(both).reasons == ("the name gives 10.96.7.7, none of Service default/echo",)
 
 
@@ -91,7 +91,7 @@ def test_a_client_of_a_headless_name_need_not_hit_all_its_pods() -> None:
     judgements = {
         headless: next(
             each.judgement
-            for each in judge(world.probe, replace(world.errand, question=question), None, evidence).verdicts
+            for each in judge(world.probe, replace(world.resolved, question=question), None, evidence).verdicts
             if each.expectation == "backends"
         )
         for headless, question in ((True, HEADLESS), (False, None))
@@ -174,41 +174,41 @@ def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
 
 
 def dialled(verdict: ProbeVerdict) -> str:
-    return f"{verdict.errand.destination}:{verdict.errand.port} as it was."
+    return f"{verdict.resolved.destination}:{verdict.resolved.port} as it was."
 
 
 def asked(
-    errand: Errand, question: Question, answers: dict[tuple[str, str, str], Lookup]
+    resolved: ResolvedProbe, question: Question, answers: dict[tuple[str, str, str], Lookup]
 ) -> list[tuple[str, str, str]]:
     """Which questions are asked where these are answered and all others are told NXDOMAIN."""
     seen: list[tuple[str, str, str]] = []
 
-    def ask(place: str, query: Query) -> Lookup:
-        assert (place, query.source) == (errand.sender.namespace, errand.sender.address)
+    def ask(netns_name: str, query: Query) -> Lookup:
+        assert (netns_name, query.source) == (resolved.sender.namespace, resolved.sender.address)
         key = (query.name, query.kind, str(query.server))
         seen.append(key)
         return answers.get(key, Lookup(name=query.name, kind=query.kind, server=query.server, code="NXDOMAIN"))
 
-    list(questions(errand, question, ask))
+    list(questions(resolved, question, ask))
     return seen
 
 
 def test_a_resolver_asks_below_one_domain_after_the_other_until_it_has_an_address() -> None:
-    errand = replace(WORLD.errand, destination=RESOLVER)
+    resolved = replace(WORLD.resolved, destination=RESOLVER)
     dual = replace(CLUSTER_IP, families=(Family.IPV4, Family.IPV6))
     first = [(NAME, "A", "10.96.0.10"), (NAME, "AAAA", "10.96.0.10")]
-    assert asked(errand, dual, {}) == [*first, (BELOW, "A", "10.96.0.10"), (BELOW, "AAAA", "10.96.0.10")]
-    assert asked(errand, dual, {first[0]: lookup("10.96.0.77")}) == first
+    assert asked(resolved, dual, {}) == [*first, (BELOW, "A", "10.96.0.10"), (BELOW, "AAAA", "10.96.0.10")]
+    assert asked(resolved, dual, {first[0]: lookup("10.96.0.77")}) == first
 
 
 def test_after_silence_the_servers_are_asked_themselves_and_then_nobody() -> None:
-    errand = replace(WORLD.errand, destination=RESOLVER)
+    resolved = replace(WORLD.resolved, destination=RESOLVER)
     silent = {(NAME, "A", "10.96.0.10"): lookup(error="timeout", code="")}
-    assert asked(errand, CLUSTER_IP, silent) == [(NAME, "A", "10.96.0.10"), (NAME, "A", "10.244.0.2")]
+    assert asked(resolved, CLUSTER_IP, silent) == [(NAME, "A", "10.96.0.10"), (NAME, "A", "10.244.0.2")]
 
 
 def test_lookups_survive_being_sent_and_kept() -> None:
     evidence = Evidence(sent=0, lookups=(lookup("10.96.0.77"), lookup(error="timeout", code="")))
     assert loads(dumps(evidence, Evidence), Evidence) == evidence
-    errand = replace(WORLD.errand, question=HEADLESS)
-    assert loads(dumps(errand, Errand), Errand) == errand
+    resolved = replace(WORLD.resolved, question=HEADLESS)
+    assert loads(dumps(resolved, ResolvedProbe), ResolvedProbe) == resolved

@@ -7,9 +7,9 @@ from judging import FAIL, INCONCLUSIVE, PASS, judged, one
 from recorded import World
 
 from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, TrackedFlow
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.case import open_case
-from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, TrackedFlow
 from proxylab.verdict.explain import why
 
 WORLD = World(backends=("echo-1",), source=Preserved())
@@ -26,13 +26,13 @@ def translated_by_node_b(pod: str = "echo-1", source: IPAddress | None = None) -
     end, new = (WORLD.address(pod), 8080), WORLD.as_seen(0, source)
     found = []
     for seen in WORLD.crossing(0, "echo-1"):
-        by_node_b = (seen.place, seen.direction) == ("node-b", Direction.OUT) and seen.device == "echo-1"
-        if by_node_b or seen.place == "echo-1":
+        by_node_b = (seen.netns_name, seen.direction) == ("node-b", Direction.OUT) and seen.device == "echo-1"
+        if by_node_b or seen.netns_name == "echo-1":
             ends = {"source": new[0], "source_port": new[1], "destination": end[0], "destination_port": end[1]}
             back = {"source": end[0], "source_port": end[1], "destination": new[0], "destination_port": new[1]}
-            place = pod if seen.place == "echo-1" else "node-b"
+            netns_name = pod if seen.netns_name == "echo-1" else "node-b"
             changes = back if seen.packet is Packet.REPLY else ends
-            found.append(replace(seen, place=place, **changes))  # type: ignore[arg-type]
+            found.append(replace(seen, netns_name=netns_name, **changes))  # type: ignore[arg-type]
         else:
             found.append(seen)
     return found
@@ -60,7 +60,7 @@ def test_another_source_fails_the_outcome_and_the_source_and_both_nodes_are_name
         ' by the rule "counter masquerade" in chain post (hook postrouting, priority 100) of table ip cni, which '
         "belongs to no engine"
     )
-    case = open_case(WORLD.probe, WORLD.errand, told)
+    case = open_case(WORLD.probe, WORLD.resolved, told)
     assert why(case, verdict) == f"the packet was translated twice: {both.format(' as its conntrack has it', rule)}."
 
 
@@ -90,7 +90,7 @@ def test_a_node_port_of_another_node_is_translated_there_rightly() -> None:
     ends = (WORLD.address("node-b"), 30080)
     seen = [
         replace(each, destination=ends[0], destination_port=ends[1])
-        if (each.place, each.device, each.packet.value)
+        if (each.netns_name, each.device, each.packet.value)
         in (("node-a", "eth0", "request"), ("node-b", "eth0", "request"))
         else each
         for each in WORLD.crossing(0, "echo-1")

@@ -7,9 +7,9 @@ import pytest
 from recorded import World
 
 from proxylab.addresses import Transport
-from proxylab.verdict.rule_actions import deed, short
 from proxylab.evidence.evidence import RuleCount
 from proxylab.verdict.cause_clauses import the_rule
+from proxylab.verdict.rule_actions import rule_action, short
 from proxylab.verdict.rules import ending, read, translations
 
 WORLD = World()
@@ -20,7 +20,7 @@ def counted(text: str, packets: int = 1) -> RuleCount:
 
 
 def speaks(text: str, world: World = WORLD) -> bool:
-    return bool(ending(world.errand, [counted(text)], "DROP"))
+    return bool(ending(world.resolved, [counted(text)], "DROP"))
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_rule_is_about_an_echo_request_if_it_names_the_address_and_no_other_pr
 
 
 def test_a_rule_that_did_not_count_is_no_witness() -> None:
-    assert not ending(WORLD.errand, [counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)], "DROP")
+    assert not ending(WORLD.resolved, [counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)], "DROP")
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def drops(changes: Mapping[int, str], nodes: str = "aaaa") -> tuple[str, ...]:
         RuleCount(f"node-{node}", table, chain, changes.get(number, text), 1 if changes.get(number) != "" else 0)
         for number, ((table, chain, text), node) in enumerate(zip(MARKED, nodes, strict=True))
     ]
-    return tuple(rule.count.chain for rule in ending(WORLD.errand, counts, "DROP"))
+    return tuple(rule.count.chain for rule in ending(WORLD.resolved, counts, "DROP"))
 
 
 def test_a_drop_by_mark_speaks_for_what_set_the_mark() -> None:
@@ -165,4 +165,4 @@ def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
     rule = read(RuleCount("node-a", "kube-proxy", "nodeport-endpoints-check", text, 1, "DROP"))
     assert rule is not None
     assert the_rule(rule) == "its rule in nodeport-endpoints-check, which asks the map no-endpoint-nodeports"
-    assert deed(rule, WORLD.errand) == "drops it: the map no-endpoint-nodeports says so"
+    assert rule_action(rule, WORLD.resolved) == "drops it: the map no-endpoint-nodeports says so"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
 
+from proxylab.evidence.streams import Break, BreakKind
 from proxylab.scenario.model import Count
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict
-from proxylab.evidence.streams import Break, BreakKind
 from proxylab.verdict.step_causes import cause_of_step
 
 BEFORE = answered(9, 0.2, "old")

@@ -6,17 +6,17 @@ import pytest
 from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, record, rejected, step
 
 from proxylab.errors import InternalError
+from proxylab.evidence.streams import StreamPacket
 from proxylab.scenario.model import Count
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.evidence.streams import Pulse
 
 BEFORE = answered(9, 0.2, "old")
 TRANSITION = answered(10, 10, "old")
 BEHIND = tuple(answered(number, 20 + number - 11, "new") for number in range(11, 16))
 
 
-def seen(*pulses: Pulse) -> tuple[Pulse, ...]:
-    return (BEFORE, TRANSITION, *pulses)
+def seen(*packets: StreamPacket) -> tuple[StreamPacket, ...]:
+    return (BEFORE, TRANSITION, *packets)
 
 
 def only(verdict: StepVerdict) -> tuple[str, str]:
@@ -40,10 +40,10 @@ def test_without_a_pulse_behind_the_wait_nobody_knows() -> None:
 
 
 def test_backends_are_those_of_the_whole_step_in_order() -> None:
-    pulses = record(*seen(*BEHIND))
-    assert only(judged(step(backends=("old", "new")), pulses)) == ("pass", "old, new")
+    packets = record(*seen(*BEHIND))
+    assert only(judged(step(backends=("old", "new")), packets)) == ("pass", "old, new")
     for wrong in (("new", "old"), ("new",), ("old", "new", "third")):
-        assert only(judged(step(backends=wrong), pulses))[0] == "fail"
+        assert only(judged(step(backends=wrong), packets))[0] == "fail"
 
 
 def test_the_source_is_what_backends_say_they_saw() -> None:
@@ -62,14 +62,14 @@ def test_the_source_is_what_backends_say_they_saw() -> None:
     ],
 )
 def test_what_the_change_costs_belongs_to_the_step(wanted: Count, judgement: str) -> None:
-    pulses = record(BEFORE, lost(10, 5), *BEHIND, lost(16, 40))
-    assert only(judged(step(lost=wanted), pulses)) == (judgement, "2")
+    packets = record(BEFORE, lost(10, 5), *BEHIND, lost(16, 40))
+    assert only(judged(step(lost=wanted), packets)) == (judgement, "2")
 
 
 def test_a_rejection_is_no_loss() -> None:
-    pulses = record(BEFORE, rejected(10, 5), *BEHIND)
-    assert only(judged(step(lost=ZERO), pulses)) == ("pass", "0")
-    assert only(judged(step(rejected=Count(at_least=1)), pulses)) == ("pass", "1")
+    packets = record(BEFORE, rejected(10, 5), *BEHIND)
+    assert only(judged(step(lost=ZERO), packets)) == ("pass", "0")
+    assert only(judged(step(rejected=Count(at_least=1)), packets)) == ("pass", "1")
 
 
 def test_every_reset_counts() -> None:
@@ -85,12 +85,12 @@ def test_the_longest_answer_counts() -> None:
 
 
 def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
-    pulses = replace(record(BEFORE, lost(10, 5), *BEHIND), silent=("node-b",))
-    assert only(judged(step(lost=ZERO), pulses))[0] == "inconclusive"
-    assert only(judged(step(lost=Count(at_least=1)), pulses))[0] == "inconclusive", "its answer may only be late"
-    assert only(judged(step(lost=Count(at_most=1)), pulses))[0] == "pass", "late or lost, it is one at most"
-    assert only(judged(step(lost=Count(at_least=2)), pulses))[0] == "fail"
-    assert only(judged(step(delay=100), pulses))[0] == "inconclusive"
+    packets = replace(record(BEFORE, lost(10, 5), *BEHIND), silent=("node-b",))
+    assert only(judged(step(lost=ZERO), packets))[0] == "inconclusive"
+    assert only(judged(step(lost=Count(at_least=1)), packets))[0] == "inconclusive", "its answer may only be late"
+    assert only(judged(step(lost=Count(at_most=1)), packets))[0] == "pass", "late or lost, it is one at most"
+    assert only(judged(step(lost=Count(at_least=2)), packets))[0] == "fail"
+    assert only(judged(step(delay=100), packets))[0] == "inconclusive"
     behind = replace(record(*seen(*BEHIND[:-1], lost(15, 24))), silent=("node-b",))
     for wanted in ({"backend": "new"}, {"source": CLIENT}, {"backends": ("old", "new", "third")}):
         assert only(judged(step(**wanted), behind))[0] == "inconclusive"
@@ -100,8 +100,8 @@ def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
 
 
 def test_a_pulse_that_nobody_recorded_casts_doubt_on_all() -> None:
-    for pulses in ((BEFORE, *BEHIND), (BEFORE, BEFORE, TRANSITION)):
-        assert only(judged(step(lost=ZERO), record(*pulses)))[0] == "inconclusive"
+    for packets in ((BEFORE, *BEHIND), (BEFORE, BEFORE, TRANSITION)):
+        assert only(judged(step(lost=ZERO), record(*packets)))[0] == "inconclusive"
 
 
 def test_tables_are_judged_without_any_stream() -> None:

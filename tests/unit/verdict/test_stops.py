@@ -5,8 +5,8 @@ from ipaddress import ip_address
 
 from recorded import World
 
-from proxylab.plan.resolved import STACK
 from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.plan.resolved import STACK
 from proxylab.verdict.flows import gather
 from proxylab.verdict.stops import Ends, Stop, stops
 
@@ -15,18 +15,27 @@ NODE = ip_address("172.18.0.2")
 
 
 def stopped(seen: list[Observation], world: World = WORLD) -> list[Stop]:
-    (flow,) = gather(world.errand, world.evidence(seen))
+    (flow,) = gather(world.resolved, world.evidence(seen))
     return list(stops(flow))
 
 
-def places(found: list[Stop]) -> list[str]:
+def netns_names(found: list[Stop]) -> list[str]:
     """Each place, with an arrow before those that the packet came to from the one before."""
-    return [f"{'> ' if stop.follows else ''}{stop.place}" for stop in found]
+    return [f"{'> ' if stop.follows else ''}{stop.netns_name}" for stop in found]
 
 
 def test_a_node_is_one_stop_and_says_what_it_changed() -> None:
     found = stopped(list(WORLD.crossing(0, "echo-1", NODE)))
-    assert places(found) == ["debug", "> node-a", "> node-b", "> echo-1", "echo-1", "> node-b", "> node-a", "> debug"]
+    assert netns_names(found) == [
+        "debug",
+        "> node-a",
+        "> node-b",
+        "> echo-1",
+        "echo-1",
+        "> node-b",
+        "> node-a",
+        "> debug",
+    ]
     node = found[1]
     assert (node.by, node.out, node.left) == ("debug", "eth0", True)
     assert node.came == Ends("10.244.1.2:40000", "10.96.0.10:80")
@@ -35,31 +44,31 @@ def test_a_node_is_one_stop_and_says_what_it_changed() -> None:
 
 
 def test_who_is_only_seen_at_the_ends_goes_from_one_to_the_other() -> None:
-    assert places(stopped(list(WORLD.round_trip(0, "echo-1")))) == ["debug", "> echo-1", "echo-1", "> debug"]
+    assert netns_names(stopped(list(WORLD.round_trip(0, "echo-1")))) == ["debug", "> echo-1", "echo-1", "> debug"]
 
 
 def test_a_packet_that_is_sent_again_begins_anew() -> None:
     first = WORLD.leaves(0)
     found = stopped([first, replace(first, at=first.at + 5)])
-    assert places(found) == ["debug", "debug"]
+    assert netns_names(found) == ["debug", "debug"]
 
 
 def test_what_leaves_a_place_and_comes_back_to_it_is_a_stop_again() -> None:
-    out = replace(WORLD.leaves(0), place="node-a", device="eth0", at=1003)
+    out = replace(WORLD.leaves(0), netns_name="node-a", device="eth0", at=1003)
     back = replace(out, direction=Direction.IN, at=1004)
-    assert places(stopped([WORLD.leaves(0), out, back])) == ["debug", "node-a", "> node-a"]
+    assert netns_names(stopped([WORLD.leaves(0), out, back])) == ["debug", "node-a", "> node-a"]
 
 
 def test_a_program_answers_what_it_got_whenever_the_kernel_says_it_did() -> None:
     """In OUTPUT the kernel tells no time: the answer bears that of the run's beginning."""
     world = World(pods=("echo-1",))
-    errand = world.errand
+    resolved = world.resolved
     pod = replace(
-        errand.receivers[0], namespace="node-b", device=STACK, address=ip_address("172.18.0.3"), ports=(8080,)
+        resolved.receivers[0], namespace="node-b", device=STACK, address=ip_address("172.18.0.3"), ports=(8080,)
     )
-    got = replace(world.arrives(0, "echo-1"), device=STACK, place="node-b", destination=pod.address, at=2000)
+    got = replace(world.arrives(0, "echo-1"), device=STACK, netns_name="node-b", destination=pod.address, at=2000)
     said = replace(got, direction=Direction.OUT, packet=Packet.REPLY, at=1, source=pod.address, source_port=8080)
     came = replace(got, device="eth0", at=1999)
     evidence = world.evidence([said, world.leaves(0), came, got])
-    (flow,) = gather(replace(errand, receivers=(pod,)), evidence)
-    assert places(list(stops(flow))) == ["debug", "> node-b", "> echo-1", "echo-1"]
+    (flow,) = gather(replace(resolved, receivers=(pod,)), evidence)
+    assert netns_names(list(stops(flow))) == ["debug", "> node-b", "> echo-1", "echo-1"]

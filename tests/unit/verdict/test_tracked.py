@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from recorded import World
 
-from proxylab.scenario.model import Preserved
 from proxylab.evidence.evidence import Evidence, TrackedFlow
+from proxylab.scenario.model import Preserved
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
@@ -20,7 +20,7 @@ def entry(pod: str = "echo-1", node: str = "node-a") -> TrackedFlow:
 
 def judged(*tracked: TrackedFlow, **changes: object) -> ProbeVerdict:
     evidence: Evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=tracked)
-    return judge(WORLD.probe, WORLD.errand, None, replace(evidence, **changes))  # type: ignore[arg-type]
+    return judge(WORLD.probe, WORLD.resolved, None, replace(evidence, **changes))  # type: ignore[arg-type]
 
 
 UNTRANSLATED = TrackedFlow(0, "node-b", *WORLD.dialled, *WORLD.client(0))
@@ -64,7 +64,7 @@ def test_a_contradiction_is_inconclusive_and_names_both(tracked: tuple[TrackedFl
 
 
 def test_a_flow_that_arrived_as_it_was_sent_needs_no_entry() -> None:
-    direct = replace(WORLD.errand, destination=WORLD.address("echo-1"), port=8080)
+    direct = replace(WORLD.resolved, destination=WORLD.address("echo-1"), port=8080)
     world = replace(WORLD, addresses={"service": WORLD.address("echo-1")})
     observations = [replace(each, destination_port=8080) for each in (world.leaves(0),)]
     observations += [world.arrives(0, "echo-1"), world.answers(0, "echo-1")]

@@ -6,9 +6,9 @@ from ipaddress import ip_address
 import pytest
 from recorded import World
 
-from proxylab.scenario.model import Outcome
 from proxylab.evidence.evidence import Evidence
-from proxylab.verdict.trace_summary import upshot
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.trace_summary import trace_summary
 
 WORLD = World(outcome=Outcome.REJECTED)  # what was expected does not matter
 OUTSIDE = replace(WORLD, addresses={"debug": ip_address("203.0.113.10")})
@@ -16,7 +16,7 @@ NODE_A = ip_address("172.18.0.2")
 
 
 def of(evidence: Evidence, world: World = WORLD) -> str:
-    return upshot(world.probe, world.errand, evidence)
+    return trace_summary(world.probe, world.resolved, evidence)
 
 
 def test_what_went_well_is_told_as_it_went() -> None:

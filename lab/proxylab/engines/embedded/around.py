@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from proxylab.cluster.objects import Key
 from proxylab.control.http import Answer
@@ -24,7 +25,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["NodeWork", "Servers", "proxy_sysctls"]
 
@@ -71,7 +71,7 @@ def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families
     return written
 
 
-def _places(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
+def _addresses(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
     """Where a server of that address listens.
 
     As for kube-proxy, ``0.0.0.0`` and ``[::]`` both are every address of either family: Go's net.Listen hears both
@@ -122,8 +122,8 @@ class NodeWork:
         self._health, self._counted = health, metrics
         self._node.write_sysctls(self._sysctls)
         self._own = {
-            **dict.fromkeys(_places(self._healthz), self._answer_health),
-            **dict.fromkeys(_places(self._metrics), self._answer_metrics),
+            **dict.fromkeys(_addresses(self._healthz), self._answer_health),
+            **dict.fromkeys(_addresses(self._metrics), self._answer_metrics),
         }
         return await self._node.servers.serve(self._own)
 

@@ -9,8 +9,8 @@ sync period. It is healthy before its first synchronisation.
 
 from collections.abc import Sequence
 
-from proxylab.cluster.objects import Node
 from proxylab.addresses import Family
+from proxylab.cluster.objects import Node
 
 __all__ = ["Health"]
 

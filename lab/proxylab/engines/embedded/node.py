@@ -6,9 +6,9 @@ Must not: look at the machine; the addresses on its interfaces are handed in.
 
 from ipaddress import IPv4Address, IPv6Address
 
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import ZONE_LABEL, Node
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork
 
 __all__ = ["NodeFacts"]
 

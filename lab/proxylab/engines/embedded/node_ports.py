@@ -6,9 +6,9 @@ Must not: know a mode.
 As kube-proxy's pkg/proxy/util/nodeport_addresses.go, where the list counts for each family by itself.
 """
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["node_port_addresses"]
 

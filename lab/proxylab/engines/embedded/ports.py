@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     HEADLESS_LABEL,
     SERVICE_PROXY_NAME_LABEL,
@@ -25,7 +26,6 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [
     "ClusterView",

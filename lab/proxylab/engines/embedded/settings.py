@@ -9,9 +9,9 @@ Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s
 from ipaddress import IPv4Network
 from typing import Final, Literal
 
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.frozen import dataclass
-from proxylab.addresses import IPAddress, IPNetwork
 
 __all__ = [
     "BridgeInterface",

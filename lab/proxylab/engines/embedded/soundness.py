@@ -9,8 +9,8 @@ that was laxer.
 
 import re
 
-from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.addresses import Family, Protocol
+from proxylab.cluster.objects import EndpointSlice, Service
 
 __all__ = ["fault_of_service", "fault_of_slice"]
 

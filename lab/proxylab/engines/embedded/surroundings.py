@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Protocol
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family
 
 __all__ = ["NoSurroundings", "Served", "Surroundings"]
 

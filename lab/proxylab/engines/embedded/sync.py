@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.embedded.clock import Clock, MonotonicClock
@@ -33,10 +34,9 @@ from proxylab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from proxylab.errors import EngineError
-from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
-from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.evidence.engine_progress import Progress
+from proxylab.frozen import dataclass
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
 __all__ = ["EmbeddedEngine"]
 

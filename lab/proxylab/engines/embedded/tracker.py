@@ -7,10 +7,10 @@ missed, and an unchanged object costs one comparison of identities.
 
 from collections.abc import Sequence
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service
 from proxylab.engines.embedded.soundness import fault_of_service, fault_of_slice
-from proxylab.addresses import Family
 
 __all__ = ["PortTracker"]
 

@@ -11,14 +11,14 @@ to an endpoint that is gone. So after every change of UDP endpoints each entry i
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.addresses import Family, IPAddress
 from proxylab.addresses import Protocol as Transport
+from proxylab.engines.embedded.ports import ServicePortInfo
 
 __all__ = ["FlowTable", "TrackedFlow", "UdpReconciler"]
 
 End = tuple[IPAddress, int]
-Front = tuple[IPAddress | None, int]
+Frontend = tuple[IPAddress | None, int]
 """An address and port that is dialled; of a node port only the port, since any address may be the node's."""
 
 
@@ -51,8 +51,8 @@ class UdpReconciler:
 
     def __init__(self, *, forget_all: bool = True) -> None:
         self._forget_all = forget_all
-        self._serving: Mapping[Front, frozenset[End]] = {}
-        self._wanted: dict[Front, frozenset[End]] = {}
+        self._serving: Mapping[Frontend, frozenset[End]] = {}
+        self._wanted: dict[Frontend, frozenset[End]] = {}
 
     def update(self, ports: Sequence[ServicePortInfo]) -> bool:
         """Take note of the service ports as they are now; whether entries must be looked through."""
@@ -60,8 +60,8 @@ class UdpReconciler:
         if now == before:
             return False
         self._serving = now
-        gone: dict[Front, frozenset[End]] = {front: frozenset() for front in before if front not in now}
-        self._wanted = {front: ends for front, ends in {**gone, **now}.items() if ends or self._forget_all}
+        gone: dict[Frontend, frozenset[End]] = {frontend: frozenset() for frontend in before if frontend not in now}
+        self._wanted = {frontend: ends for frontend, ends in {**gone, **now}.items() if ends or self._forget_all}
         return bool(self._wanted)
 
     def __call__(self, flow: TrackedFlow) -> bool:
@@ -72,9 +72,9 @@ class UdpReconciler:
         return ends is not None and flow.reply_source not in ends
 
 
-def _serving(ports: Iterable[ServicePortInfo]) -> dict[Front, frozenset[End]]:
+def _serving(ports: Iterable[ServicePortInfo]) -> dict[Frontend, frozenset[End]]:
     """The endpoints that serve, whatever policy or topology says of them, by front."""
-    found: dict[Front, frozenset[End]] = {}
+    found: dict[Frontend, frozenset[End]] = {}
     for port in ports:
         if port.protocol is Transport.UDP:
             ends = frozenset((each.address, each.port) for each in port.endpoints if each.serving)

@@ -12,8 +12,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.addresses import IPNetwork
+from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 
 __all__ = ["CONFIG", "command", "configuration"]
 

@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
+from proxylab.evidence.engine_progress import Progress
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
-from proxylab.evidence.engine_progress import Progress
 
-__all__ = ["KubeProxyEngine", "Station"]
+__all__ = ["KubeProxyEngine", "KubeProxyNode"]
 
 _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 30
@@ -31,7 +31,7 @@ _ERROR: Final = re.compile(r"[EF]\d{4} ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Station:
+class KubeProxyNode:
     """The node as this engine may act on it.
 
     Attributes:
@@ -72,14 +72,14 @@ class KubeProxyEngine:
         node: the node's name.
         barrier: of the lab.
         families: those that the cluster has. kube-proxy programs both where the kernel has IPv6, whatever these are.
-        station: the node.
+        node_of_proxy: the node.
     """
 
-    def __init__(self, node: str, barrier: Barrier, families: Sequence[Family], station: Station) -> None:
+    def __init__(self, node: str, barrier: Barrier, families: Sequence[Family], node_of_proxy: KubeProxyNode) -> None:
         self._node = node
         self._barrier = barrier
         self._families = tuple(families)
-        self._station = station
+        self._node_of_proxy = node_of_proxy
         self._log: deque[str] = deque(maxlen=_LOG_LINES)
         self._errors = 0
         self._failed = _Failed()
@@ -96,9 +96,9 @@ class KubeProxyEngine:
             CapabilityError: the machine lacks what it needs.
             EngineError: there is nobody whom it could follow.
         """
-        await self._station.prepare()
+        await self._node_of_proxy.prepare()
         self._failed = _Failed(self._errors)  # a new process counts from nothing
-        self._running = await self._station.launch(self._hear)
+        self._running = await self._node_of_proxy.launch(self._hear)
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the rules in the kernel reflect the store at ``revision`` or later.
@@ -122,7 +122,7 @@ class KubeProxyEngine:
         self._before_flush = self._before_nodes = None
         if flushed is not None:
             await self._wait_for_full(flushed, deadline)
-        known, self._zone = self._zone, self._zone if (zone := self._station.zone()) is None else zone
+        known, self._zone = self._zone, self._zone if (zone := self._node_of_proxy.zone()) is None else zone
         if nodes is not None and self._zone != known:
             await self._wait_for_full(nodes, deadline)
         if nodes is not None:
@@ -130,7 +130,7 @@ class KubeProxyEngine:
         await self._wait_for(number, deadline)
         if self._zone and not self._synced:
             await self._take_up_zone(self._zone, deadline)
-        if self._synced or self._zone or self._station.serves():
+        if self._synced or self._zone or self._node_of_proxy.serves():
             await self._wait_for(self._barrier.again(), deadline)
         self._synced = True
 
@@ -156,7 +156,7 @@ class KubeProxyEngine:
         )
 
     def _reached(self) -> int:
-        return min(self._station.reached(family) for family in self._families)
+        return min(self._node_of_proxy.reached(family) for family in self._families)
 
     async def _trouble(self, running: Running | None) -> str:
         """How it ended, or the last error that it told of."""
@@ -166,7 +166,7 @@ class KubeProxyEngine:
 
     async def note(self, *, flush: bool) -> None:
         """Note how far it has come: Nodes are about to change, or its rules to be removed."""
-        state = await self._station.state() or SyncState()
+        state = await self._node_of_proxy.state() or SyncState()
         if flush:
             self._before_flush = state
         else:
@@ -174,7 +174,7 @@ class KubeProxyEngine:
 
     async def dump(self) -> str:
         """The rules of every family, as the kernel holds them."""
-        return await self._station.dump()
+        return await self._node_of_proxy.dump()
 
     def logs(self) -> tuple[str, ...]:
         """What kube-proxy said, oldest first."""
@@ -196,7 +196,7 @@ class KubeProxyEngine:
             raise EngineError(self._node, "does not run, so it cannot synchronise", "")
 
         def is_over() -> bool:
-            return running.has_ended or all(self._station.reached(family) >= number for family in self._families)
+            return running.has_ended or all(self._node_of_proxy.reached(family) >= number for family in self._families)
 
         before = await self._failures_so_far()
         while not is_over():
@@ -207,7 +207,7 @@ class KubeProxyEngine:
                 part = Deadline(min(deadline.at, Deadline.after(_ASK_SECONDS).at))
                 await wait_until(is_over, part, "rules that reflect all changes")
                 break
-            state = await self._station.state()
+            state = await self._node_of_proxy.state()
             if state is not None and state.failures > before:
                 raise EngineError(self._node, "kube-proxy could not load its rules", self._last_lines())
         if running.has_ended:
@@ -219,7 +219,7 @@ class KubeProxyEngine:
         async def look() -> bool:
             if running is None or running.has_ended:
                 return True
-            state = await self._station.state()
+            state = await self._node_of_proxy.state()
             return state is not None and state.is_full_since(before, len(self._families))
 
         try:
@@ -236,15 +236,15 @@ class KubeProxyEngine:
         is told to nobody.
         """
         for each in ("", zone):
-            before = await self._station.state() or SyncState()
-            self._station.move(each)
+            before = await self._node_of_proxy.state() or SyncState()
+            self._node_of_proxy.move(each)
             await self._wait_for_full(before, deadline)
 
     async def _wait_for_health(self, deadline: Deadline) -> None:
         running = self._running
 
         async def look() -> bool:
-            return running is None or running.has_ended or await self._station.agrees()
+            return running is None or running.has_ended or await self._node_of_proxy.agrees()
 
         try:
             await wait_until_seen(look, deadline, "kube-proxy's health to say of its node what the API says")
@@ -258,7 +258,7 @@ class KubeProxyEngine:
     async def _failures_so_far(self) -> int:
         """How many synchronisations have failed. Each tells of itself in the log: without a new error, none has."""
         errors = self._errors
-        if errors != self._failed.errors and (state := await self._station.state()) is not None:
+        if errors != self._failed.errors and (state := await self._node_of_proxy.state()) is not None:
             self._failed = _Failed(errors, state.failures)
         return self._failed.failures
 

@@ -9,24 +9,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.ask import fetch
 from proxylab.engines.barrier import reached
-from proxylab.engines.context import Cluster, Place
+from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
-from proxylab.engines.kubeproxy.engine import KubeProxyEngine, Station
+from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
-from proxylab.addresses import Family
-from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, xtables_rules
+from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline
 
@@ -35,7 +35,7 @@ __all__ = ["make_kube_proxy"]
 _ASK_SECONDS: Final = 5.0
 
 
-def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Cluster) -> KubeProxyEngine:
+def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
     """A kube-proxy for the node of that name, not yet started.
 
     Raises:
@@ -52,7 +52,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
     async def state() -> SyncState | None:
         deadline = Deadline.after(_ASK_SECONDS)
         try:
-            status, page = await fetch(place.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
+            status, page = await fetch(context.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
         except (OSError, TimeoutError):
             return None
         return read_metrics(page) if status == 200 else None
@@ -63,32 +63,32 @@ def make_kube_proxy(choice: EngineChoice, node: str, place: Place, cluster: Clus
 
     async def prepare() -> None:
         if mode == "nftables":
-            NftTool(place.launcher, place.netns, place.name).require()
-        await cluster.api.listen(place.netns)
+            NftTool(context.launcher, context.netns, context.name).require()
+        await cluster.api.listen(context.netns)
 
     rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
-    station = Station(
+    node_of_proxy = KubeProxyNode(
         prepare=prepare,
-        launch=partial(_launch, place, argv, told),
-        reached=lambda family: reached(rules(place, family)),
+        launch=partial(_launch, context, argv, told),
+        reached=lambda family: reached(rules(context, family)),
         state=state,
         zone=zone,
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
-        agrees=partial(_agrees, node, place.netns, cluster.store, proxy.healthz),
-        dump=partial(dump, place, choice.families),
+        agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
+        dump=partial(dump, context, choice.families),
     )
-    return KubeProxyEngine(node, cluster.barrier, choice.families, station)
+    return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
 
 
-async def _launch(place: Place, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
-    return await place.launcher.start(
-        place.netns,
+async def _launch(context: NodeContext, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
+    return await context.launcher.start(
+        context.netns,
         argv,
-        place=place.name,
+        netns_name=context.name,
         heard=heard,
         files={CONFIG: told},
-        links=links_to(place.tool.variant.name),
+        links=links_to(context.tool.variant.name),
         environment={"PATH": CHOSEN_FIRST},
     )
 
@@ -111,21 +111,21 @@ async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress)
     return says_of_node(page) in (None, not known.is_leaving)
 
 
-def _iptables(place: Place, family: Family) -> list[bytes]:
+def _iptables(context: NodeContext, family: Family) -> list[bytes]:
     # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
-    read = xtables_rules if place.tool.variant.name == "legacy" else iptables_nft_rules
-    return read(place.netns, family, "nat")
+    read = xtables_rules if context.tool.variant.name == "legacy" else iptables_nft_rules
+    return read(context.netns, family, "nat")
 
 
-def _nftables(place: Place, family: Family) -> list[bytes]:
+def _nftables(context: NodeContext, family: Family) -> list[bytes]:
     # A Service without endpoints has no chain of its own, in any version.
-    return nft_chains(place.netns, family, NFT_TABLE)
+    return nft_chains(context.netns, family, NFT_TABLE)
 
 
-async def _dump_iptables(place: Place, families: tuple[Family, ...]) -> str:
-    return "".join([await place.tool.save(family) for family in families])
+async def _dump_iptables(context: NodeContext, families: tuple[Family, ...]) -> str:
+    return "".join([await context.tool.save(family) for family in families])
 
 
-async def _dump_nftables(place: Place, families: tuple[Family, ...]) -> str:
-    tool = NftTool(place.launcher, place.netns, place.name)
+async def _dump_nftables(context: NodeContext, families: tuple[Family, ...]) -> str:
+    tool = NftTool(context.launcher, context.netns, context.name)
     return "".join([await tool.list_table(family, NFT_TABLE) for family in families])

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Self
 
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.capture.tracepoint import Record, Tracepoint
+from proxylab.kernel.netlink.carry import kernel_release
 
 __all__ = ["Drop", "DropReasons", "Layout"]
 
@@ -46,9 +46,9 @@ class Layout(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self:
         """The layout that the kernel's ``format`` describes. Raises ``ValueError`` where it knows no reasons."""
-        places = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
+        offsets = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
         try:
-            protocol, reason = ((struct.Struct(_NUMBERS[places[name][1]]), places[name][0]) for name in _TOLD)
+            protocol, reason = ((struct.Struct(_NUMBERS[offsets[name][1]]), offsets[name][0]) for name in _TOLD)
         except KeyError as error:
             raise ValueError(f"skb:kfree_skb records no {error.args[0]}") from error
         names = {int(number): name.removeprefix(_PREFIX) for number, name in _REASON.findall(text)}
@@ -57,7 +57,7 @@ class Layout(NamedTuple):
     def drops(self, records: Iterable[Record]) -> Iterator[Drop]:
         """What records tell, but for drops for which the kernel gives no reason."""
         for at_ns, data in records:
-            (protocol,), (number,) = (form.unpack_from(data, place) for form, place in (self.protocol, self.reason))
+            (protocol,), (number,) = (form.unpack_from(data, offset) for form, offset in (self.protocol, self.reason))
             reason = self.names.get(number, str(number))
             if reason != _NONE_GIVEN:
                 yield Drop(protocol, reason, at_ns)

@@ -21,11 +21,11 @@ from contextlib import ExitStack
 from typing import Final
 
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, expression
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]
 
@@ -43,14 +43,14 @@ _SOCKET_FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 class StackTap:
     """Ears and a mouth in a namespace's own stack. Non-blocking throughout."""
 
-    def __init__(self, netns: NetNs, place: str, device: str) -> None:
-        """A tap that observations will name by ``place`` and ``device``.
+    def __init__(self, netns: NetNs, netns_name: str, device: str) -> None:
+        """A tap that observations will name by ``netns_name`` and ``device``.
 
         Raises:
             CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
             OSError: it gives no socket to send by. In either case nothing stays open.
         """
-        self.place = place
+        self.netns_name = netns_name
         self.device = device
         self._settled_at = time.time_ns()
         self._mouths: dict[int, socket.socket] = {}

@@ -44,8 +44,10 @@ WANTED_BUFFER: Final = 16 << 20
 class Tap:
     """Ears and a mouth on one device. Made by ``open_tap``; non-blocking throughout."""
 
-    def __init__(self, place: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader) -> None:
-        self.place = place
+    def __init__(
+        self, netns_name: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader
+    ) -> None:
+        self.netns_name = netns_name
         self.device = device
         self.buffer_bytes = raise_receive_buffer(ears, WANTED_BUFFER)
         self._ears = ears
@@ -87,12 +89,14 @@ class Tap:
         self._mouth.close()
 
 
-def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"", reader: FrameReader | None = None) -> Tap:
+def open_tap(
+    netns: NetNs, netns_name: str, device: str, interest: bytes = b"", reader: FrameReader | None = None
+) -> Tap:
     """A tap on ``device`` of ``netns``.
 
     Args:
         netns: where the device is.
-        place: the name that observations will bear.
+        netns_name: the name that observations will bear.
         device: the name of the device.
         interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
             kept nor counted as lost. Empty: every frame is wanted.
@@ -110,7 +114,7 @@ def open_tap(netns: NetNs, place: str, device: str, interest: bytes = b"", reade
         if interest:
             attach_filter(ears, interest)
         mouth.bind((device, 0))
-        tap = Tap(place, device, ears, mouth, reader or FrameReader())
+        tap = Tap(netns_name, device, ears, mouth, reader or FrameReader())
         ears.bind((device, _ETH_P_ALL))
     except OSError:
         ears.close()

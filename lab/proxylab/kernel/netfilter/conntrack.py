@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
 
-from proxylab.errors import CapabilityError, InternalError
 from proxylab.addresses import Family, IPAddress
+from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import attributes, nested
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Conntrack", "Entry", "flush"]
 

@@ -8,11 +8,11 @@ import errno
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter.nftables import transact
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netfilter.nftables import transact
 from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
+from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["delete_table"]
 

@@ -8,10 +8,10 @@ import errno
 from collections.abc import Iterable
 from typing import Final
 
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netfilter.nftables import expect, message, open_netfilter
+from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.uapi import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["ensure_counters"]
 

@@ -4,8 +4,8 @@ Owns: ``NftTool``, and the error by which it says that nft refused a text.
 Must not: write a rule.
 """
 
-from proxylab.errors import CapabilityError, EngineError
 from proxylab.addresses import Family
+from proxylab.errors import CapabilityError, EngineError
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline
@@ -23,10 +23,10 @@ class NftRefusedError(Exception):
 class NftTool:
     """Reads the nftables of one node, and loads texts of others."""
 
-    def __init__(self, launcher: Launcher, netns: NetNs, place: str) -> None:
+    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str) -> None:
         self._launcher = launcher
         self._netns = netns
-        self._place = place
+        self._netns_name = netns_name
 
     def require(self) -> None:
         """Raise ``CapabilityError`` where there is no nft."""
@@ -79,4 +79,6 @@ class NftTool:
 
     async def _run(self, *words: str, stdin: str = "") -> Completed:
         argv, deadline = ("nft", *words), Deadline.after(_SECONDS)
-        return await self._launcher.run(self._netns, argv, place=self._place, stdin=stdin.encode(), deadline=deadline)
+        return await self._launcher.run(
+            self._netns, argv, netns_name=self._netns_name, stdin=stdin.encode(), deadline=deadline
+        )

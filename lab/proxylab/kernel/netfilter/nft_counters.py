@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter.nftables import open_netfilter
+from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import ATTRIBUTE
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netfilter.nftables import open_netfilter
-from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters
 
 __all__ = ["NftTableReader"]
 
@@ -76,9 +76,9 @@ class NftTableReader:
                 yield entry
             at = start + length
 
-    def counters(self, places: Sequence[int]) -> struct.Struct:
+    def counters(self, offsets: Sequence[int]) -> struct.Struct:
         """Reads, of entries, how many packets those rules and policies have counted whose counters stand there."""
-        return counters("!", places)
+        return counters("!", offsets)
 
     def volatile(self, entry: Entry) -> slice:
         """The bytes of an entry that change without its rule being changed."""
@@ -117,5 +117,5 @@ def _attributes(data: bytes, at: int, end: int) -> Iterator[tuple[int, tuple[int
         at += length + (-length & 3)
 
 
-def _text(data: bytes, place: tuple[int, int]) -> str:
-    return data[slice(*place)].rstrip(b"\0").decode()
+def _text(data: bytes, offset: tuple[int, int]) -> str:
+    return data[slice(*offset)].rstrip(b"\0").decode()

@@ -16,8 +16,15 @@ from typing import Final
 from proxylab.frozen import dataclass
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.framing import HEADER, messages
+from proxylab.kernel.netlink.uapi import (
+    NETLINK_NETFILTER,
+    NLM_F_ACK,
+    NLM_F_APPEND,
+    NLM_F_CREATE,
+    NLM_F_REQUEST,
+    NLMSG_ERROR,
+)
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER, NLM_F_ACK, NLM_F_APPEND, NLM_F_CREATE, NLM_F_REQUEST, NLMSG_ERROR
 
 __all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter", "transact"]
 

@@ -11,9 +11,9 @@ import struct
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 
 __all__ = ["FlowMarker"]
 

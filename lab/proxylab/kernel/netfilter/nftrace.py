@@ -9,13 +9,13 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
+from proxylab.kernel.netfilter.nftables import open_netfilter
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import ATTRIBUTE, attributes, messages, nested
-from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netfilter.nftables import open_netfilter
 from proxylab.kernel.netlink.uapi import SOL_NETLINK
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NftEvent", "NftTrace", "RuleOrder"]
 

@@ -9,12 +9,12 @@ import struct
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.framing import nested
 from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
-from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
 

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from proxylab.errors import CapabilityError, EngineError
 from proxylab.addresses import Family
-from proxylab.kernel.sandbox.launcher import Completed, Launcher
+from proxylab.errors import CapabilityError, EngineError
 from proxylab.kernel.netfilter.leftover_tables import delete_table
+from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.plan.masquerade import masquerade_text, without_masquerade
 from proxylab.plan.model import Masquerade
@@ -84,19 +84,19 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
         CapabilityError: none works; says what each of them answered.
     """
     scratch = make_netns("iptables-trial")
-    place = "iptables-trial"
+    netns_name = "iptables-trial"
     answers: list[str] = []
     try:
         for name in variants:
             variant = IptablesVariant(name, "")
             restore = variant.command(Family.IPV4, "restore")
-            done = await _run(launcher, scratch, place, (restore, "--noflush"), _TRIAL.encode())
+            done = await _run(launcher, scratch, netns_name, (restore, "--noflush"), _TRIAL.encode())
             if done.status == 0:
-                version = await _run(launcher, scratch, place, (restore, "--version"), b"")
+                version = await _run(launcher, scratch, netns_name, (restore, "--version"), b"")
                 return IptablesVariant(name, version.stdout.decode(errors="replace").strip())
             answers.append(f"{restore}: {_words(done)}")
     finally:
-        launcher.forget([place])
+        launcher.forget([netns_name])
         scratch.close()
     raise CapabilityError(
         "an iptables that works in a network namespace (" + "; ".join(answers) + ")",
@@ -109,10 +109,10 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
 class IptablesTool:
     """Loads and reads the rules of one node."""
 
-    def __init__(self, launcher: Launcher, netns: NetNs, place: str, variant: IptablesVariant) -> None:
+    def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str, variant: IptablesVariant) -> None:
         self._launcher = launcher
         self._netns = netns
-        self._place = place
+        self._netns_name = netns_name
         self.variant = variant
         self._fed = False  # most texts fit, and holding input back costs a process
 
@@ -140,7 +140,7 @@ class IptablesTool:
     async def _restore(self, argv: Sequence[str], text: str) -> Completed:
         deadline = Deadline.after(_SECONDS)
         return await self._launcher.run(
-            self._netns, argv, place=self._place, stdin=text.encode(), fed=self._fed, deadline=deadline
+            self._netns, argv, netns_name=self._netns_name, stdin=text.encode(), fed=self._fed, deadline=deadline
         )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
@@ -172,7 +172,7 @@ class IptablesTool:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
-        return (await _run(self._launcher, self._netns, self._place, argv, b"")).status == 0
+        return (await _run(self._launcher, self._netns, self._netns_name, argv, b"")).status == 0
 
     def drop_nft_table(self, family: Family, name: str) -> bool:
         """Delete the nftables table of that name; whether there was one. Raises ``OSError``."""
@@ -199,7 +199,7 @@ class IptablesTool:
         """
         command = self.variant.command(family, "save")
         answers = await together(
-            _run(self._launcher, self._netns, self._place, (command, "--counters", "--table", table), b"")
+            _run(self._launcher, self._netns, self._netns_name, (command, "--counters", "--table", table), b"")
             for table in _TABLES
         )
         for done in answers:
@@ -214,7 +214,7 @@ class IptablesTool:
         if self._launcher.path_of(command) is None:
             return ""
         argv = (command, "--counters", "--table", table)
-        return (await _run(self._launcher, self._netns, self._place, argv, b"")).stdout.decode(errors="replace")
+        return (await _run(self._launcher, self._netns, self._netns_name, argv, b"")).stdout.decode(errors="replace")
 
 
 def _without_comments(text: str) -> str:
@@ -222,8 +222,8 @@ def _without_comments(text: str) -> str:
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
 
 
-async def _run(launcher: Launcher, netns: NetNs, place: str, argv: Sequence[str], stdin: bytes) -> Completed:
-    return await launcher.run(netns, argv, place=place, stdin=stdin, deadline=Deadline.after(_SECONDS))
+async def _run(launcher: Launcher, netns: NetNs, netns_name: str, argv: Sequence[str], stdin: bytes) -> Completed:
+    return await launcher.run(netns, argv, netns_name=netns_name, stdin=stdin, deadline=Deadline.after(_SECONDS))
 
 
 def _is_too_long(done: Completed) -> bool:

@@ -28,11 +28,11 @@ from operator import itemgetter
 from typing import Final
 
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace, RuleOrder
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
 
@@ -241,7 +241,7 @@ def _entry(entry: Logged) -> TraceEvent:
 def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent]]:
     where = (0, 0)
     for line in lines:
-        table, chain, kind, place = line.prefix.removeprefix(_LEGACY).strip().split(":")
+        table, chain, kind, netns_name = line.prefix.removeprefix(_LEGACY).strip().split(":")
         if chain in _HOOKS:
             to_source = table == "nat" and chain in _SOURCE_HOOKS
             where = (_HOOKS[chain], _SOURCE_NAT if to_source else _PRIORITIES.get(table, 0))
@@ -249,7 +249,7 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent
             table=table,
             chain=chain,
             kind=kind,
-            number=int(place),
+            number=int(netns_name),
             packet=line.packet,
             mark=line.mark,
             in_index=line.in_index,
@@ -264,8 +264,8 @@ def _tracing(match: Match) -> Iterator[bytes]:
     register = number(1, _REGISTER_1)
     yield from equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([match.protocol]))
     for wanted in match.bytes:
-        place = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
-        yield from equal(expression("payload", register, *place), wanted.value)
+        netns_name = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
+        yield from equal(expression("payload", register, *netns_name), wanted.value)
     yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
     yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
     yield expression("log", nla.short(1, _GROUP), nla.text(2, _OURS))

@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 from proxylab.addresses import IPAddress, unpacked
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.framing import ATTRIBUTE, HEADER, messages, nested
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER, NLM_F_REQUEST
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["FlowLookup", "Tuple"]
 

@@ -135,9 +135,9 @@ class TableReader:
         """Every entry, in the table's order: ``walk`` of this module."""
         return walk(snapshot)
 
-    def counters(self, places: Sequence[int]) -> struct.Struct:
-        """Reads, of entries, how many packets those have counted whose counters stand at ``places``."""
-        return counters("=", places)
+    def counters(self, offsets: Sequence[int]) -> struct.Struct:
+        """Reads, of entries, how many packets those have counted whose counters stand at ``offsets``."""
+        return counters("=", offsets)
 
     def volatile(self, entry: Entry) -> slice:
         """The bytes of an entry that change without its rule being changed: ``volatile`` of this module."""
@@ -213,13 +213,13 @@ def volatile(entry: Entry) -> slice:
     return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
 
 
-def counters(order: str, places: Iterable[int]) -> struct.Struct:
-    """Unpacks the numbers of 64 bits at ``places``, which ascend, in the byte order that ``struct`` has a sign for.
+def counters(order: str, offsets: Iterable[int]) -> struct.Struct:
+    """Unpacks the numbers of 64 bits at ``offsets``, which ascend, in the byte order that ``struct`` has a sign for.
 
     A table has thousands of them, and to unpack them one by one would cost more than all else that is done for a probe.
     """
     form, end = [order], 0
-    for place in places:
-        form.append(f"{place - end}xQ")
-        end = place + _PACKETS_BYTES
+    for offset in offsets:
+        form.append(f"{offset - end}xQ")
+        end = offset + _PACKETS_BYTES
     return struct.Struct("".join(form))

@@ -16,8 +16,6 @@ from proxylab.errors import InternalError
 from proxylab.frozen import dataclass
 from proxylab.kernel.netlink.answering import make_addresses_answer
 from proxylab.kernel.netlink.carry import make_links_carry
-from proxylab.kernel.netlink.socket import RouteSocket
-from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.netlink.requests import (
     Request,
     add_address,
@@ -33,6 +31,8 @@ from proxylab.kernel.netlink.requests import (
     set_proxy_delay,
     set_up,
 )
+from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
 

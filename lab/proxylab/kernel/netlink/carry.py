@@ -20,9 +20,9 @@ from contextlib import ExitStack, suppress
 from typing import Final
 
 from proxylab.errors import InternalError
+from proxylab.kernel.netlink.requests import get_link
 from proxylab.kernel.netlink.socket import RouteSocket
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netlink.requests import get_link
 from proxylab.plan.model import Device, LinkEnd, Plan, Veth, ends_by_namespace
 
 __all__ = ["kernel_release", "make_links_carry"]

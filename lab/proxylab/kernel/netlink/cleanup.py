@@ -69,11 +69,11 @@ class Cleanup:
         try:
             await wait_while_fewer(lambda: len(self._left()), patience, "namespaces to be let go")
             self._names.clear()
-            fence = make_netns("fence")
+            sentinel = make_netns("fence")
             try:
-                self.follow("the clean-up", [fence])
+                self.follow("the clean-up", [sentinel])
             finally:
-                fence.close()
+                sentinel.close()
             await wait_while_fewer(lambda: len(self._left()), patience, "the kernel to take namespaces apart")
         except DeadlineExceededError as late:
             left = ", ".join(sorted(self._left().values()))

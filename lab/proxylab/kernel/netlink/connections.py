@@ -15,8 +15,8 @@ import struct
 from typing import Final, NamedTuple, Self
 
 from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netlink.uapi import NETLINK_SOCK_DIAG
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Left", "end_connections"]
 

@@ -15,31 +15,31 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from proxylab.kernel.netlink.answering import make_addresses_answer
-from proxylab.kernel.netlink.carry import make_links_carry
 from proxylab.kernel.netlink.build import Wiring
+from proxylab.kernel.netlink.carry import make_links_carry
 from proxylab.kernel.netlink.requests import Request, add_neighbour, put_address, replace_route, set_down, set_up
 from proxylab.plan.model import LinkEnd, Namespace, Veth, ends_by_namespace
 
 __all__ = ["cut", "mend"]
 
 
-def cut(wiring: Wiring, place: str, device: str) -> None:
+def cut(wiring: Wiring, netns_name: str, device: str) -> None:
     """Take the carrier away from a link. Raises ``KeyError`` where the device is no end of one."""
-    end = wiring.plan.end_to_cut(place, device)
+    end = wiring.plan.end_to_cut(netns_name, device)
     wiring.routes[end.namespace].send([set_down(end)])
 
 
-def mend(wiring: Wiring, place: str, device: str) -> None:
+def mend(wiring: Wiring, netns_name: str, device: str) -> None:
     """Give it back, with all that had gone with it; when this returns, the link passes packets.
 
     Raises:
         KeyError: the device is no end of a link.
         InternalError: the kernel refused something, or no packet passes.
     """
-    plan, end = wiring.plan, wiring.plan.end_to_cut(place, device)
+    plan, end = wiring.plan, wiring.plan.end_to_cut(netns_name, device)
     indexes = {each.device: each.index for each in ends_by_namespace(plan)[end.namespace]}
     wiring.routes[end.namespace].send([set_up(end), *_furnishing(plan.namespace(end.namespace), end, indexes)])
-    link = Veth(plan.end(place, device), plan.peer(place, device))
+    link = Veth(plan.end(netns_name, device), plan.peer(netns_name, device))
     make_links_carry(replace(plan, links=(link,)), wiring.namespaces, wiring.routes)
     make_addresses_answer(plan, wiring.namespaces, only=end.namespace)
 

@@ -6,31 +6,31 @@ Must not: choose them (``plan.errands`` does), or touch a route of the plan.
 
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.requests import delete_route, replace_route
-from proxylab.plan.resolved import Detour
 from proxylab.plan.model import DETOUR_TABLE, Route
+from proxylab.plan.resolved import PolicyRoute
 
-__all__ = ["Detours"]
+__all__ = ["PolicyRoutes"]
 
 
-class Detours:
+class PolicyRoutes:
     """At most one detour stands: that of the latest errand."""
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._standing: Detour | None = None
+        self._standing: PolicyRoute | None = None
 
-    def take(self, detour: Detour | None) -> None:
+    def take(self, policy_route: PolicyRoute | None) -> None:
         """Make the detour stand, and no other one; with ``None``, the routes of the plan hold."""
-        if detour == self._standing:
+        if policy_route == self._standing:
             return
         if self._standing is not None:
             self._wiring.routes[self._standing.namespace].send([delete_route(_route(self._standing))])
         self._standing = None
-        if detour is not None:
-            index = self._wiring.plan.end(detour.namespace, detour.device).index
-            self._wiring.routes[detour.namespace].send([replace_route(_route(detour), index)])
-            self._standing = detour
+        if policy_route is not None:
+            index = self._wiring.plan.end(policy_route.namespace, policy_route.device).index
+            self._wiring.routes[policy_route.namespace].send([replace_route(_route(policy_route), index)])
+            self._standing = policy_route
 
 
-def _route(detour: Detour) -> Route:
-    return Route(detour.destination, detour.device, via=detour.via, table=DETOUR_TABLE)
+def _route(policy_route: PolicyRoute) -> Route:
+    return Route(policy_route.destination, policy_route.device, via=policy_route.via, table=DETOUR_TABLE)

@@ -11,11 +11,11 @@ import socket
 import struct
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.frozen import dataclass
 from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.netlink.uapi import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import (
     BEHIND_LOCAL,
     Address,
@@ -43,9 +43,10 @@ __all__ = [
     "add_rule",
     "add_veth",
     "add_vxlan",
+    "blackhole",
     "delete_route",
+    "end_blackhole",
     "get_link",
-    "mute",
     "put_address",
     "replace_route",
     "set_down",
@@ -53,7 +54,6 @@ __all__ = [
     "set_loopback_up",
     "set_proxy_delay",
     "set_up",
-    "unmute",
 ]
 
 # include/uapi/linux/netlink.h and rtnetlink.h
@@ -346,12 +346,12 @@ def add_rule(rule: PolicyRule) -> Request:
     return Request(what, _RTM_NEWRULE, _NEW, body)
 
 
-def mute(family: Family) -> Request:
+def blackhole(family: Family) -> Request:
     """Let nothing leave a namespace but to itself: a rule behind the one for local addresses, before all others."""
     return Request(f"let no {family} packet leave", _RTM_NEWRULE, _NEW, _blackhole(family))
 
 
-def unmute(family: Family) -> Request:
+def end_blackhole(family: Family) -> Request:
     """Take that rule away."""
     return Request(f"let {family} packets leave again", _RTM_DELRULE, 0, _blackhole(family))
 

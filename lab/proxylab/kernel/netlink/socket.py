@@ -17,7 +17,6 @@ from typing import Final
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import HEADER, attributes, messages
-from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.netlink.requests import RTM_GETLINK, Request
 from proxylab.kernel.netlink.uapi import (
     NETLINK_CAP_ACK,
@@ -29,6 +28,7 @@ from proxylab.kernel.netlink.uapi import (
     NLMSGERR_ATTR_MSG,
     SOL_NETLINK,
 )
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["RouteSocket", "ask"]
 

@@ -13,16 +13,16 @@ from contextlib import contextmanager
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import IPAddress
+from proxylab.frozen import dataclass
+from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import attributes, nested
 from proxylab.kernel.sandbox.netns import NetNs, inside
-from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 from proxylab.plan.model import Address, Neighbour, NextHop, Plan, Route
 
-__all__ = ["Kernel", "Link", "RealWire", "Survey"]
+__all__ = ["Kernel", "Link", "RealNetwork", "Survey"]
 
 # include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h
 _RTM_GETLINK, _RTM_GETADDR, _RTM_GETROUTE, _RTM_GETNEIGH = 18, 22, 26, 30
@@ -65,7 +65,7 @@ class Survey:
     neighbours: frozenset[Neighbour]
 
 
-class RealWire:
+class RealNetwork:
     """A plan that is real, to be looked at."""
 
     def __init__(self, namespaces: Mapping[str, NetNs]) -> None:
@@ -89,7 +89,7 @@ class Kernel:
     """The machine's kernel, as far as plans are concerned."""
 
     @contextmanager
-    def realise(self, plan: Plan) -> Iterator[RealWire]:
+    def realise(self, plan: Plan) -> Iterator[RealNetwork]:
         """Make a plan real for the length of the block (see ``kernel.realise``).
 
         Raises:
@@ -97,7 +97,7 @@ class Kernel:
             InternalError: the kernel refused something, which a right plan rules out.
         """
         with realise(plan) as wiring:
-            yield RealWire(wiring.namespaces)
+            yield RealNetwork(wiring.namespaces)
 
 
 def _survey(netns: NetNs) -> Survey:

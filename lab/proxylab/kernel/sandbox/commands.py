@@ -24,12 +24,12 @@ class Command(NamedTuple):
     """What the mark says: the command's number, its place, the line of code that ran it, and its words."""
 
     number: int
-    place: str
+    netns_name: str
     made_by: str
     argv: str
 
     def __str__(self) -> str:
-        return f"{self.number} {self.place} {self.made_by} {self.argv}"
+        return f"{self.number} {self.netns_name} {self.made_by} {self.argv}"
 
 
 def command_of(pid: int) -> Command | None:
@@ -46,8 +46,8 @@ def command_of(pid: int) -> Command | None:
     for each in environment.split(b"\0"):
         if each.startswith(head):
             with suppress(ValueError):
-                number, place, made_by, argv = each[len(head) :].decode(errors="replace").split(" ", 3)
-                return Command(int(number), place, made_by, argv)
+                number, netns_name, made_by, argv = each[len(head) :].decode(errors="replace").split(" ", 3)
+                return Command(int(number), netns_name, made_by, argv)
     return None
 
 

@@ -73,7 +73,7 @@ class Launcher:
         netns: NetNs,
         argv: Sequence[str],
         *,
-        place: str,
+        netns_name: str,
         stdin: bytes = b"",
         fed: bool = False,
         links: Mapping[str, str] | None = None,
@@ -94,7 +94,7 @@ class Launcher:
         try:
             _write_all(files[0], stdin)
             os.lseek(files[0], 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment, links=links, fed=fed)
+            request = _request(netns, argv, netns_name, environment, links=links, fed=fed)
             status = await self._start_and_wait(request, made_by, (netns.fd, *files), deadline)
             return Completed(tuple(argv), status, _contents(files[1]), _contents(files[2]))
         finally:
@@ -106,7 +106,7 @@ class Launcher:
         netns: NetNs,
         argv: Sequence[str],
         *,
-        place: str,
+        netns_name: str,
         heard: Callable[[str], None],
         stdin: bytes = b"",
         files: Mapping[str, str] | None = None,
@@ -118,7 +118,7 @@ class Launcher:
         Args:
             netns: the namespace it runs in.
             argv: the command.
-            place: whose mount and UTS namespaces it runs in.
+            netns_name: whose mount and UTS namespaces it runs in.
             heard: called with each line that it says, on standard output or standard error.
             stdin: what it may read.
             files: texts that it finds in its place, by path, which must lie in the place's own /run.
@@ -134,7 +134,7 @@ class Launcher:
         try:
             _write_all(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
-            request = _request(netns, argv, place, environment, files=files, links=links)
+            request = _request(netns, argv, netns_name, environment, files=files, links=links)
             number = self._numbered(request, made_by)
             async with self._room:
                 self._send({"run": number, **request}, (netns.fd, given, writing, writing))
@@ -163,7 +163,7 @@ class Launcher:
         netns: NetNs,
         argv: Sequence[str],
         *,
-        place: str,
+        netns_name: str,
         standard: Sequence[int],
         terminal: bool = False,
         directory: str = "/",
@@ -175,7 +175,7 @@ class Launcher:
         Args:
             netns: the namespace it runs in.
             argv: the command.
-            place: whose mount and UTS namespaces it runs in.
+            netns_name: whose mount and UTS namespaces it runs in.
             standard: descriptors of its standard input, output and error; they stay the caller's.
             terminal: they are a terminal, which shall be the command's own: it leads a session there.
             directory: where it works, if the place has that directory.
@@ -187,7 +187,7 @@ class Launcher:
         """
         made_by = here()
         request = _request(
-            netns, argv, place, environment, links=links, attached=True, terminal=terminal, directory=directory
+            netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
         )
         number = self._numbered(request, made_by)
         async with self._room:
@@ -195,18 +195,18 @@ class Launcher:
         ended, send_signal = self._awaited(number)
         return Attached(ended, send_signal)
 
-    def furnish(self, place: str, resolv_conf: str) -> None:
+    def furnish(self, netns_name: str, resolv_conf: str) -> None:
         """Say what the commands of a place are to find as /etc/resolv.conf; to be said before the first of them."""
-        self._resolv_confs[place] = resolv_conf
+        self._resolv_confs[netns_name] = resolv_conf
 
-    def forget(self, places: Sequence[str]) -> None:
-        """Let go of the mount and UTS namespaces of ``places``.
+    def forget(self, netns_names: Sequence[str]) -> None:
+        """Let go of the mount and UTS namespaces of ``netns_names``.
 
         One message names all of them: a thousand messages fill the channel faster than the launcher reads it.
         """
-        for place in places:
-            self._resolv_confs.pop(place, None)
-        self._send({"forget": list(places)}, ())
+        for netns_name in netns_names:
+            self._resolv_confs.pop(netns_name, None)
+        self._send({"forget": list(netns_names)}, ())
 
     def close(self) -> None:
         """End the launcher, and with it the commands that still run."""
@@ -279,7 +279,7 @@ class Launcher:
 def _request(
     netns: NetNs,
     argv: Sequence[str],
-    place: str,
+    netns_name: str,
     environment: Mapping[str, str] | None,
     *,
     files: Mapping[str, str] | None = None,
@@ -291,10 +291,10 @@ def _request(
 ) -> dict[str, Any]:
     for path in (*(files or {}), *(links or {})):
         if not path.startswith("/run/") or ".." in path:
-            raise InternalError(f"{path} does not lie in the /run of {place}: it would be the machine's")
+            raise InternalError(f"{path} does not lie in the /run of {netns_name}: it would be the machine's")
     return {
         "argv": list(argv),
-        "place": place,
+        "place": netns_name,
         "hostname": netns.name,
         "files": dict(files or {}),
         "links": dict(links or {}),

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from proxylab.frozen import dataclass
+from proxylab.kernel.sandbox.command_environment import furnish
 from proxylab.kernel.sandbox.commands import family_of
 from proxylab.kernel.sandbox.feeding import feed
 from proxylab.kernel.sandbox.linux import (
@@ -41,7 +42,6 @@ from proxylab.kernel.sandbox.linux import (
     setns,
     unshare,
 )
-from proxylab.kernel.sandbox.command_environment import furnish
 
 __all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
 
@@ -73,14 +73,14 @@ def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socke
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Environment:
     """Mount and UTS namespaces, held open."""
 
     mounts: int
     names: int
 
     @classmethod
-    def here(cls) -> "_Place":
+    def here(cls) -> "_Environment":
         """Those that this process is in."""
         return cls(*(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "uts")))
 
@@ -93,13 +93,13 @@ class _Place:
         os.close(self.names)
 
 
-class _Places:
+class _Environments:
     """Where commands run, and the way there and back."""
 
     def __init__(self) -> None:
-        self._own = _Place.here()
+        self._own = _Environment.here()
         self._own_netns = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-        self._known: dict[str, _Place] = {}
+        self._known: dict[str, _Environment] = {}
 
     @contextlib.contextmanager
     def entered(self, request: Mapping[str, Any], netns: int) -> Iterator[None]:
@@ -114,7 +114,7 @@ class _Places:
                 socket.sethostname(request["hostname"])
                 setns(netns, CLONE_NEWNET)
                 furnish(request["resolv_conf"])
-                self._known[request["place"]] = _Place.here()
+                self._known[request["place"]] = _Environment.here()
             yield
         finally:
             try:
@@ -125,9 +125,9 @@ class _Places:
 
     def forget(self, name: str) -> None:
         """Let go of the namespaces of a place, if it has any."""
-        place = self._known.pop(name, None)
-        if place is not None:
-            place.close()
+        netns_name = self._known.pop(name, None)
+        if netns_name is not None:
+            netns_name.close()
 
 
 def _serve(channel: socket.socket) -> NoReturn:
@@ -136,7 +136,7 @@ def _serve(channel: socket.socket) -> NoReturn:
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    places = _Places()
+    environments = _Environments()
     running: dict[int, int] = {}
     poll = select.poll()
     poll.register(channel, select.POLLIN)
@@ -146,12 +146,12 @@ def _serve(channel: socket.socket) -> NoReturn:
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, 4096)
-            elif not _obey(channel, places, running):
+            elif not _obey(channel, environments, running):
                 os._exit(0)
         _reap(channel, running)
 
 
-def _obey(channel: socket.socket, places: _Places, running: dict[int, int]) -> bool:
+def _obey(channel: socket.socket, environments: _Environments, running: dict[int, int]) -> bool:
     """Carry out one request. False when the lab process has gone."""
     try:
         data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
@@ -164,14 +164,14 @@ def _obey(channel: socket.socket, places: _Places, running: dict[int, int]) -> b
     match json.loads(data):
         case {"run": int(number)} as request:
             try:
-                running[_start(request, fds, places)] = number
+                running[_start(request, fds, environments)] = number
             except (OSError, ValueError) as error:
                 running[_fork_to_tell(error, request, fds[3])] = number
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
         case {"forget": [*names]}:
             for name in names:
-                places.forget(name)
+                environments.forget(name)
     for fd in fds:
         os.close(fd)
     return True
@@ -204,13 +204,13 @@ def _reap(channel: socket.socket, running: dict[int, int]) -> None:
             channel.send(ENDED.pack(number, os.waitstatus_to_exitcode(status)))
 
 
-def _start(request: Mapping[str, Any], fds: Sequence[int], places: _Places) -> int:
+def _start(request: Mapping[str, Any], fds: Sequence[int], environments: _Environments) -> int:
     """Start the command in its place. Raises ``OSError``, as execve(2) would there, or ``ValueError`` for its words."""
     netns, text, *outputs = fds
     fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
     standard = (text if fed is None else fed[0], *outputs)
     try:
-        with places.entered(request, netns):
+        with environments.entered(request, netns):
             _lay_out(request)
             _go_to(request["directory"])
             pid = _fork_on_terminal(request, standard) if request["terminal"] else _spawn(request, standard)

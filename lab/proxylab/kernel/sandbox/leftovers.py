@@ -33,18 +33,18 @@ class Departed:
 
     lab: str
     spaces: Mapping[int, NetNs]
-    places: str = ""
+    prefix: str = ""
 
 
-def note_departure(lab: str, namespaces: Mapping[str, NetNs], places: str = "") -> Departed:
+def note_departure(lab: str, namespaces: Mapping[str, NetNs], prefix: str = "") -> Departed:
     """Remember the namespaces of a lab; to be called while they are still held."""
-    return Departed(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, places)
+    return Departed(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
 
 
 def leftovers(departed: Departed, origins: Origins | None = None) -> list[str]:
     """Everything in this process's reach that still holds a namespace of the lab, in words."""
     held = _descriptors(departed, origins or Origins())
-    return [*held, *(f"process {told_of(pid)} in {place}" for pid, place in _processes(departed))]
+    return [*held, *(f"process {told_of(pid)} in {netns_name}" for pid, netns_name in _processes(departed))]
 
 
 def end_processes(departed: Departed) -> None:
@@ -99,5 +99,5 @@ def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
                 yield int(process.name), netns.name
                 continue
         command = command_of(int(process.name))
-        if command is not None and departed.places and command.place.startswith(departed.places):
-            yield int(process.name), command.place.removeprefix(departed.places)
+        if command is not None and departed.prefix and command.netns_name.startswith(departed.prefix):
+            yield int(process.name), command.netns_name.removeprefix(departed.prefix)

@@ -15,7 +15,8 @@ could ask for that signal; init's death is SIGKILL from the kernel to everybody 
 (pid_namespaces(7)); the lab process's death makes init exit. Namespaces, links, rules and mounts have no other owner
 than these processes, so they go with the last of them.
 
-A lab that may be told to stay (``proxylab.server.process``) has a *door*, a Unix socket that listens, or may come to. Its keeper is
+A lab that may be told to stay (``proxylab.server.process``) has a *door*, a Unix socket that listens, or may come
+to. Its keeper is
 detached: it does not die with the client, and the socketpair alone says that the client has gone. Until it is told to
 stay, that ends the lab process as ever, and from then on the keeper is the last that holds anything. So it takes the
 door's name away when all is over.
@@ -56,14 +57,14 @@ from proxylab.kernel.sandbox.linux import (
     unshare,
 )
 
-__all__ = ["Door", "enter"]
+__all__ = ["ControlSocket", "enter"]
 
 _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ControlSocket:
     """The socket by which other clients than the first may come, and a descriptor of the folder that it is named in.
 
     The folder is held because the keeper, too, sees the sandbox's own /run.
@@ -73,7 +74,7 @@ class Door:
     folder: int
 
     def take_away(self) -> None:
-        """Remove the socket's name, and the note beside it (``proxylab.client.control_sockets``), if it has come to have one.
+        """Remove the socket's name, and the note beside it (``client.control_sockets``), if it has come to have one.
 
         The name goes last: who waits for a lab to be gone waits for that.
         """
@@ -83,40 +84,40 @@ class Door:
                 os.unlink(name, dir_fd=self.folder)
 
 
-def enter(client: socket.socket, door: Door | None = None) -> None:
+def enter(client: socket.socket, control_socket: ControlSocket | None = None) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
     The calling process becomes the keeper and never returns. ``client`` is closed in the keeper and in init, so that
-    the lab process alone keeps it open. With a ``door``, the keeper is detached.
+    the lab process alone keeps it open. With a ``control_socket``, the keeper is detached.
 
     Raises:
         CapabilityError: in whichever process met it, with ``client`` still open there, so that it can be reported.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if door is None:
+    if control_socket is None:
         die_with_parent()
     _exit_if_hung_up(client.fileno())
     _unshare()
-    if door is None:
+    if control_socket is None:
         die_with_parent()
-    leash_read, leash_write = os.pipe()
+    lifeline_read, lifeline_write = os.pipe()
     init = os.fork()
     if init:
-        os.close(leash_read)
-        _keep(init, client, leash_write, door)
-    os.close(leash_write)
+        os.close(lifeline_read)
+        _keep(init, client, lifeline_write, control_socket)
+    os.close(lifeline_write)
     die_with_parent()
-    _exit_if_hung_up(leash_read)
+    _exit_if_hung_up(lifeline_read)
     _furnish()
-    if door is not None:
-        os.close(door.folder)
+    if control_socket is not None:
+        os.close(control_socket.folder)
     lab_process = os.fork()
     if lab_process:
         client.close()
-        if door is not None:
-            door.socket.close()
-        _init(lab_process, leash_read)
-    os.close(leash_read)
+        if control_socket is not None:
+            control_socket.socket.close()
+        _init(lab_process, lifeline_read)
+    os.close(lifeline_read)
     die_with_parent()
 
 
@@ -219,7 +220,7 @@ def _exit_if_hung_up(fd: int) -> None:
         os._exit(0)
 
 
-def _keep(init: int, client: socket.socket, leash: int, door: Door | None) -> NoReturn:
+def _keep(init: int, client: socket.socket, lifeline: int, control_socket: ControlSocket | None) -> NoReturn:
     """Be the keeper: hold the leash until init is gone, and pass its status on.
 
     On SIGTERM init is killed, and with it everything in its pid namespace; the kernel lets init be reaped only when all
@@ -228,13 +229,13 @@ def _keep(init: int, client: socket.socket, leash: int, door: Door | None) -> No
     signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
     client.close()
     _, status = os.waitpid(init, 0)
-    os.close(leash)
-    if door is not None:
-        door.take_away()
+    os.close(lifeline)
+    if control_socket is not None:
+        control_socket.take_away()
     os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
 
 
-def _init(lab_process: int, leash: int) -> NoReturn:
+def _init(lab_process: int, lifeline: int) -> NoReturn:
     """Be pid 1: reap every orphan, pass SIGTERM on, and end with the lab process or with the keeper.
 
     Pid 1 receives no signal it has no handler for, not even from outside (pid_namespaces(7)), but for SIGKILL.
@@ -244,7 +245,7 @@ def _init(lab_process: int, leash: int) -> NoReturn:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.signal(signal.SIGTERM, lambda *_: os.kill(lab_process, signal.SIGTERM))
     poll = select.poll()
-    poll.register(leash, select.POLLIN)
+    poll.register(lifeline, select.POLLIN)
     poll.register(wake_read, select.POLLIN)
     while True:
         while True:
@@ -256,7 +257,7 @@ def _init(lab_process: int, leash: int) -> NoReturn:
                 os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
             if pid == 0:
                 break
-        if any(fd == leash for fd, _ in poll.poll()):
+        if any(fd == lifeline for fd, _ in poll.poll()):
             os._exit(0)
         with suppress(BlockingIOError):
             os.read(wake_read, 4096)

@@ -129,7 +129,7 @@ def _reason(probed: ProbeVerdict | StepVerdict) -> str:
 
 
 def _body(probed: ProbeVerdict) -> Markup:
-    case = open_case(probed.probe, probed.errand, probed.evidence)
+    case = open_case(probed.probe, probed.resolved, probed.evidence)
     cause = why(case, probed)
     shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(

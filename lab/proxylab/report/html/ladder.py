@@ -10,24 +10,24 @@ words whence and whither. Both are one list, so that it is read aloud in the ord
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from proxylab.frozen import dataclass
 from proxylab.addresses import Family
+from proxylab.evidence.evidence import Packet
+from proxylab.evidence.words import amount, endpoint, times
+from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.verdict.case import Case
 from proxylab.verdict.counted import telling
-from proxylab.verdict.rule_actions import short
-from proxylab.evidence.evidence import Packet
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.rule_actions import short
 from proxylab.verdict.rules import Rule, ending
 from proxylab.verdict.stops import Ends, Stop, stops
 from proxylab.verdict.way import missing, testimony
-from proxylab.evidence.words import amount, endpoint, times
 
-__all__ = ["MOST_PLACES", "ladder"]
+__all__ = ["MOST_COLUMNS", "ladder"]
 
-MOST_PLACES: Final = 8
+MOST_COLUMNS: Final = 8
 """With more places than this there are no columns; the style sheet has as many."""
 
 _MOST_RUNGS: Final = 48
@@ -48,9 +48,9 @@ def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
     seen = stops(flow)
     if not seen:
         return None
-    places = list(dict.fromkeys(stop.place for stop in seen))
-    drawing = _Drawing(case, probed, {place: column for column, place in enumerate(places, 1)})
-    wide = f"n{len(places)}" if len(places) <= MOST_PLACES else "flat"
+    netns_names = list(dict.fromkeys(stop.netns_name for stop in seen))
+    drawing = _Drawing(case, probed, {netns_name: column for column, netns_name in enumerate(netns_names, 1)})
+    wide = f"n{len(netns_names)}" if len(netns_names) <= MOST_COLUMNS else "flat"
     found = list(drawing.rungs(seen))
     rungs = [drawing.heads(), *_in_rows(found[:_MOST_RUNGS])]
     if len(found) > _MOST_RUNGS:
@@ -91,8 +91,8 @@ def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
     for before, rung in zip((None, *rungs), rungs, strict=False):
         row += before is None or not rung.goes_on_from(before)
         here, there = sorted((rung.begins, rung.ends))
-        place = f"c{here}" if here == there else f"f{here} t{there}"
-        yield tag("li", rung.content, class_=f"{rung.kind} {place} r{row}")
+        netns_name = f"c{here}" if here == there else f"f{here} t{there}"
+        yield tag("li", rung.content, class_=f"{rung.kind} {netns_name} r{row}")
 
 
 class _Drawing:
@@ -109,11 +109,11 @@ class _Drawing:
         heads = [
             tag(
                 "div",
-                tag("b", place),
-                tag("small", self._address(place)),
-                class_=f"place {self._role(place)} p{column}",
+                tag("b", netns_name),
+                tag("small", self._address(netns_name)),
+                class_=f"place {self._role(netns_name)} p{column}",
             )
-            for place, column in self._columns.items()
+            for netns_name, column in self._columns.items()
         ]
         return tag("li", heads, class_="heads", aria_hidden="true")
 
@@ -125,30 +125,32 @@ class _Drawing:
             if before is None or not stop.follows:
                 if stop.by:
                     yield self._entry(stop)
-            elif before.place != stop.place:
+            elif before.netns_name != stop.netns_name:
                 if before.went != stop.came:
-                    yield self._change(stop, before.went, stop.came, before.place)
+                    yield self._change(stop, before.went, stop.came, before.netns_name)
                 yield self._hop(before, stop, begun)
             else:
                 circles += 1
             if stop.came != stop.went:
                 yield self._change(stop, stop.came, stop.went)
-            if after is not None and after.follows and after.place == stop.place:
+            if after is not None and after.follows and after.netns_name == stop.netns_name:
                 continue
             if circles:
                 words = f"it came back {times(circles)}, by {stop.by}"
-                yield self._at(stop.place, "at again", (tag("span", f"{stop.place}: ", class_="whence"), words))
+                yield self._at(
+                    stop.netns_name, "at again", (tag("span", f"{stop.netns_name}: ", class_="whence"), words)
+                )
                 circles = 0
             if after is None or not after.follows:
                 yield from self._end(stop)
 
     def _hop(self, before: Stop, stop: Stop, begun: int) -> _Rung:
         """A packet from one place to another, as it came there."""
-        here, there = self._columns[before.place], self._columns[stop.place]
+        here, there = self._columns[before.netns_name], self._columns[stop.netns_name]
         ahead = here < there
         ends = [tag("i", before.out), tag("i", stop.by)]
         since = stop.seen[0].at - begun
-        words = f"{before.place} {before.out} to {stop.place} {stop.by}".replace("  ", " ")
+        words = f"{before.netns_name} {before.out} to {stop.netns_name} {stop.by}".replace("  ", " ")
         content = (
             tag("span", words, class_="whence"),
             tag("span", _kind(stop), class_="kind"),
@@ -162,21 +164,21 @@ class _Drawing:
     def _entry(self, stop: Stop) -> _Rung:
         """A packet that nobody saw on its way."""
         content = (
-            tag("span", f"{stop.place} {stop.by}: ", class_="whence"),
+            tag("span", f"{stop.netns_name} {stop.by}: ", class_="whence"),
             tag("span", _kind(stop), class_="kind"),
             _pair(stop.came, stop.came),
         )
-        return self._at(stop.place, f"at {_colour(stop.packet)}", content)
+        return self._at(stop.netns_name, f"at {_colour(stop.packet)}", content)
 
-    def _at(self, place: str, kind: str, content: Child) -> _Rung:
-        column = self._columns[place]
+    def _at(self, netns_name: str, kind: str, content: Child) -> _Rung:
+        column = self._columns[netns_name]
         return _Rung(column, column, kind, content)
 
     def _change(self, stop: Stop, old: Ends, new: Ends, since: str = "") -> _Rung:
         """A translation: at a place, or where no node was watched, somewhere ``since`` a place."""
         both = ((True, old.destination, new.destination), (False, old.source, new.source))
         request = stop.packet is Packet.REQUEST
-        where = f"between {since} and {stop.place}" if since else f"on {stop.place}"
+        where = f"between {since} and {stop.netns_name}" if since else f"on {stop.netns_name}"
         lines = [
             tag(
                 "span",
@@ -191,54 +193,54 @@ class _Drawing:
             for there, was, becomes in both
             if was != becomes
         ]
-        ends = self._columns[since or stop.place], self._columns[stop.place]
+        ends = self._columns[since or stop.netns_name], self._columns[stop.netns_name]
         return _Rung(*ends, "at nat", (tag("span", f"{where}: ", class_="whence"), lines))
 
     def _by(self, stop: Stop, becomes: str) -> Markup | None:
         """The rule that did it, where only one can have."""
-        found = [rule for rule in self._rules if rule.count.node == stop.place and _makes(rule, becomes, stop)]
+        found = [rule for rule in self._rules if rule.count.node == stop.netns_name and _makes(rule, becomes, stop)]
         chains = {short(rule.count.chain) for rule in found}
         return tag("span", f"by {chains.pop()}", class_="by") if len(chains) == 1 else None
 
     def _end(self, stop: Stop) -> Iterator[_Rung]:
         """Where a request was seen last, if that is no place for it to end."""
-        if stop.packet is not Packet.REQUEST or not (stop.left or stop.place in self._case.errand.nodes):
+        if stop.packet is not Packet.REQUEST or not (stop.left or stop.netns_name in self._case.resolved.nodes):
             return
         if not stop.left and stop.seen[-1].device == STACK:
             return
         words = self._ended(stop) or (
             f"left by {stop.out}, and was not seen again" if stop.left else "was not seen to leave"
         )
-        yield self._at(stop.place, "at end", (tag("span", f"{stop.place}: ", class_="whence"), words))
+        yield self._at(stop.netns_name, "at end", (tag("span", f"{stop.netns_name}: ", class_="whence"), words))
 
     def _ended(self, stop: Stop) -> str:
         """What a rule says of that: one of this node's, or where nodes are not watched, of any."""
-        here = stop.place in self._case.errand.nodes
-        counts = [count for count in self._case.evidence.counts if not here or count.node == stop.place]
+        here = stop.netns_name in self._case.resolved.nodes
+        counts = [count for count in self._case.evidence.counts if not here or count.node == stop.netns_name]
         for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
-            if rules := ending(self._case.errand, counts, target):
+            if rules := ending(self._case.resolved, counts, target):
                 where = "" if here else f"on {rules[0].count.node} "
                 note = f": “{rules[0].comment}”" if rules[0].comment else ""
                 return f"{verb} {where}by {short(rules[0].count.chain)}{note}"
         return ""
 
-    def _role(self, place: str) -> str:
-        errand = self._case.errand
-        if place in errand.nodes:
+    def _role(self, netns_name: str) -> str:
+        resolved = self._case.resolved
+        if netns_name in resolved.nodes:
             return "node"
-        return "pod" if any(place == receiver.name for receiver in errand.receivers) else "host"
+        return "pod" if any(netns_name == receiver.name for receiver in resolved.receivers) else "host"
 
-    def _address(self, place: str) -> str:
-        errand, plan = self._case.errand, self._probed.plan
-        if place == errand.sender.name:
-            return str(errand.sender.address)
-        for receiver in errand.receivers:
-            if receiver.name == place:
+    def _address(self, netns_name: str) -> str:
+        resolved, plan = self._case.resolved, self._probed.plan
+        if netns_name == resolved.sender.name:
+            return str(resolved.sender.address)
+        for receiver in resolved.receivers:
+            if receiver.name == netns_name:
                 return str(receiver.address)
         if plan is None:
             return ""
-        family = Family.of(errand.sender.address)
-        namespace = next((each for each in plan.namespaces if each.name == place), None)
+        family = Family.of(resolved.sender.address)
+        namespace = next((each for each in plan.namespaces if each.name == netns_name), None)
         own = [each.interface for each in namespace.addresses if each.device != "lo"] if namespace else []
         return next((str(each.ip) for each in own if Family.of(each) is family and not each.ip.is_link_local), "")
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from proxylab.evidence.words import amount
 from proxylab.frozen import dataclass
 from proxylab.report.html.entry import Entry
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import Judgement, worst
-from proxylab.evidence.words import amount
 
 __all__ = ["WORST_FIRST", "Sections", "filters", "headline", "overview"]
 

@@ -7,14 +7,14 @@ Must not: choose which rules tell something (``proxylab.verdict.counted`` does).
 from textwrap import dedent
 from typing import Final
 
+from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.verdict.case import Case
 from proxylab.verdict.counted import telling, work
-from proxylab.verdict.rule_actions import short
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict
+from proxylab.verdict.rule_actions import short
 from proxylab.verdict.rules import Rule
-from proxylab.evidence.words import amount
 
 __all__ = ["rules", "traced"]
 
@@ -61,7 +61,7 @@ def _row(rule: Rule, case: Case) -> Markup:
 
 def traced(probed: ProbeVerdict) -> Markup | None:
     """The way of the packet that was sent afterwards; ``None`` where none was."""
-    lines = journey(probed.errand, probed.traced) if probed.traced is not None else ()
+    lines = journey(probed.resolved, probed.traced) if probed.traced is not None else ()
     if not lines:
         return None
     return tag(

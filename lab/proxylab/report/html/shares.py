@@ -7,12 +7,12 @@ Must not: judge a spread; the verdict has.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.model import Shares, Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
 from proxylab.verdict.arrivals import due_shares, hits
 from proxylab.verdict.case import Case
-from proxylab.evidence.words import amount
 
 __all__ = ["shares"]
 

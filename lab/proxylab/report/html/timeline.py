@@ -7,11 +7,11 @@ Must not: judge, or put what happened into words (``proxylab.verdict.timeline`` 
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import StepVerdict
-from proxylab.evidence.streams import Pulse, PulseFate, StepEvidence, StreamRecord
 from proxylab.verdict.timeline import happenings
-from proxylab.evidence.words import amount
 
 __all__ = ["timeline"]
 
@@ -30,7 +30,9 @@ def timeline(verdict: StepVerdict) -> Markup | None:
     evidence = verdict.evidence
     if not evidence.streams:
         return None
-    backends = list(dict.fromkeys(pulse.backend for each in evidence.streams for pulse in each.pulses if pulse.backend))
+    backends = list(
+        dict.fromkeys(packet.backend for each in evidence.streams for packet in each.packets if packet.backend)
+    )
     kinds = {backend: f"b{number % _COLOURS}" for number, backend in enumerate(backends)}
     return tag(
         "figure",
@@ -47,24 +49,24 @@ def timeline(verdict: StepVerdict) -> Markup | None:
 
 
 def _lane(evidence: StepEvidence, record: StreamRecord, kinds: Mapping[str, str]) -> Markup:
-    pulses = record.pulses[:_MOST_PULSES]
-    width = min(_WIDEST_MARK, max(_NARROWEST_MARK, _PART_OF_THE_GAP * 100 / max(len(pulses), 1)))
-    marks = [_mark(evidence, pulse, width, kinds) for pulse in pulses]
+    packets = record.packets[:_MOST_PULSES]
+    width = min(_WIDEST_MARK, max(_NARROWEST_MARK, _PART_OF_THE_GAP * 100 / max(len(packets), 1)))
+    marks = [_mark(evidence, packet, width, kinds) for packet in packets]
     breaks = [_line(_at(evidence, each.at), f"break {each.kind}") for each in record.breaks]
     steps = [_line(_at(evidence, at), f"moment {name}") for name, at in _moments(evidence)]
     drawing = tag("svg", steps, marks, breaks, aria_hidden="true")
     return tag("tr", tag("th", record.stream, scope="row"), tag("td", drawing, class_="lane"))
 
 
-def _mark(evidence: StepEvidence, pulse: Pulse, width: float, kinds: Mapping[str, str]) -> Markup:
+def _mark(evidence: StepEvidence, packet: StreamPacket, width: float, kinds: Mapping[str, str]) -> Markup:
     """A pulse: of full height where it was answered, of half where it was turned away, low where it was lost."""
-    kind = kinds[pulse.backend] if pulse.fate is PulseFate.ANSWERED else str(pulse.fate)
+    kind = kinds[packet.backend] if packet.fate is StreamPacketFate.ANSWERED else str(packet.fate)
     top, height = {
-        PulseFate.ANSWERED: ("10%", "80%"),
-        PulseFate.REJECTED: ("40%", "50%"),
-        PulseFate.LOST: ("70%", "20%"),
-    }[pulse.fate]
-    left = min(max(_at(evidence, pulse.at), 0.0), 100.0 - width)
+        StreamPacketFate.ANSWERED: ("10%", "80%"),
+        StreamPacketFate.REJECTED: ("40%", "50%"),
+        StreamPacketFate.LOST: ("70%", "20%"),
+    }[packet.fate]
+    left = min(max(_at(evidence, packet.at), 0.0), 100.0 - width)
     return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"pulse {kind}")
 
 
@@ -90,18 +92,18 @@ def _scale(evidence: StepEvidence) -> Markup:
 
 def _legend(evidence: StepEvidence, kinds: Mapping[str, str]) -> Iterator[Markup]:
     """What each kind of mark says, with how many there are of it."""
-    pulses = [pulse for record in evidence.streams for pulse in record.pulses]
+    packets = [packet for record in evidence.streams for packet in record.packets]
     for backend, kind in kinds.items():
-        answered = sum(pulse.backend == backend for pulse in pulses)
+        answered = sum(packet.backend == backend for packet in packets)
         yield _key(kind, f"answered by {backend}: {answered:,}")
-    for fate in (PulseFate.REJECTED, PulseFate.LOST):
-        if found := sum(pulse.fate is fate for pulse in pulses):
+    for fate in (StreamPacketFate.REJECTED, StreamPacketFate.LOST):
+        if found := sum(packet.fate is fate for packet in packets):
             yield _key(str(fate), f"{fate}: {found:,}")
     if breaks := sum(len(record.breaks) for record in evidence.streams):
         yield _key("break", f"{amount(breaks, 'end')} of a connection")
     yield _key("moment changed", "the change is made")
     yield _key("moment settled", "what the step waits for is there")
-    if any(len(record.pulses) > _MOST_PULSES for record in evidence.streams):
+    if any(len(record.packets) > _MOST_PULSES for record in evidence.streams):
         yield tag("li", f"of each stream the first {_MOST_PULSES:,} pulses are drawn")
 
 

@@ -13,7 +13,8 @@ from itertools import groupby
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.resolved import Detour, Errand
+from proxylab.evidence.evidence import Evidence
+from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.model import (
     BEHIND_LOCAL,
     DETOUR_TABLE,
@@ -30,9 +31,8 @@ from proxylab.plan.model import (
 )
 from proxylab.plan.names import FABRIC
 from proxylab.plan.reach import Absences
+from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, sysctls_for
-from proxylab.plan.forwarding import UnreachableError, next_hop
-from proxylab.evidence.evidence import Evidence
 
 __all__ = ["absent", "built", "described", "met"]
 
@@ -51,7 +51,7 @@ _ROLES: Final = {
 }
 
 
-def met(plan: Plan, errand: Errand, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
+def met(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
     """The plan without the namespaces that no packet of the probe can meet, and without the other IP family.
 
     Those stay that send, that were seen to take part, that have an address which is dialled or which a rule
@@ -59,41 +59,41 @@ def met(plan: Plan, errand: Errand, evidence: Evidence, targets: Collection[IPAd
     """
     homes = {each.name: each.namespace for each in plan.pods}
     nodes = {each.namespace: each.node for each in plan.pods}
-    wanted = {*targets, errand.destination}
-    kept = {errand.sender.namespace, *(homes.get(each.place, each.place) for each in evidence.observations)}
+    wanted = {*targets, resolved.destination}
+    kept = {resolved.sender.namespace, *(homes.get(each.netns_name, each.netns_name) for each in evidence.observations)}
     kept |= {each.name for each in plan.namespaces if wanted & {address.interface.ip for address in each.addresses}}
-    kept |= {each.name for each in plan.namespaces if errand.detour and _owns(each, errand.detour.via)}
+    kept |= {each.name for each in plan.namespaces if resolved.policy_route and _owns(each, resolved.policy_route.via)}
     kept |= {nodes[name] for name in kept if name in nodes}
-    kept.update(_way(plan, errand.sender.namespace, errand.destination, through=not targets))
-    for place in tuple(kept):
-        for address in (*targets, errand.sender.address):
-            kept.update(_way(plan, place, address))
+    kept.update(_way(plan, resolved.sender.namespace, resolved.destination, through=not targets))
+    for netns_name in tuple(kept):
+        for address in (*targets, resolved.sender.address):
+            kept.update(_way(plan, netns_name, address))
     kept |= {FABRIC} if any(_joins(link, FABRIC, kept) for link in plan.links) else set()
-    return _of_family(_only(plan, kept), errand.destination.version, errand.destination)
+    return _of_family(_only(plan, kept), resolved.destination.version, resolved.destination)
 
 
 def _owns(namespace: Namespace, address: IPAddress) -> bool:
     return any(each.interface.ip == address for each in namespace.addresses)
 
 
-def _way(plan: Plan, place: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
+def _way(plan: Plan, netns_name: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
     """The namespaces on the way to an address: ``through`` nodes, or to the first, which translates it.
 
     A way that comes back ends.
     """
-    seen = {place}
-    if not through and plan.namespace(place).role is Role.NODE:
+    seen = {netns_name}
+    if not through and plan.namespace(netns_name).role is Role.NODE:
         return
-    while not _owns(plan.namespace(place), address):
+    while not _owns(plan.namespace(netns_name), address):
         try:
-            place = next_hop(plan, place, address).into.namespace
+            netns_name = next_hop(plan, netns_name, address).into.namespace
         except (UnreachableError, KeyError):
             return
-        if place in seen:
+        if netns_name in seen:
             return
-        seen.add(place)
-        yield place
-        if not through and plan.namespace(place).role is Role.NODE:
+        seen.add(netns_name)
+        yield netns_name
+        if not through and plan.namespace(netns_name).role is Role.NODE:
             return
 
 
@@ -162,7 +162,7 @@ def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
         yield each.name, what, ", ".join(addresses)
 
 
-def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
+def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterator[str]:
     """The commands that build the network, namespace by namespace."""
     yield f"names='{' '.join(each.name for each in plan.namespaces)}'"
     yield "for name in $names; do"
@@ -188,17 +188,17 @@ def built(plan: Plan, version: int, detour: Detour | None) -> Iterator[str]:
         names = [name for name, own in settings.items() if own == words]
         one = f'for name in {" ".join(names)}; do ip netns exec "$name" sysctl -eqw {words}; done'
         yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
-    if detour is not None:
+    if policy_route is not None:
         yield "# The probe enters the cluster by the node that the scenario names."
-        way = f"{detour.destination} via {detour.via} dev {detour.device} table {DETOUR_TABLE}"
-        yield f"ip -n {detour.namespace} route replace {way}"
+        way = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {DETOUR_TABLE}"
+        yield f"ip -n {policy_route.namespace} route replace {way}"
 
 
 def absent(plan: Plan, absences: Absences) -> Iterator[str]:
     """The commands for what steps have taken away before the probe: links that are cut, pods that are gone."""
     for end in absences.down(plan):
         yield f"ip -n {end.namespace} link set dev {end.device} down"
-    for name in absences.mute(plan):
+    for name in absences.blackhole(plan):
         for version in sorted({each.interface.version for each in plan.namespace(name).addresses}):
             yield f"ip -n {name} -{version} rule add from all blackhole priority {BEHIND_LOCAL}"
 

@@ -8,7 +8,7 @@ import re
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Outcome, Preserved, Reply
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.flows import Flow
@@ -24,9 +24,9 @@ _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 cod
 
 def expected(verdict: ProbeVerdict, flow: int) -> str:
     """An extended regular expression for the line that the expectations of the probe allow."""
-    errand, expect = verdict.errand, verdict.probe.expect
-    version = errand.destination.version
-    dialled = _end(errand, errand.destination, errand.port)
+    resolved, expect = verdict.resolved, verdict.probe.expect
+    version = resolved.destination.version
+    dialled = _end(resolved, resolved.destination, resolved.port)
     match expect.outcome:
         case Outcome.DELIVERED:
             several = sorted(set(expect.backends or ()))
@@ -34,7 +34,7 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
             to = f"({pods})" if len(several) > 1 else pods or ".*"
             source = verdict.source if expect.source is not None else None
             if isinstance(expect.source, Preserved):
-                source = errand.sender.of(flow)
+                source = resolved.sender.of(flow)
             reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
             return f"delivered to {to} from {source or '.*'}, answered by {reply}"
         case Outcome.REJECTED:
@@ -44,32 +44,32 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
         case Outcome.DROPPED:
             return "not delivered, no answer|not sent: EPERM"
         case Outcome.UNTRANSLATED:
-            own = {each.name for each in errand.receivers if each.address == errand.destination}
+            own = {each.name for each in resolved.receivers if each.address == resolved.destination}
             unheard = f"not delivered, (no answer|rejected by ICMP {_NO_WAY[version]})"
             return "|".join([unheard, *(f"delivered to {name} from .*" for name in sorted(own))])
 
 
 def seen(case: Case, flow: Flow) -> str:
     """The line of a flow, by what the lab saw of it."""
-    errand = case.errand
+    resolved = case.resolved
     if flow.unsendable:
         return f"not sent: {case.evidence.refused_sends[0]}"
-    places = dict.fromkeys(f"delivered to {each.place} from {each.source}" for each in flow.arrivals)
-    answers = [f"answered by {_end(errand, each.source, each.source_port)}" for each in flow.replies[:1]]
-    answers += [f"reset by {_end(errand, each.source, each.source_port)}" for each in flow.resets[:1]]
+    netns_names = dict.fromkeys(f"delivered to {each.netns_name} from {each.source}" for each in flow.arrivals)
+    answers = [f"answered by {_end(resolved, each.source, each.source_port)}" for each in flow.replies[:1]]
+    answers += [f"reset by {_end(resolved, each.source, each.source_port)}" for each in flow.resets[:1]]
     for each in (*flow.unreachables, *flow.errors)[:1]:
         kind, code = each.icmp or (0, 0)
         answers.append(f"rejected by ICMP type {kind} code {code}")
-    return f"{' and '.join(places) or 'not delivered'}, {' and '.join(answers) or 'no answer'}"
+    return f"{' and '.join(netns_names) or 'not delivered'}, {' and '.join(answers) or 'no answer'}"
 
 
-def _end(errand: Errand, address: IPAddress, port: int) -> str:
-    return str(address) if errand.protocol is Transport.ICMP else f"{address} port {port}"
+def _end(resolved: ResolvedProbe, address: IPAddress, port: int) -> str:
+    return str(address) if resolved.protocol is Transport.ICMP else f"{address} port {port}"
 
 
 def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
     """The flow that a script sends, and its line: the first that is not as expected; the first where all are."""
-    case = open_case(verdict.probe, verdict.errand, verdict.evidence)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     lines = ((flow.number, seen(case, flow)) for flow in case.flows)
     first = next(lines)
     wrong = (each for each in (first, *lines) if not re.fullmatch(expected(verdict, each[0]), each[1]))
@@ -78,14 +78,14 @@ def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
 
 def obstacle(verdict: ProbeVerdict) -> str:
     """Why no script shows what the probe has shown, as a clause; empty where one does."""
-    errand = verdict.errand
-    if errand.question is not None:
+    resolved = verdict.resolved
+    if resolved.question is not None:
         return "the probe dials a name, and the name server of the lab follows the objects of the cluster"
-    if errand.http:
+    if resolved.http:
         return "the probe asks by HTTP, and who answers for a node is the proxy itself"
-    if errand.sender.frame_mac:
+    if resolved.sender.frame_mac:
         return "the probe sends frames to a MAC address of the author's choice, which no socket does"
-    case = open_case(verdict.probe, errand, verdict.evidence)
+    case = open_case(verdict.probe, resolved, verdict.evidence)
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 
 
@@ -100,10 +100,10 @@ def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
 
 
 def _from_before(case: Case, verdict: ProbeVerdict) -> str:
-    errand, counts = case.errand, case.evidence.counts
-    if errand.protocol is not Transport.ICMP and _was_known(case, case.flows[flow_to_send(verdict)[0]]):
+    resolved, counts = case.resolved, case.evidence.counts
+    if resolved.protocol is not Transport.ICMP and _was_known(case, case.flows[flow_to_send(verdict)[0]]):
         return "connection tracking knew the flow from an earlier one, and a script begins with empty tables"
-    if sum(each.packets for each in counts if " --rcheck " in each.text) >= errand.flows:
+    if sum(each.packets for each in counts if " --rcheck " in each.text) >= resolved.flows:
         return "session affinity had tied the client to an endpoint before, and a script begins without clients"
     failed = {each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED}
     if "backends" in failed and any(" -m recent " in each.text for each in counts):
@@ -113,9 +113,9 @@ def _from_before(case: Case, verdict: ProbeVerdict) -> str:
 
 def _was_known(case: Case, flow: Flow) -> bool:
     """Whether a node translated the flow although no rule of it did: the entry was there before."""
-    if not set(case.errand.nodes) <= set(case.evidence.counted):
+    if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return False
-    dialled = (case.errand.destination, case.errand.port)
+    dialled = (case.resolved.destination, case.resolved.port)
     ruled = {rule.translates_to for rule in translations(case.evidence.counts)}
     ends = {(each.reply_source, each.reply_source_port) for each in flow.tracked}
     return any(end != dialled and end not in ruled for end in ends)

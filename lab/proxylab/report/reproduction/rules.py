@@ -17,7 +17,7 @@ from ipaddress import ip_address, ip_network
 from typing import Final
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.resolved import Errand
+from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Ruleset", "rulesets"]
 
@@ -58,14 +58,16 @@ class _Reach:
         return any(each in network for each in self.addresses)
 
 
-def rulesets(dumps: Mapping[str, str], errand: Errand, tool: str) -> tuple[tuple[Ruleset, ...], frozenset[IPAddress]]:
+def rulesets(
+    dumps: Mapping[str, str], resolved: ResolvedProbe, tool: str
+) -> tuple[tuple[Ruleset, ...], frozenset[IPAddress]]:
     """The rules of each node, and the addresses to which they may translate a packet of the probe.
 
     ``tool`` is the variant of iptables that reads them, ``legacy`` or ``nft``.
     """
-    version, protocol = errand.destination.version, str(errand.protocol).lower()
-    own = {errand.destination, *errand.sender.addresses}
-    reach, targets = _Reach(frozenset(own), frozenset({errand.port}), protocol), frozenset[IPAddress]()
+    version, protocol = resolved.destination.version, str(resolved.protocol).lower()
+    own = {resolved.destination, *resolved.sender.addresses}
+    reach, targets = _Reach(frozenset(own), frozenset({resolved.port}), protocol), frozenset[IPAddress]()
     while True:
         found = tuple(each for node, text in dumps.items() for each in _of_node(node, text, tool, version, reach))
         lines = [line for each in found for line in each.lines if "DNAT" in line or "dnat" in line]

@@ -13,19 +13,19 @@ from itertools import chain
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.plan.resolved import STACK
+from proxylab.evidence.evidence import Packet
 from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
 from proxylab.plan.reach import Absences
+from proxylab.plan.resolved import STACK
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
 from proxylab.report.reproduction.rules import Ruleset, rulesets
 from proxylab.scenario.model import Outcome
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.case import open_case
 from proxylab.text import table, wrapped
-from proxylab.evidence.evidence import Packet
+from proxylab.verdict.case import open_case
 from proxylab.verdict.explain import command, intent, why
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -98,15 +98,15 @@ def reproduction(
     reason = obstacle(verdict)
     if reason:
         return unreproduced(verdict, reason)
-    errand = verdict.errand
-    loaded, targets = rulesets(rules, errand, tool)
-    part = network.met(plan, errand, verdict.evidence, targets)
+    resolved = verdict.resolved
+    loaded, targets = rulesets(rules, resolved, tool)
+    part = network.met(plan, resolved, verdict.evidence, targets)
     names = {each.name for each in part.namespaces}
     loaded = tuple(each for each in loaded if each.node in names)
     head = [*_head(verdict, part, engine), *_usage(loaded)]
     body = [
         "# --- The network: namespaces, links, addresses, routes, and the settings that matter",
-        *network.built(part, errand.destination.version, errand.detour),
+        *network.built(part, resolved.destination.version, resolved.policy_route),
         *["", *_CARRIES.splitlines(), *_absent(part, absences)],
     ]
     tail = [*_listening(verdict, part, targets), *_probe(verdict, targets)]
@@ -139,7 +139,7 @@ def _text(lines: Iterable[str]) -> bytes:
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     """What was sent in which network, what must happen, and what happened."""
     number, line = flow_to_send(verdict)
-    probe, case = verdict.probe, open_case(verdict.probe, verdict.errand, verdict.evidence)
+    probe, case = verdict.probe, open_case(verdict.probe, verdict.resolved, verdict.evidence)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [""],
@@ -197,14 +197,14 @@ def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> 
 
 def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress]) -> Iterator[str]:
     """The endpoints: all that the rules may choose, and whoever has the address that is dialled."""
-    errand = verdict.errand
+    resolved = verdict.resolved
     yield from ["", "# --- The endpoints"]
     arrived = {each.destination for each in verdict.evidence.observations if each.packet is Packet.REQUEST}
-    listening = list(_endpoints(verdict, part, targets | {errand.destination} | arrived))
+    listening = list(_endpoints(verdict, part, targets | {resolved.destination} | arrived))
     for node in sorted({node for _, _, node in listening}):
         program = "listen-on-a-node.py" if node else "listen.py"
         yield from [f"cat > /run/{program} << 'END'"]
-        yield from listener(errand.protocol, errand.destination.version, node=node).splitlines()
+        yield from listener(resolved.protocol, resolved.destination.version, node=node).splitlines()
         yield "END"
         for namespace, words, on_a_node in listening:
             if on_a_node is node:
@@ -214,8 +214,8 @@ def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress])
 
 def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str, bool]]:
     """The namespace of each, the arguments of its listener, and whether it is a program of a node."""
-    errand = verdict.errand
-    for each in errand.receivers:
+    resolved = verdict.resolved
+    for each in resolved.receivers:
         namespace = next((one for one in part.namespaces if one.name == each.namespace), None)
         if namespace is None or each.address not in addresses:
             continue
@@ -224,29 +224,31 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
         served = {
             one.port
             for one in namespace.listeners
-            if one.protocol is errand.protocol.served and one.name == each.name and one.address in (None, each.address)
+            if one.protocol is resolved.protocol.served
+            and one.name == each.name
+            and one.address in (None, each.address)
         }
         ports = [str(port) for port in sorted(served)]
         node = each.device == STACK
-        if not node or errand.protocol is Transport.ICMP:
+        if not node or resolved.protocol is Transport.ICMP:
             yield namespace.name, " ".join([each.name, str(each.address), "any", *ports]), node
         else:
             yield from ((namespace.name, f"{each.name} {each.address} {port} {port}", node) for port in ports)
 
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
-    errand = verdict.errand
+    resolved = verdict.resolved
     number, _ = flow_to_send(verdict)
-    chance = len(targets) > 1 and errand.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
+    chance = len(targets) > 1 and resolved.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
-    words = [errand.sender.of(number), errand.sender.port or 0, errand.destination, errand.port, times]
+    words = [resolved.sender.of(number), resolved.sender.port or 0, resolved.destination, resolved.port, times]
     yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
-    yield from sender(errand.protocol, errand.destination.version, errand.payload).splitlines()
+    yield from sender(resolved.protocol, resolved.destination.version, resolved.payload).splitlines()
     yield "END"
     yield f"expected={shlex.quote(expected(verdict, number))}"
     if times > 1:
         yield f"# up to {times} times, as long as all is as expected: the rules choose an endpoint by chance"
     send = " ".join(["python3 /run/send.py", *map(str, words), '"$expected"'])
-    yield f"seen=$(ip netns exec {errand.sender.namespace} {send})"
+    yield f"seen=$(ip netns exec {resolved.sender.namespace} {send})"
     yield 'printf \'expected: %s\\nseen:     %s\\n\' "$expected" "$seen"'
     yield 'echo "$seen" | grep -Eqx -- "$expected"'

@@ -2,6 +2,7 @@
 
 Owns: keys, their types and descriptions, and the words in which a wrong value is refused. A JSON Schema and a reference
 page can be made from the models.
-Must not: look at two places of a file at once (``proxylab.scenario.load`` and its neighbours do), or leave this room: what
+Must not: look at two places of a file at once (``proxylab.scenario.load`` and its neighbours do), or leave this
+room: what
 other rooms read is ``proxylab.scenario.model``.
 """

@@ -1,7 +1,8 @@
 """Changes of a cluster, and what is waited for after them.
 
 Owns: the shapes of ``change`` and ``until`` in steps.
-Must not: look up names (``proxylab.scenario.streams`` does), or apply a change to anything (``proxylab.scenario.updates`` does).
+Must not: look up names (``proxylab.scenario.streams`` does), or apply a change to anything
+(``proxylab.scenario.updates`` does).
 """
 
 from enum import StrEnum
@@ -9,11 +10,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from proxylab.scenario.steps import DEADLINE, EngineAction, EngineState, RulesState
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import ScenarioShape, refused, word_of
 from proxylab.scenario.schema.expect import ConntrackShape
 from proxylab.scenario.schema.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.steps import DEADLINE, EngineAction, EngineState, RulesState
 
 __all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape", "UntilShape"]
 

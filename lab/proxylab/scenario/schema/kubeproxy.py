@@ -12,8 +12,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from proxylab.cluster.configuration import DetectLocalMode, SocketAddress
 from proxylab.addresses import IPNetwork
+from proxylab.cluster.configuration import DetectLocalMode, SocketAddress
 from proxylab.scenario.model import Mode
 from proxylab.scenario.problems import describe, listed, shown
 from proxylab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of

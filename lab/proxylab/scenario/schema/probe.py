@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.scenario.model import MOST_FLOWS, Front, Manner
+from proxylab.scenario.model import MOST_FLOWS, Frontend, Manner
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
 from proxylab.scenario.schema.expect import ExceptionShape, ExpectShape
@@ -103,7 +103,7 @@ class ServiceTargetShape(ScenarioShape):
         description="The Service's port, by name or number. Required where the Service has several.",
         examples=["http", 80],
     )
-    via: Annotated[Front, BeforeValidator(word_of(Front))] = Field(
+    via: Annotated[Frontend, BeforeValidator(word_of(Frontend))] = Field(
         description="The front that is dialled. With dnsName the sender asks kube-dns for the Service's name, and "
         "dials an address of the answer and the port that the Service declares: the cluster IP, or one of the pods of "
         "a headless Service, whose name must give exactly the backends.",

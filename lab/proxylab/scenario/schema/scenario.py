@@ -1,7 +1,8 @@
 """The Scenario document, as long as nothing changes in it.
 
 Owns: the shapes of the document's head, its metadata and its spec, but for streams and steps.
-Must not: compare one part with another (``proxylab.scenario.inventory`` does), or load what only steps need: most scenarios
+Must not: compare one part with another (``proxylab.scenario.inventory`` does), or load what only steps need: most
+scenarios
 have none, and are read sooner so.
 """
 

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
 from proxylab.scenario.schema.syntax import PortNumber, is_port_name, read_address, read_port_reference

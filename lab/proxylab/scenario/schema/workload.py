@@ -10,8 +10,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.addresses import Protocol
+from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.scenario.schema.base import Ignored, ManifestShape, word_of
 from proxylab.scenario.schema.service import AnyAddress, MetadataShape
 from proxylab.scenario.schema.syntax import PortName, PortNumber, distinct

@@ -10,9 +10,9 @@ loopback network, and the kubelet's own canary.
 import shlex
 from collections.abc import Iterable, Iterator
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
 from proxylab.engines.embedded.loader import RuleLoader
-from proxylab.addresses import Family
 
 __all__ = ["cleanup", "cleanup_text"]
 

@@ -1,7 +1,7 @@
 """The fronts of a service port: rules in shared chains that recognise its addresses and ports.
 
 Owns: the rules of one service port in KUBE-SERVICES, KUBE-NODEPORTS, KUBE-EXTERNAL-SERVICES and KUBE-PROXY-FIREWALL.
-Must not: say what happens to a packet that has been recognised (``bodies`` does), except that nobody serves it.
+Must not: say what happens to a packet that has been recognised (``service_chains`` does), except that nobody serves it.
 
 A front with endpoints is captured in the nat table. One without is refused in the filter table, where the packet
 arrives as it was sent. Under externalTrafficPolicy Local without a local endpoint both stand: what the KUBE-EXT- chain
@@ -10,6 +10,7 @@ does not short-circuit falls out of it untranslated, and meets the DROP.
 
 from collections.abc import Iterator
 
+from proxylab.addresses import IPAddress, Protocol
 from proxylab.engines.embedded.categories import Refusal
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import (
@@ -23,12 +24,11 @@ from proxylab.engines.embedded.iptables.matches import (
 from proxylab.engines.embedded.iptables.rules import Written, write
 from proxylab.engines.embedded.iptables.scope import Scope
 from proxylab.engines.embedded.settings import LOOPBACK
-from proxylab.addresses import IPAddress, Protocol
 
-__all__ = ["fronts"]
+__all__ = ["dispatch_rules"]
 
 
-def fronts(scope: Scope) -> tuple[Written, ...]:
+def dispatch_rules(scope: Scope) -> tuple[Written, ...]:
     """All fronts of a service port, in kube-proxy's order."""
     port, lines = scope.port, [cluster_ip(scope)]
     for address in port.external_ips:

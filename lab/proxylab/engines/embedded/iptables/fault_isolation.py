@@ -16,7 +16,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.restore import RestoreText
 from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
 from proxylab.engines.embedded.loader import RulesRefusedError
@@ -54,11 +54,11 @@ def by_service(ruleset: Ruleset | None) -> dict[Key, tuple[PortRules, ...]]:
 
 async def load_sound(
     wanted: Ruleset,
-    before: Held | Ruleset,
+    before: KernelState | Ruleset,
     old: OfServices,
     *,
     known: Collection[Key],
-    write: Callable[[Ruleset, Held | Ruleset], RestoreText],
+    write: Callable[[Ruleset, KernelState | Ruleset], RestoreText],
     load: Callable[[str], Awaitable[None]],
 ) -> Loaded:
     """Load ``wanted``, but for the rules of Services that are refused.

@@ -1,6 +1,6 @@
 """What the kernel holds of ours.
 
-Owns: ``Held``, and reading it from the output of iptables-save.
+Owns: ``KernelState``, and reading it from the output of iptables-save.
 Must not: read more of that output than decides what a load must contain: which chains exist, and which of the jumps
 from built-in chains.
 """
@@ -13,14 +13,14 @@ from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Cha
 from proxylab.engines.embedded.iptables.rules import Rule, Ruleset
 from proxylab.frozen import dataclass
 
-__all__ = ["Held", "read_held"]
+__all__ = ["KernelState", "read_kernel_state"]
 
 Jump = tuple[Chain, frozenset[tuple[str, ...]]]
 """A rule of a built-in chain by its meaning: iptables-save orders options in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class KernelState:
     """The chains that exist, built-in ones not counted, and the jumps that stand in built-in chains."""
 
     chains: frozenset[Chain] = frozenset()
@@ -35,11 +35,11 @@ class Held:
         """The names of those that belong to service ports, which this proxy or one before it has made."""
         return frozenset(chain.name for chain in self.chains if _is_owned(chain))
 
-    def after(self, ruleset: Ruleset) -> "Held":
+    def after(self, ruleset: Ruleset) -> "KernelState":
         """What there is once ``ruleset`` has been loaded in full."""
         strangers = {chain for chain in self.chains if not _is_owned(chain)}
         owned = (Chain(Table.NAT, name) for port in ruleset.ports for name in port.chains)
-        return Held(
+        return KernelState(
             frozenset(strangers.union(ruleset.shared, ruleset.kept, owned)),
             self.jumps.union(_jump(rule.chain, rule.line()) for rule in ruleset.jumps),
         )
@@ -49,7 +49,7 @@ def _is_owned(chain: Chain) -> bool:
     return chain.table is Table.NAT and chain.name.startswith(SERVICE_CHAIN_PREFIXES)
 
 
-def read_held(saved: str) -> Held:
+def read_kernel_state(saved: str) -> KernelState:
     """Read the output of ``iptables-save``, with or without counters."""
     chains: set[Chain] = set()
     jumps: set[Jump] = set()
@@ -72,7 +72,7 @@ def read_held(saved: str) -> Held:
             name = rule.split(" ", 2)[1]
             if name in built_in:
                 jumps.add(_jump(Chain(table, name), rule))
-    return Held(frozenset(chains), frozenset(jumps))
+    return KernelState(frozenset(chains), frozenset(jumps))
 
 
 @lru_cache(maxsize=256)  # The same few jumps are looked for in every load.

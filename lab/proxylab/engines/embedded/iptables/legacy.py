@@ -1,7 +1,7 @@
 """The rules of kube-proxy 1.23, which books and old clusters show.
 
 Owns: the shape ``V1_23``: its fixed chains and jumps, and the chains of a service port as they were.
-Must not: be mixed with the current shape (``fixed``, ``fronts``, ``bodies``), but for what both have in common.
+Must not: be mixed with the current shape (``fixed``, ``dispatch_rules``, ``service_chains``), but for what both share.
 
 How it differs from today's, and why it was given up:
 
@@ -21,8 +21,9 @@ How it differs from today's, and why it was given up:
 
 from collections.abc import Iterator, Sequence
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.iptables import names
-from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
+from proxylab.engines.embedded.iptables.dispatch_rules import health_check
 from proxylab.engines.embedded.iptables.fixed import (
     JUMPS,
     SHARED_CHAINS,
@@ -31,16 +32,15 @@ from proxylab.engines.embedded.iptables.fixed import (
     node_port_jumps,
     postrouting,
 )
-from proxylab.engines.embedded.iptables.dispatch_rules import health_check
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Written, write
 from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
+from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
 from proxylab.engines.embedded.iptables.shape import Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["V1_23"]
 
@@ -89,10 +89,10 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     cluster = scope.endpoints.cluster or scope.endpoints.local
     chain = scope.chains.external.replace("KUBE-EXT-", "KUBE-XLB-")
     local = port.external_policy_local
-    fronts = (*_fronts(scope, bool(ready), chain if local else scope.chains.cluster),)
+    dispatch_rules = (*_dispatch_rules(scope, bool(ready), chain if local else scope.chains.cluster),)
     if not ready:
         # The chain for Local policy was there even without endpoints; nothing led to it.
-        return PortRules(port.service, fronts, (chain,) if local else (), "")
+        return PortRules(port.service, dispatch_rules, (chain,) if local else (), "")
     firewall = bool(port.load_balancer_vips)
     owned = (
         scope.chains.cluster,
@@ -100,17 +100,17 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
         *((scope.chains.firewall,) if firewall else ()),
         *scope.endpoint_chains.values(),
     )
-    bodies = (
+    service_chains = (
         *_masquerading(scope),
         *(_firewall(scope, chain) if firewall else ()),
         *_balanced(scope, scope.chains.cluster, cluster),
         *[rule for each in cluster for rule in endpoint_rules(scope, each)],
         *(_external_local(scope, chain, cluster) if local else ()),
     )
-    return PortRules(port.service, fronts, owned, "\n".join(bodies))
+    return PortRules(port.service, dispatch_rules, owned, "\n".join(service_chains))
 
 
-def _fronts(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+def _dispatch_rules(scope: Scope, served: bool, external: str) -> Iterator[Written]:
     """What recognises the addresses and ports of a service port, or refuses them; there was no DROP among those."""
     port = scope.port
     none = comment(f"{port.name} has no endpoints")

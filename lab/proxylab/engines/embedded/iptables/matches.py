@@ -6,6 +6,7 @@ Must not: decide when a rule is needed.
 
 from functools import lru_cache
 
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import (
     BridgeInterface,
@@ -15,7 +16,6 @@ from proxylab.engines.embedded.settings import (
     NodeCIDR,
 )
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 
 __all__ = [
     "FROM_LOCAL",

@@ -9,21 +9,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.cleanup import PROXY_TABLE
-from proxylab.engines.embedded.iptables.kernel_state import Held, read_held
+from proxylab.engines.embedded.iptables.fault_isolation import Loaded, by_service, load_sound
+from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.names import CANARIES
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes, stale_chains
 from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
 from proxylab.engines.embedded.iptables.shape import Shape
-from proxylab.engines.embedded.iptables.fault_isolation import Loaded, by_service, load_sound
 from proxylab.engines.embedded.loader import RuleLoader
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.addresses import Family
 
 __all__ = ["IptablesProxier"]
 
@@ -91,9 +91,9 @@ class IptablesProxier:
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Bring the kernel in step. Raises ``SyncFailedError``."""
         wanted = self._renderer.render(cluster, node)
-        before: Held | Ruleset
+        before: KernelState | Ruleset
         if full or not self._is_known or self._loaded is None:
-            full, before = True, read_held(await self._loader.save(self._family))
+            full, before = True, read_kernel_state(await self._loader.save(self._family))
             self._refused, self._why = {}, {}
         else:
             before = self._loaded
@@ -121,7 +121,7 @@ class IptablesProxier:
         """The rules as iptables-save prints them."""
         return await self._loader.save(self._family)
 
-    async def _load(self, wanted: Ruleset, before: Held | Ruleset) -> Loaded:
+    async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> Loaded:
         now = self._now()
         postpone = wanted.large and now - self._cleaned_at <= self._sync_period
         self._is_known = False
@@ -141,13 +141,15 @@ class IptablesProxier:
             self._cleaned_at = self._cleaned_at if postpone else now
         return done
 
-    def _write(self, ruleset: Ruleset, before: Held | Ruleset, *, postpone: bool) -> RestoreText:
+    def _write(self, ruleset: Ruleset, before: KernelState | Ruleset, *, postpone: bool) -> RestoreText:
         """The text that leads from ``before`` to ``ruleset``, with or without the end of stale chains."""
-        stale = before.owned_chains if isinstance(before, Held) else self._stale.union(stale_chains(ruleset, before))
+        stale = (
+            before.owned_chains if isinstance(before, KernelState) else self._stale.union(stale_chains(ruleset, before))
+        )
         if stale:
             stale = stale.difference(*[port.chains for port in ruleset.ports])
         gone, left = (frozenset[str](), stale) if postpone else (stale, frozenset[str]())
-        if isinstance(before, Held):
+        if isinstance(before, KernelState):
             return replace(restore(ruleset, before, gone), left=left)
         return replace(restore_changes(ruleset, before, gone), left=left)
 

@@ -5,17 +5,17 @@ itself, and the threshold of kube-proxy's large-cluster mode.
 Must not: know how rules reach the kernel.
 """
 
-from proxylab.engines.embedded.iptables.service_chains import bodies, owned_chains
+from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.dispatch_rules import dispatch_rules
 from proxylab.engines.embedded.iptables.fixed import JUMPS, fixed_chains, fixed_rules, kept_chains, node_port_jumps
-from proxylab.engines.embedded.iptables.dispatch_rules import fronts
 from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
 from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
+from proxylab.engines.embedded.iptables.service_chains import owned_chains, service_chains
 from proxylab.engines.embedded.iptables.shape import Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.addresses import Family
 
 __all__ = ["CURRENT", "LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
 
@@ -26,7 +26,7 @@ LARGE_CLUSTER_ENDPOINTS = 1000
 def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     """The rules of one service port."""
     scope = Scope.of(proxy, port)
-    return PortRules(port.service, fronts(scope), owned_chains(scope), bodies(scope))
+    return PortRules(port.service, dispatch_rules(scope), owned_chains(scope), service_chains(scope))
 
 
 CURRENT = Shape(

@@ -16,7 +16,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from proxylab.cluster.objects import Key
-from proxylab.engines.embedded.iptables.kernel_state import Held
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
 from proxylab.frozen import dataclass
@@ -98,7 +98,7 @@ class RestoreText:
         return *lines[number - 1], number, table
 
 
-def restore(ruleset: Ruleset, held: Held, stale: AbstractSet[str] | None = None) -> RestoreText:
+def restore(ruleset: Ruleset, held: KernelState, stale: AbstractSet[str] | None = None) -> RestoreText:
     """The text that makes the kernel hold ``ruleset``, given what was read back from it.
 
     Args:
@@ -173,9 +173,9 @@ def _append_rules(sections: Mapping[Table, list[Block]], ruleset: Ruleset, ports
     for rule in ruleset.head:
         sections[rule.chain.table].append((rule.line(), None))
     for port in ruleset.ports:
-        for table, line in port.fronts:
+        for table, line in port.dispatch_rules:
             sections[table].append((line, port.service))
-        if port.bodies and id(port) in ports:
-            nat.append((port.bodies, port.service))
+        if port.service_chains and id(port) in ports:
+            nat.append((port.service_chains, port.service))
     for rule in ruleset.tail:
         sections[rule.chain.table].append((rule.line(), None))

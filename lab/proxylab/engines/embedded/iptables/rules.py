@@ -13,10 +13,10 @@ cluster has tens of thousands, and nobody asks them anything.
 
 from typing import NamedTuple
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family
 
 __all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]
 
@@ -61,9 +61,9 @@ class PortRules(NamedTuple):
     """
 
     service: Key
-    fronts: tuple[Written, ...]
+    dispatch_rules: tuple[Written, ...]
     chains: tuple[str, ...]
-    bodies: str
+    service_chains: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Must not: hold rules.
 
 from typing import NamedTuple
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.categories import EndpointCategories, categorize_endpoints
 from proxylab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector, to_address
 from proxylab.engines.embedded.iptables.names import PortChains, endpoint_chain, port_chains
@@ -13,7 +14,6 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.frozen import dataclass
-from proxylab.addresses import Family, IPAddress
 
 __all__ = ["ProxyScope", "Scope"]
 

@@ -1,7 +1,8 @@
 """The chains that a service port owns: what happens to a packet once a front has recognised it.
 
 Owns: KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and KUBE-SEP- chains, one function per kind.
-Must not: recognise addresses and ports of Services (``fronts`` does), but for the masquerade rule of the cluster IP,
+Must not: recognise addresses and ports of Services (``dispatch_rules`` does), but for the masquerade rule of the
+cluster IP,
 which needs the original destination.
 
 Only chains that are used are made: a service port without endpoints owns none.
@@ -9,13 +10,13 @@ Only chains that are used are made: a service port without endpoints owns none.
 
 from collections.abc import Iterator, Sequence
 
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, comment, share, transport
 from proxylab.engines.embedded.iptables.scope import Scope
 from proxylab.engines.embedded.ports import EndpointInfo
-from proxylab.addresses import IPAddress, IPNetwork
 
-__all__ = ["MARK_MASQ", "bodies", "endpoint_rules", "owned_chains"]
+__all__ = ["MARK_MASQ", "endpoint_rules", "owned_chains", "service_chains"]
 
 MARK_MASQ = names.MARK_MASQ.name
 
@@ -33,7 +34,7 @@ def owned_chains(scope: Scope) -> tuple[str, ...]:
     return (*used, *scope.endpoint_chains.values())
 
 
-def bodies(scope: Scope) -> str:
+def service_chains(scope: Scope) -> str:
     """The rules in those chains, in kube-proxy's order: a line each."""
     lines = [*cluster_ip_masquerade(scope)]
     if scope.uses_external_chain:

@@ -7,13 +7,13 @@ Must not: hold rules (``render.CURRENT`` and ``legacy.V1_23`` name who does).
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.names import Chain
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule
 from proxylab.engines.embedded.iptables.scope import ProxyScope
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.addresses import Family
 
 __all__ = ["Shape"]
 
