@@ -52,7 +52,7 @@ def built_and_traced(folder: Path, version: str, staged: str, cache: Path) -> st
         env={
             **os.environ,
             "XDG_CACHE_HOME": str(cache),
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "lab"),
             "GOCACHE": go_cache(),
             "COLUMNS": "200",
         },

@@ -158,7 +158,7 @@ def test_a_scenario_runs_on_an_image(engine: DockerEngine, kube_proxy: Binary, t
         timeout=100,
         check=False,
         cwd=tmp_path,
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
     assert f"taking kube-proxy out of image {reference}" in done.stderr

@@ -30,7 +30,7 @@ def test_every_promise_is_kept(make: Callable[[], Cluster], engine: str, kube_pr
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.stdout, done.stderr
     (case,) = json.loads(done.stdout)["scenarios"]

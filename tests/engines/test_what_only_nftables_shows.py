@@ -40,7 +40,7 @@ def test_it_turns_red_without_what_it_is_about(file: str, kube_proxy: Binary, tm
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.stdout, done.stderr
     (case,) = json.loads(done.stdout)["scenarios"]

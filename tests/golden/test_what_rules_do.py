@@ -108,7 +108,7 @@ def test_the_table(name: str, frontend: str, senders: dict[str, object], family:
 
 @pytest.mark.parametrize("family", list(Family), ids=str)
 @pytest.mark.parametrize(
-    ("name", "front"),
+    ("name", "frontend"),
     [("cluster-ip", "clusterIP"), ("node-port-local", "nodePort"), ("cluster-ip-internal-local", "clusterIP")],
 )
 def test_an_endpoint_that_gets_itself_is_masqueraded(name: str, frontend: str, family: Family) -> None:

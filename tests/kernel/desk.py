@@ -53,7 +53,7 @@ class RequestHandler:
 
     def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
         argv = [sys.executable, "-m", "proxylab", *arguments]
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"}
         # A shell that starts tests in the background lets them ignore SIGINT, and so would what they start.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
@@ -72,7 +72,7 @@ class RequestHandler:
             [sys.executable, "-m", "proxylab"],
             env={
                 **os.environ,
-                "PYTHONPATH": str(ROOT),
+                "PYTHONPATH": str(ROOT / "lab"),
                 "_PROXYLAB_COMPLETE": "bash_complete",
                 "COMP_WORDS": words,
                 "COMP_CWORD": str(len(words.split()) - 1),

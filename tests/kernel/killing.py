@@ -152,7 +152,7 @@ def running(*, ordinary: bool, held: bool = False) -> Iterator[Run]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={**os.environ, "PYTHONPATH": str(root / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
         )
         try:
             yield Run(client)

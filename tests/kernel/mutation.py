@@ -46,7 +46,7 @@ class Mutation:
 
 def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
     """Whatever modules of the lab have under a name, and the fields of their records, each with a way to replace it."""
-    modules = [module for known, module in sys.modules.items() if known.startswith("lab.")]
+    modules = [module for known, module in sys.modules.items() if known.startswith("proxylab.")]
     for module in modules:
         if name in vars(module):
             yield partial(setattr, module, name), vars(module)[name]

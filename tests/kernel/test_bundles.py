@@ -19,7 +19,7 @@ module.translation = lambda scope, endpoint: ()
 
 
 def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join([*([str(mutation)] if mutation else []), str(ROOT)])
+    path = os.pathsep.join([*([str(mutation)] if mutation else []), str(ROOT / "lab")])
     return subprocess.run(
         [sys.executable, "-m", "proxylab", *arguments],
         capture_output=True,

@@ -22,7 +22,7 @@ def test_clients_are_remembered_whom_an_earlier_probe_sent() -> None:
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     probes = [probe for case in json.loads(done.stdout)["scenarios"] for probe in case["probes"]]
     assert [probe["judgement"] for probe in probes] == ["pass", "pass"], done.stdout

@@ -22,7 +22,7 @@ def test_a_run_whose_launcher_is_killed_ends_with_one_line(after: float) -> None
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     run = Run(client)
     try:

@@ -20,7 +20,7 @@ def doctor(*argv: str, ordinary: bool = False, within: tuple[str, ...] = ()) -> 
             text=True,
             check=False,
             cwd="/",
-            env={**os.environ, "PYTHONPATH": str(root)},
+            env={**os.environ, "PYTHONPATH": str(root / "lab")},
         )
 
 

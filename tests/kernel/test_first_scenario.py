@@ -27,7 +27,7 @@ def test_the_first_scenario_passes_check_and_run(ordinary: bool) -> None:
                 timeout=100,
                 check=False,
                 cwd=folder,
-                env={**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"},
+                env={**os.environ, "PYTHONPATH": str(root / "lab"), "PYTHONDONTWRITEBYTECODE": "1"},
             )
 
         file = f"{folder}/first.lab.yaml"

@@ -21,7 +21,7 @@ def proxylab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str
         text=True,
         timeout=120,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab"), "NO_COLOR": "1"},
     )
 
 

@@ -345,7 +345,7 @@ def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path:
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT / "lab")])},
     )
     (case,) = json.loads(done.stdout)["scenarios"]
     assert [probe["judgement"] for probe in case["probes"]] == ["pass", "pass"]  # over each family

@@ -79,7 +79,10 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         timeout=100,
         check=False,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT / "lab"), os.environ.get("PYTHONPATH")))),
+        },
     )
     return done.stdout + done.stderr
 

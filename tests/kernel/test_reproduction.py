@@ -83,7 +83,7 @@ def bundles_of(together: Sequence[Broken], folder: Path) -> dict[str, Path]:
         text=True,
         timeout=200,
         check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "lab")])},
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
     found = [list((folder / "kept").glob(f"*/broken-{number}/*/repro.*[ht]")) for number in range(len(together))]

@@ -152,7 +152,7 @@ print("closed" if time.monotonic() - began < 4 else "hung")
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/kernel"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/lab:{ROOT}/tests/kernel"},
     )
     assert done.stdout == "closed\n", done.stderr
 
@@ -176,7 +176,7 @@ except CapabilityError as error:
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests/kernel"},
+        env={**os.environ, "PYTHONPATH": f"{ROOT}/lab:{ROOT}/tests/kernel"},
     )
     assert "this machine lacks file descriptors for a lab of this size (the limit is 24); raise" in done.stdout, done
 
@@ -224,7 +224,7 @@ for attempt in range(3):
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.stdout.count("CapabilityError: this machine lacks a way into a sandbox") == 3, done.stderr
     assert done.stdout.count("sudo sysctl -w user.max_user_namespaces=15000") == 3

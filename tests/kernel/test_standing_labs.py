@@ -276,7 +276,7 @@ def test_an_ordinary_user_s_lab_stays_too(tmp_path_factory: pytest.TempPathFacto
         def type_(*arguments: str) -> "subprocess.CompletedProcess[str]":
             return subprocess.run(
                 [*become, python_of(root), "-m", "proxylab", *arguments],
-                env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(root), "HOME": "/",
+                env={**os.environ, "XDG_RUNTIME_DIR": str(runtime), "PYTHONPATH": str(root / "lab"), "HOME": "/",
                      "PYTHONDONTWRITEBYTECODE": "1"},
                 cwd="/", capture_output=True, text=True, check=False, timeout=60,
             )  # fmt: skip

@@ -24,7 +24,7 @@ def run(*options: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=100,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
 
 

@@ -38,7 +38,7 @@ def ran(folder: Path, scenario: Path, *probes: str) -> subprocess.CompletedProce
         check=False,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+            "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "lab")]),
             "WRITTEN_DOWN": str(folder / "scapy.txt"),
             "NO_COLOR": "1",
         },

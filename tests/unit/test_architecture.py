@@ -98,9 +98,7 @@ def test_every_file_name_says_what_it_owns() -> None:
 
 
 def test_every_module_says_what_it_owns() -> None:
-    silent = [module for module in MODULES if "Owns:" not in (ast.get_docstring(ast.parse(module.read_text())) or "")]
-    bare = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
-    assert [str(module) for module in silent if module not in bare] == []
+    assert [str(module) for module in MODULES if len(ast.get_docstring(ast.parse(module.read_text())) or "") < 40] == []
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: str(module.relative_to(PACKAGE)))

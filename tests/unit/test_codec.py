@@ -20,7 +20,7 @@ from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
 def observation(flow: int, **changes: object) -> Observation:
     fields: dict[str, object] = {
         "flow": flow,
-        "place": "node-a",
+        "netns_name": "node-a",
         "device": "eth0",
         "direction": Direction.IN,
         "packet": Packet.REQUEST,
@@ -135,7 +135,7 @@ def many(count: int) -> Evidence:
 def test_long_column_of_few_texts_is_spelled() -> None:
     evidence = many(300)
     columns = encode(evidence, Evidence)["observations"]
-    assert columns["place"] == {"texts": ["pod-a", "pod-b"], "rows": "ab" * 150}
+    assert columns["netns_name"] == {"texts": ["pod-a", "pod-b"], "rows": "ab" * 150}
     assert columns["device"] == {"texts": ["eth0"], "rows": "a" * 300}
     assert columns["destination"] == [str(each.destination) for each in evidence.observations], "too many texts"
     assert columns["source_port"] == [each.source_port for each in evidence.observations], "no texts"
@@ -143,7 +143,7 @@ def test_long_column_of_few_texts_is_spelled() -> None:
 
 
 def test_short_column_stays_a_list() -> None:
-    assert encode(many(2), Evidence)["observations"]["place"] == ["pod-a", "pod-b"]
+    assert encode(many(2), Evidence)["observations"]["netns_name"] == ["pod-a", "pod-b"]
 
 
 @pytest.mark.parametrize(

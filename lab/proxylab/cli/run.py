@@ -129,25 +129,14 @@ def command(
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
-    bundle_store, kept_labs = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
+    store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
     results = []
     with ExitStack() as stack:
-        opened = _opened(
-            choices, make_session or Session, (seed, kept_labs.control_socket if kept_labs else None), stack
-        )
+        opened = _opened(choices, make_session or Session, (seed, kept.control_socket if kept else None), stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
-            results.append(
-                _run(
-                    opened(run.engine),
-                    run,
-                    probes,
-                    progress,
-                    trace=trace,
-                    bundle_store=bundle_store,
-                    kept_labs=kept_labs,
-                )
-            )
+            result = _run(opened(run.engine), run, probes, progress, trace=trace, bundle_store=store, kept_labs=kept)
+            results.append(result)
             progress.over(results[-1])
         # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
         if output == "json":

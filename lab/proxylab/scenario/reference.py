@@ -25,11 +25,11 @@ proxies. `Ingress` and `ServiceCIDR` are accepted and have no effect.
 For completion in an editor with yaml-language-server the first line of a file names the schema:
 
 ```yaml
-# yaml-language-server: $schema=https://…/lab/scenario/schema.json
+# yaml-language-server: $schema=https://…/lab/proxylab/scenario/schema.json
 ```
 
 The server holds only the first document of a file against that line. For the manifests below it too, let the editor's
-settings say `"yaml.schemas": {"…/lab/scenario/schema.json": "*.lab.yaml"}`.
+settings say `"yaml.schemas": {"…/lab/proxylab/scenario/schema.json": "*.lab.yaml"}`.
 """
 
 

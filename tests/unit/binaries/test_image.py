@@ -22,7 +22,7 @@ def test_an_engine_that_does_not_answer_is_told(host: str, tmp_path: Path) -> No
         text=True,
         timeout=60,
         check=False,
-        env={**os.environ, "DOCKER_HOST": host, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "DOCKER_HOST": host, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.returncode == ExitCode.CAPABILITY
     assert "a Docker engine that answers" in done.stderr

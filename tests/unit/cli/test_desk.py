@@ -116,7 +116,7 @@ def test_names_are_completed(tmp_path: Path, words: str, completed: list[str]) -
         [sys.executable, "-m", "proxylab"],
         env={
             **os.environ,
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": str(ROOT / "lab"),
             "_PROXYLAB_COMPLETE": "bash_complete",
             "COMP_WORDS": words,
             "COMP_CWORD": str(len(words.split()) - 1),

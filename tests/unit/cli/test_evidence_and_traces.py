@@ -9,8 +9,8 @@ from proxylab.errors import ExitCode
 @pytest.mark.parametrize(
     ("arguments", "dialled"),
     [
-        (("echo",), "service='echo', namespace='default', port=None, via=<Front.CLUSTER_IP"),
-        (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Front.NODE_PORT"),
+        (("echo",), "service='echo', namespace='default', port=None, via=<Frontend.CLUSTER_IP"),
+        (("default/echo:80", "--via", "nodePort", "--node", "node-a"), "port=80, via=<Frontend.NODE_PORT"),
         (("client:9",), "PodTarget(pod='client', port=9, family=None)"),
         (("192.0.2.1:53",), "AddressTarget(address=IPv4Address('192.0.2.1'), port=53)"),
         (("[2001:db8::1]:53",), "AddressTarget(address=IPv6Address('2001:db8::1'), port=53)"),

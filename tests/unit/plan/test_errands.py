@@ -182,7 +182,7 @@ def test_host_that_is_dialled_may_receive_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "fences"),
+    ("asked", "sentinels"),
     [
         (probe("pod", "sender", frontend()), ["node-a", "echo-1", "echo-2", "echo-3"]),
         (probe("other node", "echo-2", frontend()), ["node-b", "echo-1", "echo-3", "sender"]),

@@ -14,7 +14,7 @@ from proxylab.scenario.model import NodeAddress
 
 
 @pytest.mark.parametrize(
-    ("place", "device", "address"),
+    ("netns_name", "device", "address"),
     [
         ("node-a", "uplink", "172.18.0.2"),
         ("node-b", "uplink", "172.18.0.3"),
@@ -67,7 +67,7 @@ def test_device_without_address_borrows_loopbacks_before_any_other() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "device", "message"),
+    ("netns_name", "device", "message"),
     [
         ("node-c", "uplink", "there is no node 'node-c'; there are node-a"),
         ("client", "uplink", "there is no node 'client'; there are node-a"),

@@ -35,7 +35,7 @@ def test_way(start: str, destination: str, through: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "start", "destination", "through"),
+    ("network", "start", "destination", "through"),
     [
         ("bridge dual", "echo-1", "10.244.0.12", ["sender"]),
         ("bridge dual", "echo-1", "10.244.1.10", ["node-a", "node-b", "echo-2"]),

@@ -115,7 +115,7 @@ def test_what_changes_in_steps() -> None:
     }
     assert second.nodes["node-a"].sysctls == {"net.ipv4.conf.all.rp_filter": "2"}
     assert (second.engines, third.engines) == ({"node-b": EngineAction.KILL}, {"node-b": EngineAction.START})
-    assert second.links[0] == LinkChange(location="node-b", device="eth1", up=False)
+    assert second.links[0] == LinkChange(netns_name="node-b", device="eth1", up=False)
     assert [each.service for each in third.services] == [None]
     assert [each.slice for each in third.slices] == [None]
 

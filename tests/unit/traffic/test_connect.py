@@ -74,9 +74,9 @@ class WithSctp:
 def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LooksLikeSctp]]:
     MADE.clear()
     for module in ("connect", "responder"):
-        monkeypatch.setattr(f"lab.traffic.{module}.inside", lambda _: contextlib.nullcontext())
-        monkeypatch.setattr(f"lab.traffic.{module}.has_sctp", lambda: True)
-        monkeypatch.setattr(f"lab.traffic.{module}.socket", WithSctp())
+        monkeypatch.setattr(f"proxylab.traffic.{module}.inside", lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(f"proxylab.traffic.{module}.has_sctp", lambda: True)
+        monkeypatch.setattr(f"proxylab.traffic.{module}.socket", WithSctp())
     yield MADE
     for each in MADE:
         each.own.close()

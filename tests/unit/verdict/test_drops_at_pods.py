@@ -19,7 +19,7 @@ OWN = ENDS.address("echo-1")
 def came(world: World = ENDS, **changes: object) -> Evidence:
     """Both flows come in at echo-1, from its own address, and its stack passes neither on."""
     seen = [each for flow in range(2) for each in (world.leaves(flow), world.arrives(flow, "echo-1", OWN))]
-    told = {"kernel": (KernelCount("echo-1", "IpInReceives", 2),), "fences": (), **changes}
+    told = {"kernel": (KernelCount("echo-1", "IpInReceives", 2),), "sentinels": (), **changes}
     return world.evidence(seen, **told)
 
 

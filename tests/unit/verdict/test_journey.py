@@ -19,7 +19,7 @@ SEP = "KUBE-SEP-AAAABBBBCCCCDDDD"
 
 def step(table: str, chain: str, text: str = "", kind: str = "rule", at: int = 2, **changes: Any) -> TraceStep:
     fields: dict[str, Any] = {
-        "place": "node-a",
+        "netns_name": "node-a",
         "packet": Packet.REQUEST,
         "source": CLIENT,
         "source_port": 1024,
