@@ -36,7 +36,7 @@ def test_device_without_address_borrows_the_nodes_first() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wire", "device", "family", "address"),
+    ("network", "device", "family", "address"),
     [
         ("bridge dual", "pods", Family.IPV4, "10.244.0.1"),
         ("bridge dual", "pods", Family.IPV6, "fd00:10:244::1"),
