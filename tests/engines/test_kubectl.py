@@ -34,7 +34,7 @@ async def asked(launcher: Launcher) -> list[str]:
     netns = make_netns("node-a")
 
     async def run(*words: str) -> str:
-        done = await launcher.run(netns, words, context="k", deadline=Deadline.after(30))
+        done = await launcher.run(netns, words, netns_name="k", deadline=Deadline.after(30))
         return done.stdout.decode() or done.stderr.decode()
 
     await run("ip", "link", "set", "lo", "up")

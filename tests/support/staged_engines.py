@@ -14,7 +14,7 @@ from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier, is_barrier
 from proxylab.engines.catalogue import make_engine
-from proxylab.engines.context import Cluster, Place
+from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice, Upstream
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -33,7 +33,7 @@ class Stage:
     store: Store
     engine: Engine
     launcher: Launcher
-    netns_name: Place
+    netns_name: NodeContext
     cluster: Cluster
     choice: EngineChoice
     node: str
@@ -75,7 +75,7 @@ async def staged(
     netns = make_netns(node)
     name = f"{node}-{engine}-{netns.fd}".replace("/", "-").replace("@", "-")  # of each its own /run
     await launcher.run(netns, ["ip", "link", "set", "lo", "up"], netns_name=name, deadline=Deadline.after(10))
-    netns_name = Place(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
+    netns_name = NodeContext(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
     store = Store() if store is None else store
     if store.get(Key("Node", "", node)) is None:
         store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
