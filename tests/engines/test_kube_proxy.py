@@ -72,7 +72,7 @@ async def ends(launcher: Launcher) -> dict[str, Any]:
         await launcher.run(
             stage.context.netns,
             ["sh", "-c", "kill -9 $(pgrep -x kube-proxy)"],
-            context=stage.context.name,
+            netns_name=stage.context.name,
             deadline=Deadline.after(10),
         )
         stage.store.apply(ECHO)
@@ -132,7 +132,7 @@ async def rejected(launcher: Launcher) -> str:
         await stage.synced()
         wrong = "add map ip kube-proxy cluster-ips { type ipv4_addr : verdict ; }"
         flush = ["nft", f"delete table ip kube-proxy; add table ip kube-proxy; {wrong}"]
-        await launcher.run(stage.context.netns, flush, context=stage.context.name, deadline=Deadline.after(10))
+        await launcher.run(stage.context.netns, flush, netns_name=stage.context.name, deadline=Deadline.after(10))
         stage.store.apply(ECHO)
         stage.store.apply(ENDS)
         try:

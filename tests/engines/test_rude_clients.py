@@ -48,7 +48,7 @@ async def disturbed(launcher: Launcher) -> dict[str, list[bool]]:
         async with staged(launcher, "kube-proxy/iptables") as stage:
             told: list[str] = []
             rude = await launcher.start(
-                stage.context.netns, [sys.executable, "-c", RUDE], context=stage.context.name, heard=told.append
+                stage.context.netns, [sys.executable, "-c", RUDE], netns_name=stage.context.name, heard=told.append
             )
             await wait_until(lambda told=told: bool(told), Deadline.after(30), "rude clients")
             heard = said[path] = [told == ["all have spoken"]]

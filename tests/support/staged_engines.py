@@ -33,7 +33,7 @@ class Stage:
     store: Store
     engine: Engine
     launcher: Launcher
-    netns_name: NodeContext
+    context: NodeContext
     cluster: Cluster
     choice: EngineChoice
     node: str
@@ -42,7 +42,7 @@ class Stage:
         """Stop the engine, and start another one on the node as the first has left it."""
         await self.engine.stop()
         self.choice = replace(self.choice, name=engine)
-        self.engine = make_engine(self.choice, self.node, self.netns_name, self.cluster)
+        self.engine = make_engine(self.choice, self.node, self.context, self.cluster)
         await self.engine.start()
 
     async def synced(self) -> str:
@@ -75,14 +75,15 @@ async def staged(
     netns = make_netns(node)
     name = f"{node}-{engine}-{netns.fd}".replace("/", "-").replace("@", "-")  # of each its own /run
     await launcher.run(netns, ["ip", "link", "set", "lo", "up"], netns_name=name, deadline=Deadline.after(10))
-    netns_name = NodeContext(netns, launcher, name, IptablesTool(launcher, netns, name, await choose_iptables(launcher)))
+    tool = IptablesTool(launcher, netns, name, await choose_iptables(launcher))
+    context = NodeContext(netns, launcher, name, tool)
     store = Store() if store is None else store
     if store.get(Key("Node", "", node)) is None:
         store.apply(Node(name=node, addresses=(Addresses(Family.IPV4).of("node", 1),)))
     cluster = Cluster(store, ApiServer(store), Barrier(store, BOTH))
     upstream = Upstream(os.environ["TEST_KUBE_PROXY"], "", flags, gates or {})
     chosen = EngineChoice(engine, families=BOTH, upstream=upstream, **choice)
-    stage = Stage(store, make_engine(chosen, node, netns_name, cluster), launcher, netns_name, cluster, chosen, node)
+    stage = Stage(store, make_engine(chosen, node, context, cluster), launcher, context, cluster, chosen, node)
     try:
         await stage.engine.start()
         yield stage
