@@ -36,9 +36,9 @@ METRIC = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 async def told(stage: Stage) -> tuple[float, float]:
     """How many seconds all partial synchronisations of IPv4 took, and how many there were."""
     page = await stage.launcher.run(
-        stage.netns_name.netns,
+        stage.context.netns,
         [sys.executable, "-c", ASK],
-        netns_name=stage.netns_name.name,
+        netns_name=stage.context.name,
         deadline=Deadline.after(30),
     )
     found = {"sum": 0.0, "count": 0.0}
