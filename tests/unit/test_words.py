@@ -1,4 +1,4 @@
-"""The project's own words are few, and retired ones do not come back: the glossary, names in the code, files, headings."""
+"""The glossary is short, and retired words do not come back as names in the code, of files or in headings."""
 
 import functools
 import re
@@ -63,7 +63,9 @@ def identifiers() -> frozenset[str]:
     found: set[str] = set()
     for module in PACKAGE.rglob("*.py"):
         with tokenize.open(module) as source:
-            found |= {token.string for token in tokenize.generate_tokens(source.readline) if token.type == tokenize.NAME}
+            found |= {
+                token.string for token in tokenize.generate_tokens(source.readline) if token.type == tokenize.NAME
+            }
     return frozenset(found)
 
 
