@@ -1,4 +1,4 @@
-"""Every command in the pages does what they say. ``LAB_DOCS=write`` puts what is printed into them."""
+"""Every command on the pages prints what the page shows. ``LAB_DOCS=write`` puts the real output into the pages."""
 
 import os
 import re
@@ -42,7 +42,7 @@ NOT_TYPED = {
 IN_YAML = {
     "docs/how-to/run-in-ci.md": "what a CI system types; `doctor --ci` prints the same there, and that is compared",
 }
-"""Pages whose files have commands in them, and why nobody types these."""
+"""Pages with commands in other files, and why no test types them."""
 
 LACKS_A_CAPABILITY = 4
 FAILURE = re.compile(r"^```text\n(fail .*?)^```$", re.MULTILINE | re.DOTALL)
@@ -53,7 +53,7 @@ module.masquerade = lambda settings: ()
 """
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
 
-# No live cluster is at hand: what one prints stands on the page, as the file that the command would have written.
+# There is no live cluster: the page has its output, as the file that the command would write.
 KUBECTL = """#!/bin/sh
 [ "$*" = "get svc,endpointslices,pods,nodes -A -o yaml" ] && echo '{apiVersion: v1, kind: List, items: []}'
 """
@@ -106,17 +106,15 @@ def test_every_command_prints_what_the_page_says(page: Path, folder: Path) -> No
 
 @pytest.mark.timeout(120)
 def test_the_failure_on_the_first_page_is_what_an_engine_without_masquerade_gives(folder: Path) -> None:
-    """Whoever types what it says under *reproduce* gets it, once the rule is taken out of the engine."""
+    """The command under *reproduce* prints it once the rule is taken out of the engine."""
     page = ROOT / "README.md"
     text = page.read_text()
     block = FAILURE.search(text)
     assert block is not None
     typed = REPRODUCE.search(block[1])
     assert typed is not None
-    # A line of progress comes first; and on a slow machine TCP asks again while the answers come.
-    there, back = block[1].split("    solo eth0 out")
-    said = ["...", *there.splitlines(), "...", *back[back.index("    the sender's socket") :].splitlines()]
-    shown = Command(text.count("\n", 0, block.start(1)), typed[1], tuple(said), block.span(1))
+    lines = ("...", *block[1].splitlines())  # a line of progress comes first
+    shown = Command(text.count("\n", 0, block.start(1)), typed[1], lines, block.span(1))
     (folder / "sitecustomize.py").write_text(WITHOUT_MASQUERADE)
     found = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "80"}
     paths = os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])
@@ -127,7 +125,7 @@ def test_the_failure_on_the_first_page_is_what_an_engine_without_masquerade_give
 
 
 def test_every_command_that_is_not_typed_stands_on_a_page() -> None:
-    """So that the list has nothing that somebody could take for a reason not to type another."""
+    """An entry without its command would be an excuse for nothing."""
     written = {step.words for page in PAGES for step in steps(page.read_text()) if isinstance(step, Command)}
     assert written >= set(NOT_TYPED)
 

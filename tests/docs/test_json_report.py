@@ -14,7 +14,7 @@ REPORTS = ROOT / "tests" / "golden" / "report"
 
 
 def shape(value: Any) -> dict[str, Any]:
-    """What keys there are; of an entry of a list those of all its entries."""
+    """The keys of a value; of a list, those of all its entries."""
     found: dict[str, Any] = {}
     for entry in value if isinstance(value, list) else [value]:
         for key, each in entry.items() if isinstance(entry, dict) else ():

@@ -1,4 +1,4 @@
-"""The pages that are made from the code are those of this code. ``LAB_DOCS=write`` makes them anew."""
+"""The generated pages belong to this code. ``LAB_DOCS=write`` writes them again."""
 
 import os
 from collections.abc import Callable

@@ -8,17 +8,17 @@ __all__ = ["capabilities_page", "engines_page"]
 _ENGINES = """\
 # Engines
 
-What can stand under test, by the name that `--engine` takes, and `--lab-engine` under pytest. `{first}` runs where
-nobody asks for one. The version is the one by which a scenario's `except` holds or does not (`when: {{version: …}}`);
-the rules of some can be printed by `proxylab rules` without running anything.
+An engine is a proxy under test, by the name that `--engine` takes, and `--lab-engine` under pytest. `{first}` is the
+default. The version decides whether an `except` of a scenario applies (`when: {{version: …}}`). `proxylab rules`
+prints the rules of some engines without running anything.
 
 {table}
 
-A kube-proxy of another version is asked for by name: `kube-proxy@v1.34/nftables` for the newest patch of it,
-`kube-proxy@v1.34.2/iptables` for just that one. Where its binary comes from is told in
-[Test your own kube-proxy](../how-to/test-your-kube-proxy.md).
+A name may include a version of kube-proxy: `kube-proxy@v1.34/nftables` for the newest patch of 1.34,
+`kube-proxy@v1.34.2/iptables` for exactly that one. [Test your own kube-proxy](../how-to/test-your-kube-proxy.md)
+describes the sources of binaries.
 
-`proxylab engines` lists what is here, and what each source has:
+`proxylab engines` lists the engines on this machine, and the versions of each source:
 
 ```console
 $ proxylab engines
@@ -30,20 +30,20 @@ $ proxylab engines
 _CAPABILITIES = """\
 # Capabilities
 
-What a lab may use of a machine. `proxylab doctor` tries each of these in a namespace of its own, and tells what was
-found; nothing is concluded from versions or from the kernel's configuration. A scenario that needs what is missing is
-skipped, with the reason and the cure, and the exit code is 4 where an engine that was asked for by name ran nothing.
+A capability is something that a lab may use of a machine. `proxylab doctor` tries each one in a namespace of its own;
+it concludes nothing from versions or from the kernel's configuration. A scenario that needs a missing capability is
+skipped, with the reason and the cure. The exit code is 4 if an engine that the command line names could run nothing.
 
 ```console
 $ proxylab doctor
 ...
 ```
 
-## Without these no lab can be built
+## Required for every lab
 
 {needed}
 
-## Without these something cannot be done, or takes longer
+## Optional, with the cost of each lack
 
 {wanted}
 """
@@ -70,10 +70,11 @@ def _version(engine: str) -> str:
 
 def capabilities_page() -> str:
     """A row for each capability, in the order in which they are tried."""
-    needed = [(each.name, each.cure) for each in TRIALS if each.required]
+    sandbox = ("a sandbox", "`proxylab doctor` names it, by what refused the sandbox")
+    needed = [sandbox, *((each.name, each.cure) for each in TRIALS if each.required)]
     wanted = [(each.name, each.cost, each.cure) for each in TRIALS if not each.required]
     return _CAPABILITIES.format(
-        needed=_table(("capability", "cure"), [("a sandbox", "`proxylab doctor` tells, by what refused it"), *needed]),
+        needed=_table(("capability", "cure"), needed),
         wanted=_table(("capability", "without it", "cure"), wanted),
     )
 

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 ROOT = Path(__file__).resolve().parents[2]
-_FENCE = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"^```(\w*) ?([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(r'title="([^"]+)"')
 _NUMBER = re.compile(r"\d[\d,.]*")
 _HASH = re.compile(r"-([A-Z0-9]{16}\b|[A-Z0-9]{6}…)")  # of a chain: which endpoint comes first is up to chance
@@ -40,7 +40,7 @@ exec "$@"
 
 @dataclass(frozen=True)
 class File:
-    """A file that the reader is to write."""
+    """A file that the reader writes."""
 
     name: str
     text: str
@@ -48,7 +48,7 @@ class File:
 
 @dataclass(frozen=True)
 class Command:
-    """A command with what the page says it prints; ``span`` is where in the page that stands."""
+    """A command and its output on the page; ``span`` is the position of that output."""
 
     line: int
     text: str
@@ -57,42 +57,42 @@ class Command:
 
     @property
     def words(self) -> str:
-        """What is typed, without what the page remarks on it."""
+        """The command without the remark behind it."""
         return self.text.partition("  #")[0].rstrip()
 
 
 def pages() -> list[Path]:
-    """Every page that a user reads, and that for who works on the project."""
+    """Every page for users, and the one for contributors."""
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def clone_of_a_reader(folder: Path) -> None:
-    """Make the folder to a page what the clone is to its reader; what is to be installed is there already."""
+    """Give the folder what a page expects of a clone; everything is installed already."""
     (folder / "docs").symlink_to(ROOT / "docs")
     (folder / "dev").write_text(_DEV)
     (folder / "dev").chmod(0o755)
 
 
 def needs_a_checkout(command: Command) -> bool:
-    """Whether it is about a checkout of kubernetes. ``tests/engines/test_checkout.py`` has one, and types it there."""
+    """Whether the command needs a checkout of kubernetes. ``tests/engines/test_checkout.py`` has one, and types it."""
     return _CHECKOUT.search(command.text) is not None
 
 
 def steps(text: str) -> Iterator[File | Command]:
-    """What a reader of the page does, in order."""
-    for sentinel in _FENCE.finditer(text):
-        language, info, body = sentinel.groups()
+    """The files to write and the commands to type, in order."""
+    for block in _BLOCK.finditer(text):
+        language, info, body = block.groups()
         title = _TITLE.search(info)
         if title:
             yield File(title[1], body)
         elif language == "console":
-            yield from _commands(text, sentinel.start(3), body)
+            yield from _commands(text, block.start(3), body)
 
 
 def untyped(text: str) -> Iterator[tuple[str, str]]:
-    """The blocks of which a reader types nothing: the language that each names, and what stands in it."""
-    for sentinel in _FENCE.finditer(text):
-        language, info, body = sentinel.groups()
+    """Blocks without commands: the language of each, and its text."""
+    for block in _BLOCK.finditer(text):
+        language, info, body = block.groups()
         if language != "console" and not _TITLE.search(info):
             yield language, body
 
@@ -137,7 +137,7 @@ def play(
 
 
 def matches(expected: Sequence[str], printed: Sequence[str]) -> bool:
-    """Whether the lines are those of the page, but for numbers and for what ``...`` stands for."""
+    """Whether the lines are those of the page, apart from numbers and what ``...`` stands for."""
     return re.fullmatch("".join(map(_pattern, expected)), "".join(map(_line, printed))) is not None
 
 
@@ -150,7 +150,7 @@ def _pattern(text: str) -> str:
 
 
 def with_outputs(text: str, outputs: Sequence[tuple[Command, str]]) -> str:
-    """The page with what commands really print in the place of what it says; blocks with ``...`` stay."""
+    """The page with the real output of its commands; outputs with ``...`` stay as they are."""
     for command, printed in reversed(outputs):
         if command.output and _ANYTHING not in (line.strip() for line in command.output):
             begin, end = command.span

@@ -1,0 +1,136 @@
+"""The glossary is short, and retired words do not come back as names in the code, of files or in headings."""
+
+import functools
+import re
+import subprocess
+import tokenize
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "lab" / "proxylab"
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
+
+MOST_WORDS = 15
+RETIRED = frozenset(
+    word
+    for singular in (
+        *("errand", "leash", "keeper", "fence", "detour", "upshot", "deed", "printout", "sift", "vanishing", "telling"),
+        *("mute", "pulse", "station", "wire", "door", "front", "place", "desk", "visit"),
+    )
+    for word in (singular, f"{singular}s")
+) | {"phrases", "shelf", "shelves", "whereabouts"}
+"""docs/architecture.md has no use for them; the field's own words stand in their place."""
+
+FOREIGN = frozenset({"from_wire", "to_wire"})
+"""Names of dnspython, which are not ours to choose."""
+
+LEFT = frozenset(
+    {
+        *("DESK", "DETOUR_TABLE", "FENCE", "Telling", "telling", "whereabouts", "places", "slice_places"),
+        *("_CLOSE_SECONDS_A_PLACE", "_DEEDS", "_DETOUR_PRIORITY", "_DIALLED_FRONTS", "_FENCE", "_FENCE_SECONDS"),
+        *("_FRONT", "_FRONTS", "_MOST_DEEDS", "_MOST_PULSES", "_PLACE", "_PLACES", "_PULSE_WORD", "_TELLING_TARGETS"),
+        *("_by_visit", "_end_telling", "_fenced_at", "_place_resolv_conf", "_places", "judge_place_of_refusal"),
+        *("of_pulses",),
+    }
+)
+"""Identifiers that wait for their new names. This list may only shrink."""
+
+LEFT_FILES = frozenset(
+    {
+        *("tests/golden/desk", "tests/golden/test_desk_screens.py", "tests/kernel/desk.py"),
+        *("tests/kernel/test_at_the_desk.py", "tests/kernel/test_iptables_in_places.py"),
+        *("tests/kernel/test_planned_wire.py", "tests/kernel/test_wire_at_work.py", "tests/plugin/test_at_the_desk.py"),
+        *("tests/support/wires.py", "tests/unit/cli/test_desk.py", "tests/unit/plan/test_errands.py"),
+        *("tests/unit/printout", "tests/unit/test_doors.py", "tests/unit/verdict/test_upshot.py"),
+    }
+)
+"""Files and folders of tests that wait for their new names. This list may only shrink."""
+
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_ROW = re.compile(r"^\| \*?\*?([a-z][a-z ]+?)\*?\*? \|", re.MULTILINE)
+
+
+def is_retired(name: str) -> bool:
+    """Whether a part of the name, between underscores, hyphens, blanks or capitals, is a retired word."""
+    return not RETIRED.isdisjoint(part.lower() for part in _PART.findall(name))
+
+
+@functools.cache
+def identifiers() -> frozenset[str]:
+    found: set[str] = set()
+    for module in PACKAGE.rglob("*.py"):
+        with tokenize.open(module) as source:
+            found |= {
+                token.string for token in tokenize.generate_tokens(source.readline) if token.type == tokenize.NAME
+            }
+    return frozenset(found)
+
+
+def files() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no clone of git, so nothing says which files are the project's")
+    return [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).exists()]
+
+
+def retired_paths(paths: Iterable[Path]) -> set[str]:
+    """The shortest beginning of each path that has a retired word in its last part."""
+    beginnings = {each for path in paths for each in (path, *path.parents)}
+    bad = {path for path in beginnings if is_retired(path.name)}
+    return {str(path) for path in bad if bad.isdisjoint(path.parents)}
+
+
+def glossary() -> list[str]:
+    _, _, words = ARCHITECTURE.read_text().partition("\n## Words\n")
+    table, _, _ = words.partition("\n## ")
+    return [word for word in _ROW.findall(table) if word != "word"]
+
+
+def test_no_identifier_has_a_retired_word() -> None:
+    assert {name for name in identifiers() if is_retired(name)} - FOREIGN - LEFT == set()
+
+
+def test_the_list_of_what_is_left_has_no_more_than_that() -> None:
+    assert LEFT - identifiers() == set(), "these have their new names: take them out of LEFT"
+
+
+def test_no_file_has_a_retired_word_in_its_name() -> None:
+    assert retired_paths(files()) - LEFT_FILES == set()
+
+
+def test_no_heading_of_a_page_has_a_retired_word() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+    headings = [(page, line) for page in pages for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)]
+    assert len(headings) > 50
+    assert [(str(page), heading) for page, heading in headings if is_retired(heading)] == []
+
+
+def test_the_glossary_is_short() -> None:
+    assert 10 <= len(glossary()) <= MOST_WORDS
+    assert len(glossary()) == len(set(glossary()))
+
+
+@pytest.mark.parametrize("word", glossary())
+def test_the_code_uses_each_word_of_the_glossary(word: str) -> None:
+    joined = {"outside host": "host", "sentinel packet": "sentinel"}.get(word, word).replace(" ", "")
+    assert [name for name in identifiers() if joined in name.replace("_", "").lower()] != []
+
+
+def test_architecture_names_only_files_that_exist() -> None:
+    """A path counts from the root or from the package; a folder ends with a slash."""
+    named = set(re.findall(r"`([\w./-]+(?:\.py|\.toml|/))`", ARCHITECTURE.read_text()))
+    assert len(named) > 20
+    assert [path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()] == []
+
+
+@pytest.mark.parametrize("name", ["frontend", "FrontendKey", "placement", "replaced", "stationary", "wired", "visitor"])
+def test_other_words_are_free(name: str) -> None:
+    assert not is_retired(name)
+
+
+@pytest.mark.parametrize("name", ["_FENCE", "WirePlan", "theFront", "by_visit", "at-the-desk", "DOORSocket", "places"])
+def test_a_retired_word_is_found_as_a_part(name: str) -> None:
+    assert is_retired(name)
