@@ -244,7 +244,7 @@ def test_a_broken_lab_is_explained(
         patch = f"import {broken.module} as module\nmodule.{broken.function}\n"
         patch += f"module.{broken.function} = {broken.becomes}\n"
         (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT)]))  # of the lab process
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT / "lab")]))  # of the lab process
 
     ran = handler.type("run", str(scenario), "--probe", broken.probe, "--no-bundles", "--keep")
     assert ran.status == 1, ran.output + ran.errors

@@ -67,7 +67,7 @@ def run_out_of_window(path: str = "") -> subprocess.CompletedProcess[str]:
         timeout=100,
         check=False,
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([path, str(ROOT)] if path else [str(ROOT)])},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (path, str(ROOT / "lab"))))},
     )
 
 

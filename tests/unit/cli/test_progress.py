@@ -25,7 +25,7 @@ def run(folder: Path, *arguments: str, on: str = "", columns: int = 80, term: st
     """Standard output and standard error; those named in ``on`` are a terminal each."""
     for name in ("a", "b"):
         (folder / f"{name}.lab.yaml").write_text(scenario_text(f"holds in {name}", name=name))
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
+    path = os.pathsep.join([str(ROOT / "lab"), str(ROOT / "tests/support")])
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "TERM": term, "COLUMNS": str(columns)}
     ends = {name: pty.openpty() if name in on.split() else os.pipe() for name in ("output", "errors")}
     # A pipe is read at its first end and written at its second, a terminal at both.
@@ -114,7 +114,7 @@ def test_a_scenario_is_told_of_as_soon_as_it_is_over(tmp_path: Path) -> None:
     """The second scenario is interrupted; the first has been told."""
     for name in ("a", "interrupted"):
         (tmp_path / f"{name}.lab.yaml").write_text(scenario_text("holds", name=name))
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/support")])
+    path = os.pathsep.join([str(ROOT / "lab"), str(ROOT / "tests/support")])
     done = subprocess.run(
         [sys.executable, "-c", RUN, "run", "a.lab.yaml", "interrupted.lab.yaml"],
         cwd=tmp_path,
