@@ -11,6 +11,7 @@ pytest_plugins = ["pytester"]
 # Whose processes are whose: whatever this pytest process starts can be told from what other workers start.
 os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 
+collect_ignore = ["lab/proxylab/catalogue"]  # a link to scenarios/
 collect_ignore_glob = [
     "tests/golden/desk/*.lab.yaml",
     "tests/golden/scenario/*.lab.yaml",

@@ -21,7 +21,7 @@ def seconds_for_all(engine: str, root: Path, become: Sequence[str] = ()) -> floa
     project = ("-c", str(root / "pyproject.toml"), f"--rootdir={root}", str(root / "scenarios"))
     without = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
     options = ("-q", *without, "--lab-required", "--lab-no-bundles", f"--lab-engine={engine}", *IN_PARALLEL)
-    path = os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(root / "lab"), os.environ.get("PYTHONPATH", "")])
     began = time.perf_counter()
     done = subprocess.run(
         [*become, python_of(root), "-m", "pytest", *options, *project],

@@ -48,7 +48,7 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
             cwd="/",
             env={
                 **os.environ,
-                "PYTHONPATH": f"{root}:{root}/tests/support:{root}/tests/benchmarks",
+                "PYTHONPATH": f"{root}/lab:{root}/tests/support:{root}/tests/benchmarks",
                 "PYTHONDONTWRITEBYTECODE": "1",
             },
         )

@@ -63,7 +63,7 @@ def docker_engine() -> Iterator[DockerEngine]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={"PYTHONPATH": str(_ROOT), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+            env={"PYTHONPATH": str(_ROOT / "lab"), "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
         ) as process:
             assert process.stdout is not None
             said = process.stdout.readline()

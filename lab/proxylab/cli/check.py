@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.files import FILES, load_all
+from proxylab.cli.files import files_argument, load_all
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.evidence.words import amount
 from proxylab.plan.assembly import assemble
@@ -38,7 +38,7 @@ class _Check(click.Command):
 
 
 @click.command("check", cls=_Check, short_help="Say every mistake of scenario files, and run nothing.")
-@FILES
+@files_argument
 @click.option(
     "--strict",
     metavar="[=VERSION]",

@@ -1,22 +1,25 @@
 """FILE… on the command line.
 
-Owns: which scenario files the arguments mean, and loading them.
+Owns: which scenario files the arguments mean, in a folder or in the catalogue, and loading them.
 Must not: know what is done with them.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
+from proxylab.cli.catalogue import complete_themes_and_names, files_of
 from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["FILES", "complete_scenarios", "load_all"]
+__all__ = ["complete_scenarios", "files_argument", "load_all"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 _SUFFIX: Final = ".lab.yaml"
 _PATTERN: Final = f"*{_SUFFIX}"
@@ -40,14 +43,50 @@ def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: s
     return [CompletionItem(each) for each in found] or [CompletionItem(incomplete, type="file")]
 
 
-FILES: Final = click.argument(
-    "files",
-    nargs=-1,
-    required=True,
-    metavar="FILE…",
-    type=click.Path(path_type=Path, exists=True),
-    shell_complete=complete_scenarios,
-)
+_CATALOGUE: Final = "proxylab.catalogue"
+"""What ``click.Context.meta`` keeps: whether FILE… are names of the catalogue."""
+
+
+class _FileOrName(click.Path):
+    """A file that is there, or with ``--catalogue`` what the catalogue has under a name."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if ctx is not None and ctx.meta.get(_CATALOGUE):
+            return files_of(value)[0]
+        return super().convert(value, param, ctx)
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        if ctx.meta.get(_CATALOGUE):
+            return complete_themes_and_names(incomplete)
+        return complete_scenarios(ctx, param, incomplete)
+
+
+def _choose(ctx: click.Context, param: click.Parameter, catalogue: bool) -> None:
+    ctx.meta[_CATALOGUE] = catalogue
+
+
+def _given(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> tuple[Path, ...]:
+    """The files; the whole catalogue where it was asked for without a name."""
+    if not files and not ctx.meta.get(_CATALOGUE):
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return files or files_of()
+
+
+def files_argument(command: Command) -> Command:
+    """Give a command ``files``: FILE…, or with ``--catalogue`` themes and scenarios of the catalogue."""
+    argument = click.argument(
+        "files", nargs=-1, metavar="FILE…", type=_FileOrName(path_type=Path, exists=True), callback=_given
+    )
+    option = click.option(
+        "--catalogue",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_choose,
+        help="Take the scenarios that come with proxylab. FILE… then names themes, such as nodeport, and scenarios, "
+        "such as clusterip/from-a-pod; without any, all are taken.",
+    )
+    return argument(option(command))
 
 
 def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None = None) -> list[Scenario]:

@@ -1,14 +1,17 @@
 """``proxylab init``: a scenario to begin with.
 
-Owns: its text.
+Owns: its text, and writing it or a copy of one of the catalogue.
 Must not: overwrite anything.
 """
 
-from pathlib import Path
+import os
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 import click
 
+from proxylab.cli.catalogue import complete_names, copies, the_scenario
 from proxylab.errors import ExitCode
 
 __all__ = ["TEXT", "command"]
@@ -66,18 +69,38 @@ spec: {selector: {app: nobody}, ports: [{port: 80}]}
 
 
 @click.command("init", short_help="Write a commented scenario to begin with.")
-@click.argument("file", required=False, default="example.lab.yaml", type=click.Path(path_type=Path))
-def command(*, file: Path) -> ExitCode:
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--from",
+    "name",
+    metavar="NAME",
+    callback=the_scenario,
+    shell_complete=complete_names,
+    help="Copy this scenario of the catalogue, such as clusterip/from-a-pod, with its Python test where it has one.",
+)
+def command(*, file: Path | None, name: str | None) -> ExitCode:
     """Write a commented scenario to FILE, by default example.lab.yaml. What is there already is left alone.
+
+    With --from, FILE is a copy of a scenario that comes with proxylab, by default under its own name.
 
     Example: proxylab init my-first.lab.yaml
     """
-    try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(TEXT)
-    except FileExistsError:
-        raise click.UsageError(f"{file} is there already; choose another name") from None
-    except OSError as error:
-        raise click.UsageError(f"{file} cannot be written: {error.strerror}; name another file") from None
-    click.echo(f"{file} is written; try\n  proxylab check {file}\n  proxylab run {file}")
+    if name is None:
+        _write({file or Path("example.lab.yaml"): TEXT})
+    else:
+        _write(copies(name, file or Path(f"{PurePosixPath(name).name}.lab.yaml")))
     return ExitCode.OK
+
+
+def _write(texts: Mapping[Path, str]) -> None:
+    """Write the files, none where one is there, and say what to do with each."""
+    for file in filter(os.path.lexists, texts):
+        raise click.UsageError(f"{file} is there already; choose another name")
+    for file, text in texts.items():
+        try:
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(text)
+        except OSError as error:
+            raise click.UsageError(f"{file} cannot be written: {error.strerror}; name another file") from None
+        then = [f"pytest {file}"] if file.suffix == ".py" else [f"proxylab check {file}", f"proxylab run {file}"]
+        click.echo("\n  ".join([f"{file} is written; try", *then]))

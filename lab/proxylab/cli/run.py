@@ -16,7 +16,7 @@ import click
 
 from proxylab.cli.color import COLOR
 from proxylab.cli.engine import choices_of, engines_options
-from proxylab.cli.files import FILES, load_all
+from proxylab.cli.files import files_argument, load_all
 from proxylab.cli.progress import Progress
 from proxylab.client.bundles import BundleStore
 from proxylab.client.control_sockets import ControlSocket
@@ -61,7 +61,7 @@ _COLOURS: Final = {
 
 
 @click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
-@FILES
+@files_argument
 @engines_options
 @click.option(
     "--probe", "names", metavar="NAME", multiple=True, help="Only probes and steps so named; may be repeated."

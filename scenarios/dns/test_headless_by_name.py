@@ -1,4 +1,4 @@
-"""A headless Service and an ExternalName have no rule in any node, and their DNS names work."""
+"""A headless Service has no rule in any node, and its DNS name works."""
 
 import pytest
 
@@ -13,10 +13,3 @@ def test_a_headless_service_has_a_name_and_no_rule(lab: Lab) -> None:
         assert "kube-system/kube-dns" in rules, node
         for own in ("default/db", "default/peers", "default/front", *pods):
             assert own not in rules, (node, own)
-
-
-@pytest.mark.lab("external-name.lab.yaml")
-def test_an_external_name_has_no_rule(lab: Lab) -> None:
-    (rules,) = lab.rules().values()
-    assert "default/web" in rules
-    assert "shop/web" not in rules
