@@ -7,15 +7,18 @@ Must not: touch anybody else's table, or know what a rule is for.
 A table with NFT_TABLE_F_OWNER belongs to its socket: nobody else can change it, and it is gone when that is closed.
 """
 
+import errno
 import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.frozen import dataclass
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.framing import HEADER, messages
+from proxylab.kernel.netlink.socket import ask
 from proxylab.kernel.netlink.uapi import (
     NETLINK_NETFILTER,
     NLM_F_ACK,
@@ -26,7 +29,18 @@ from proxylab.kernel.netlink.uapi import (
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Hook", "OwnTable", "equal", "expect", "expression", "message", "number", "open_netfilter", "transact"]
+__all__ = [
+    "Hook",
+    "OwnTable",
+    "delete_table",
+    "equal",
+    "expect",
+    "expression",
+    "message",
+    "number",
+    "open_netfilter",
+    "transact",
+]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 _NFPROTO_INET: Final = 1
@@ -34,12 +48,18 @@ _BATCH_BEGIN: Final = 0x10
 _BATCH_END: Final = 0x11
 _SUBSYS_NFTABLES: Final = 10 << 8
 _NEWTABLE: Final = _SUBSYS_NFTABLES | 0
+_GETTABLE: Final = _SUBSYS_NFTABLES | 1
+_DELTABLE: Final = _SUBSYS_NFTABLES | 2
 _NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
 _NEWRULE: Final = _SUBSYS_NFTABLES | 6
 _DELRULE: Final = _SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
 _REGISTER_1: Final = 1
 _BUFFER: Final = 1 << 16
+_PROTOCOLS: Final = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_IPV4, NFPROTO_IPV6
+
+# The kernel has no nf_tables, or none for this family: then there is no table either.
+_NO_TABLE: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL, errno.EPROTONOSUPPORT})
 
 Request = tuple[int, int, bytes]
 """The kind of a message, its flags, and its attributes."""
@@ -114,6 +134,26 @@ def transact(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
     with control:
         control.send(_batch(protocol, requests))
         expect(control, len(requests))
+
+
+def delete_table(netns: NetNs, family: Family, name: str) -> bool:
+    """Delete a table with all that is in it, without nft(8), which takes 20 ms; return whether it existed.
+
+    A transaction that fails is undone, which takes the kernel 11 ms, and a new node has no such table. So the function
+    first looks the table up.
+
+    Raises:
+        OSError: the kernel refuses; the table may belong to a socket (NFT_TABLE_F_OWNER).
+    """
+    protocol, name_attribute = _PROTOCOLS[family], nla.text(1, name)
+    try:
+        ask(netns, NETLINK_NETFILTER, _GETTABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
+    except OSError as error:
+        if error.errno in _NO_TABLE:
+            return False
+        raise
+    transact(netns, protocol, [(_DELTABLE, 0, name_attribute)])
+    return True
 
 
 def _batch(protocol: int, requests: Sequence[Request]) -> bytes:

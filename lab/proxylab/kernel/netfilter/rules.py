@@ -18,7 +18,7 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
-from proxylab.kernel.netfilter.leftover_tables import delete_table
+from proxylab.kernel.netfilter.nftables import delete_table
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.plan.masquerade import masquerade_text, without_masquerade

@@ -21,7 +21,7 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["Origins", "here", "whereabouts"]
+__all__ = ["Origins", "current_line", "here"]
 
 _Line = tuple[str, int]
 """A file and the number of a line in it."""
@@ -75,7 +75,7 @@ def _is_file(path: object) -> bool:
     return isinstance(path, str) and path.startswith("/") and not path.startswith("/proc/")
 
 
-def whereabouts(thread: threading.Thread) -> str:
+def current_line(thread: threading.Thread) -> str:
     """The line that a thread is at, which tells what keeps it; empty when it has ended."""
     frame = None if thread.ident is None else sys._current_frames().get(thread.ident)  # noqa: SLF001 - the one way
     return "" if frame is None else _words(*_line(frame))
