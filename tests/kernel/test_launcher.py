@@ -180,7 +180,7 @@ async def too_long_a_command(launcher: Launcher) -> list[str]:
 
 def test_a_command_line_that_is_too_long_harms_nobody() -> None:
     words, after = sandboxed(too_long_a_command)
-    assert "a command line of 200" in words
+    assert "a command request has 200" in words
     assert after == "alive\n"
 
 
@@ -229,7 +229,7 @@ async def surroundings(launcher: Launcher) -> dict[str, str]:
 def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
     found = sandboxed(surroundings, ordinary=ordinary)
     assert found["devices"] == "0:eth0 lo pod-1 pod-2", "a node's own devices, not the machine's"
-    assert found["resolv.conf"] == found["elsewhere"] == "0:# This place has no name server."
+    assert found["resolv.conf"] == found["elsewhere"] == "0:# This node, pod or host has no name server."
     assert found["other files"] == "0:root"
     assert found["add"] == "0:"
     assert found["exec"].startswith("0:lo\nlo ")
@@ -258,7 +258,9 @@ async def resolv_confs(launcher: Launcher) -> dict[str, str]:
 
 @BOTH
 def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
-    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {"# This place has no name server.\nother"}
+    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {
+        "# This node, pod or host has no name server.\nother"
+    }
 
 
 async def laid_out(launcher: Launcher) -> dict[str, Any]:
@@ -291,7 +293,8 @@ def test_a_command_finds_what_was_laid_out_for_it_in_its_place(ordinary: bool) -
     found = sandboxed(laid_out, ordinary=ordinary)
     assert found["heard"] == ["one", "two"]
     assert found["refused"] == [
-        f"{path} does not lie in the /run of pod-1: it would be the machine's" for path in ("/tmp/it", "/run/../tmp/it")
+        f"{path} is not in the private /run of pod-1, but a file of the machine"
+        for path in ("/tmp/it", "/run/../tmp/it")
     ]
     assert "it" not in found["there"]
 

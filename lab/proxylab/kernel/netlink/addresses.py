@@ -1,8 +1,4 @@
-"""The addresses that stand on a namespace's interfaces.
-
-Owns: ``read_addresses``.
-Must not: give addresses to anything (``kernel.realise`` does).
-"""
+"""Reads the addresses of a namespace's interfaces."""
 
 import socket
 import struct

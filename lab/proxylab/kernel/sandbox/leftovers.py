@@ -32,7 +32,7 @@ _SIOCGSKNS: Final = 0x894C  # include/uapi/linux/sockios.h
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A lab that is being closed: its namespaces by their inode numbers, and what its commands' places begin with."""
+    """A lab that is closing: its namespaces by inode number, and the prefix of its names for the launcher."""
 
     lab: str
     spaces: Mapping[int, NetNs]
@@ -40,25 +40,25 @@ class Departed:
 
 
 def note_departure(lab: str, namespaces: Mapping[str, NetNs], prefix: str = "") -> Departed:
-    """Remember the namespaces of a lab; to be called while they are still held."""
+    """Remember the namespaces of a lab. The caller must still hold them."""
     return Departed(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
 
 
 def leftovers(departed: Departed, origins: Origins | None = None) -> list[str]:
-    """Everything in this process's reach that still holds a namespace of the lab, in words."""
+    """Each descriptor and process that still holds a namespace of the lab, in words."""
     held = _descriptors(departed, origins or Origins())
     return [*held, *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(departed))]
 
 
 def end_processes(departed: Departed) -> None:
-    """Kill what commands of the lab have left running. The sandbox's pid namespace holds no process but the lab's."""
+    """Kill the processes that commands of the lab have left. All processes of the sandbox belong to the lab."""
     for pid, _ in _processes(departed):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
 def _process_words(pid: int) -> str:
-    """A process in words: its number and name, and the command that it stems from with the line that ran it."""
+    """A process in words: its pid and name, and its command with the line of code that ran it."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -69,7 +69,7 @@ def _process_words(pid: int) -> str:
 
 def _descriptors(departed: Departed, origins: Origins) -> Iterator[str]:
     for number in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
-        with suppress(OSError):  # the descriptor of the directory itself is closed by now
+        with suppress(OSError):  # the descriptor of the directory itself is closed already
             target = str(Path(f"/proc/self/fd/{number}").readlink())
             if target.startswith("net:["):
                 netns = departed.spaces.get(os.fstat(number).st_ino)
@@ -92,7 +92,7 @@ def _inode_of_socket(number: int) -> int:
 
 
 def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
-    """Processes in the lab's namespaces, and those of its commands wherever they are, each with its place."""
+    """Processes in the lab's namespaces, and those of its commands anywhere, each with its node, pod or host."""
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
@@ -108,7 +108,7 @@ def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Census:
-    """What there was at one moment."""
+    """The descriptors, threads and processes at one moment."""
 
     descriptors: dict[int, str]
     threads: frozenset[threading.Thread]
@@ -120,7 +120,7 @@ class Census:
         return cls(_own_descriptors(), frozenset(threading.enumerate()), frozenset(_live_processes()))
 
     def since(self, origins: Origins) -> list[str]:
-        """What there is now that was not there then, each with the line of code that it stems from, if known."""
+        """What is new since then, each with the line of code that made it, if known."""
         now = Census.take()
         found = []
         for number, target in now.descriptors.items():
@@ -138,13 +138,13 @@ class Census:
 def _own_descriptors() -> dict[int, str]:
     found = {}
     for each in Path("/proc/self/fd").iterdir():
-        with suppress(OSError):  # the descriptor of the directory itself is closed by now
+        with suppress(OSError):  # the descriptor of the directory itself is closed already
             found[int(each.name)] = str(each.readlink())
     return found
 
 
 def _live_processes() -> set[int]:
-    """Everybody in the sandbox who has not ended; a zombie waits for its parent, and holds nothing."""
+    """Every process of the sandbox but zombies, which hold nothing."""
     found = set()
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
