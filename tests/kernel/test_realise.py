@@ -1,4 +1,4 @@
-"""A plan made real is what the plan says, and carries from the first packet on."""
+"""A built plan equals the plan, and carries from the first packet on."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""What a namespace's statistics say is left in it."""
+"""Parsing a namespace's own statistics of what is left in it."""
 
 from proxylab.kernel.netlink.connections import Left
 

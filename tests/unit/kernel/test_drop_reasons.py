@@ -1,4 +1,4 @@
-"""What the kernel records of a dropped packet, read by the kernel's own description of it."""
+"""The parser reads the kernel's records of dropped packets by the kernel's own format description."""
 
 import struct
 
@@ -11,7 +11,7 @@ from proxylab.kernel.capture.tracepoint import Record, records
 
 SAMPLE, LOST = 9, 2
 
-# events/skb/kfree_skb/format, shortened: of Linux 6.1, and of 6.18, which tells a socket too and has other numbers.
+# events/skb/kfree_skb/format, shortened: of Linux 6.1, and of 6.18, which has a socket too, and other numbers.
 OLDER = """\
 name: kfree_skb
 format:

@@ -1,4 +1,4 @@
-"""A dump is whole, or it is an error."""
+"""A dump is complete, or it is an error."""
 
 import errno
 import socket
@@ -15,7 +15,7 @@ REQUEST, INTERRUPTED = 0x1, 0x10
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Dump, socket.socket]]:
-    """A dump, and the end of its socket at which the kernel would be."""
+    """A dump, and the kernel's end of its socket."""
     ours, kernel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.settimeout(1)
     with ours, kernel:

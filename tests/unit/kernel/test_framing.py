@@ -1,4 +1,4 @@
-"""Netlink's framing: what is padded, what is cut off, and what cannot be."""
+"""Netlink framing: padding, truncated messages, impossible lengths."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""The trial that chooses an iptables asks for all that rendered rules will ask for."""
+"""The trial that chooses an iptables uses everything that rendered rules use."""
 
 import re
 
@@ -12,7 +12,7 @@ from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.kernel.netfilter.rules import _TABLES, _TRIAL
 
-# A kernel may do without: few clusters have Services over SCTP, and rules name only counters that could be made.
+# A kernel may lack these: few clusters have Services over SCTP, and rules name only counters that exist.
 OPTIONAL = {"nfacct", "sctp"}
 
 
@@ -21,7 +21,7 @@ def tables(text: str) -> set[str]:
 
 
 def extensions(text: str) -> set[str]:
-    """Matches, and targets that are no chains of kube-proxy's."""
+    """Matches, and targets that are no chains of kube-proxy."""
     bare = re.sub(r'"[^"]*"', "", text)
     return set(re.findall(r"-m (\w+)", bare)) | set(re.findall(r"-j ([A-Z]+)(?![\w-])", bare))
 

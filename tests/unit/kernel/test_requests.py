@@ -1,4 +1,4 @@
-"""Every message is read back by pyroute2, which did not write it."""
+"""pyroute2 decodes every message as a second opinion."""
 
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network

@@ -1,4 +1,4 @@
-"""The kernel's counters, as its files print them."""
+"""Parsing the kernel's counters from its files."""
 
 from proxylab.kernel.capture.stack_counters import _one_line_each, _per_cpu, _two_lines
 

@@ -1,4 +1,4 @@
-"""What belongs to one packet's way through a node, of lines and reports that come mixed."""
+"""Grouping a mixed trace of log lines and reports by packet."""
 
 from proxylab.kernel.netfilter.nflog import Logged
 from proxylab.kernel.netfilter.nftrace import NftEvent, _event
@@ -25,7 +25,7 @@ def test_what_a_rule_under_test_logs_is_no_entry() -> None:
 
 
 def test_a_packet_made_by_a_rule_has_a_passage_of_its_own_in_the_midst_of_the_other() -> None:
-    told = [
+    reports = [
         event(1, "proxylab-trace"),
         event(1, "proxylab-trace", kind="return", handle=0),
         event(1, "filter", "FORWARD"),
@@ -33,14 +33,17 @@ def test_a_packet_made_by_a_rule_has_a_passage_of_its_own_in_the_midst_of_the_ot
         event(2, "filter", "OUTPUT"),
         event(1, "filter", "REJECTS"),
     ]
-    rejected, answer = _passages([line(), line(mark=2)], told)
+    rejected, answer = _passages([line(), line(mark=2)], reports)
     assert [each.chain for each in rejected.events] == ["FORWARD", "REJECTS"]
     assert (answer.entry.mark, [each.chain for each in answer.events]) == (2, ["OUTPUT"])
 
 
 def test_an_identity_that_the_kernel_gives_again_is_another_packet() -> None:
-    told = [event(1, "proxylab-trace"), event(1, "nat", "A"), event(1, "proxylab-trace"), event(1, "nat", "B")]
-    assert [[each.chain for each in passage.events] for passage in _passages([line(), line()], told)] == [["A"], ["B"]]
+    reports = [event(1, "proxylab-trace"), event(1, "nat", "A"), event(1, "proxylab-trace"), event(1, "nat", "B")]
+    assert [[each.chain for each in passage.events] for passage in _passages([line(), line()], reports)] == [
+        ["A"],
+        ["B"],
+    ]
 
 
 def test_reports_of_packets_that_never_entered_are_nobodys() -> None:

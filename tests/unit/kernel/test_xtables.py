@@ -1,4 +1,4 @@
-"""A table's entries, as the kernel lays them out: chain after chain, each with its end."""
+"""The parser finds each entry in a table of the kernel's layout: chain by chain, each with its end."""
 
 import struct
 
