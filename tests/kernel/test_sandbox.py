@@ -196,9 +196,8 @@ def test_a_command_can_load_no_module_and_ignores_no_signal(ordinary: bool) -> N
     for capability in (16, 17, 22, 25):  # SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_TIME
         assert not found["bounding"] >> capability & 1
     assert found["bounding"] >> 12 & 1, "NET_ADMIN is what a lab is about"
-    of_the_c_library = (
-        1 << 31 | 1 << 32
-    )  # SIGCANCEL and SIGSETXID, which only the threading library sends and handles (nptl(7))
+    # SIGCANCEL and SIGSETXID, which only the threading library sends and handles (nptl(7)).
+    of_the_c_library = 1 << 31 | 1 << 32
     assert found["ignored"] & ~of_the_c_library == 0
 
 

@@ -1,6 +1,6 @@
 """Netlink requests and dumps: sends one request, and gathers the kernel's answers to the end.
 
-Its users know what the attributes mean, such as ``kernel.netfilter.conntrack`` and ``kernel.netlink.addresses``.
+Its users know what the attributes mean, such as ``kernel.netfilter.conntrack`` and ``kernel.netlink.survey``.
 """
 
 import errno

@@ -22,7 +22,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 from proxylab.plan.model import Address, Neighbour, NextHop, Plan, Route
 
-__all__ = ["Kernel", "Link", "RealNetwork", "Survey"]
+__all__ = ["Kernel", "Link", "RealNetwork", "Survey", "read_addresses"]
 
 # include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h
 _RTM_GETLINK, _RTM_GETADDR, _RTM_GETROUTE, _RTM_GETNEIGH = 18, 22, 26, 30
@@ -100,10 +100,25 @@ class Kernel:
             yield RealNetwork(wiring.namespaces)
 
 
-def _survey(netns: NetNs) -> Survey:
+def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
+    """Every address in ``netns``, loopback included, in the kernel's order."""
+    dump = _open_dump(netns)
+    try:
+        found = [nested(body, _IFADDRMSG.size) for body in dump.all(_RTM_GETADDR, bytes(_IFADDRMSG.size))]
+    finally:
+        dump.close()
+    # On a point-to-point link IFA_ADDRESS is the other end's. IFA_LOCAL is always this end's; IPv6 lacks it.
+    return tuple(ip_address(each.get(_IFA_LOCAL, each[_IFA_ADDRESS])) for each in found)
+
+
+def _open_dump(netns: NetNs) -> Dump:
     with inside(netns):
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    dump = Dump(opened)
+    return Dump(opened)
+
+
+def _survey(netns: NetNs) -> Survey:
+    dump = _open_dump(netns)
     try:
         bodies = dump.all(_RTM_GETLINK, _IFINFOMSG.pack(0, 0, 0, 0, 0))
         names = {_IFINFOMSG.unpack_from(body)[2]: _name(body) for body in bodies}
