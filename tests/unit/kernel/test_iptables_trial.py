@@ -26,12 +26,12 @@ def extensions(text: str) -> set[str]:
     return set(re.findall(r"-m (\w+)", bare)) | set(re.findall(r"-j ([A-Z]+)(?![\w-])", bare))
 
 
-def test_every_table_with_chains_of_ours_is_tried_and_saved() -> None:
+def test_the_trial_and_save_cover_every_table_with_our_chains() -> None:
     assert set(_TABLES) == {table.value for table in Table} == tables(_TRIAL)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whatever_a_rendered_file_needs_is_tried(name: str) -> None:
+def test_the_trial_covers_each_extension_of_a_rendered_file(name: str) -> None:
     case = CASES[name](Addresses(Family.IPV4))
     text = restore(render(case.cluster, case.node, case.settings, Family.IPV4), KernelState()).text
     assert tables(text) <= tables(_TRIAL)
