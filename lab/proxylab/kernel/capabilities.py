@@ -1,7 +1,7 @@
 """What this machine's kernel and tools can do, found by trying.
 
 Each trial runs in a network namespace of its own. It also names what the user loses without the capability, and the
-cure. A version or a configuration file proves nothing that a trial can prove. No trial loads a kernel module: only the
+cure. No trial concludes from a version or a configuration file. No trial loads a kernel module either: only the
 machine's root may do that. The kernel loads some modules by itself on first use, but others never, such as
 br_netfilter.
 """
@@ -341,7 +341,7 @@ TRIALS: Final = (
     Trial(
         "ending of connections",
         _end_connection,
-        "a lab whose steps cut off a pod with open connections can take minutes to close",
+        "a lab whose steps blackhole a pod with open connections can take minutes to close",
         "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
     ),
     Trial(
