@@ -22,10 +22,11 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 GATEWAY, ITSELF, NOBODY = "its gateway", "itself", "nobody"
 HAIRPINS = {
-    # By mode, and by whether bridged frames pass the IP rules: whom a pod sees that calls itself through a Service, in
-    # IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it. On a bridge
-    # that is promiscuous it is translated by the bridge's hooks and goes on by the stack, without a second look at nat:
-    # it comes from the pod's own address, which only IPv4 refuses (fib_validate_source, net/ipv4/fib_frontend.c).
+    # By mode, and by whether bridged frames pass the IP rules: the source that a pod sees when it calls itself by a
+    # Service, in IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it.
+    # On a promiscuous bridge, the bridge's hooks translate the packet, and it goes on through the stack without a
+    # second pass of nat: its source is the pod's own address, which only IPv4 refuses (fib_validate_source,
+    # net/ipv4/fib_frontend.c).
     ("hairpin-veth", "1"): (GATEWAY, GATEWAY),
     ("hairpin-veth", "0"): (GATEWAY, GATEWAY),
     ("promiscuous-bridge", "1"): (NOBODY, ITSELF),

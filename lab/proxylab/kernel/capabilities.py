@@ -1,7 +1,7 @@
 """What this machine's kernel and tools can do, found by trying.
 
 Each trial runs in a network namespace of its own. It also names what the user loses without the capability, and the
-cure. No trial concludes from a version or a configuration file. No trial loads a kernel module either: only the
+cure. A version or a configuration file decides only what no trial can show. No trial loads a kernel module: only the
 machine's root may do that. The kernel loads some modules by itself on first use, but others never, such as
 br_netfilter.
 """
