@@ -1,11 +1,9 @@
-"""What is broken in the rules, and which probes of the scenarios turn red by it.
+"""Defects in the rules, and the probes of the scenarios that each defect turns red.
 
-Owns: the table that takes a rule out of the renderer, or changes how it chooses; ``edits`` has what changes in a file.
-Must not: run anything.
+The table removes a rule from the renderer, or changes how it chooses; ``edits`` changes scenario files instead.
 
-One test breaks one thing for all the files that are about it. Most files dial over both families, and what is broken is
-rendered for each by the same code; so a probe that turns red does so over both, and those that do not are named with
-the reason.
+One test applies one defect to all files that concern it. Most files dial over both families, and the same code renders
+the rules of each. So a probe that turns red does so over both, and the table names exceptions with their reason.
 """
 
 from dataclasses import dataclass, field
@@ -24,10 +22,10 @@ UDP = "proxylab.engines.embedded.udp"
 
 @dataclass(frozen=True)
 class Breakage:
-    """What is replaced by what in the renderer, and the probes of each file that do not pass in some case of it.
+    """A replacement in the renderer, and the probes of each file that do not pass in some case of it.
 
-    All other probes of these files hold in all cases. ``over_one_family`` are those of the red ones that hold over the
-    other family, and ``by_chance`` those that turn red or not as a pulse falls.
+    All other probes of these files hold in all cases. ``over_one_family`` names the red probes that hold over the other
+    family, and ``by_chance`` those whose verdict depends on the moment of a stream packet.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What kernel tests share."""
+"""Fixtures of kernel tests."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,6 +23,6 @@ def handler(
 
 @pytest.fixture(scope="session")
 def mutated_labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
-    """Scenarios on an engine of which something is replaced; one lab process for all that this worker tries."""
+    """Scenarios on a mutated engine; one lab process for all mutations of this worker."""
     with closing(MutatedLabs(tmp_path_factory.mktemp("mutated"))) as labs:
         yield labs

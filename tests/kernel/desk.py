@@ -1,4 +1,4 @@
-"""Somebody at a desk: types commands of ``proxylab``, with a folder of their own for standing labs."""
+"""A user in a test: types commands of ``proxylab``, with a folder of their own for detached labs."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ PATIENCE = 30.0
 
 @dataclass
 class Typed:
-    """What a command said, and how it ended."""
+    """The output of a command, and its exit code."""
 
     status: int
     output: str
@@ -33,7 +33,7 @@ class Typed:
 
 
 class RequestHandler:
-    """In this process where nothing of it matters, which is ten times faster; else as a process of its own."""
+    """Run in this process, which is ten times faster, unless the test needs a process of its own."""
 
     def __init__(self, runtime: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.runtime = runtime
@@ -54,7 +54,7 @@ class RequestHandler:
     def start(self, *arguments: str, **options: object) -> "subprocess.Popen[bytes]":
         argv = [sys.executable, "-m", "proxylab", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1"}
-        # A shell that starts tests in the background lets them ignore SIGINT, and so would what they start.
+        # A shell makes background jobs ignore SIGINT, and their children inherit that.
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             return subprocess.Popen(argv, cwd=ROOT, env=environment, **options)  # type: ignore[call-overload,no-any-return]
@@ -67,7 +67,7 @@ class RequestHandler:
         return typed
 
     def complete(self, words: str) -> list[str]:
-        """What a shell would offer for the last of the words."""
+        """The completions of a shell for the last word."""
         done = subprocess.run(
             [sys.executable, "-m", "proxylab"],
             env={
@@ -86,7 +86,7 @@ class RequestHandler:
         return [line.partition(",")[2] for line in done.stdout.splitlines()]
 
     def greeting(self, name: str) -> Greeted:
-        """What a lab says of itself."""
+        """What a lab reports about itself."""
         with ControlConnection(self.control_sockets.connect(name), name) as line:
             return line.request(Greet(), Greeted, Deadline.after(PATIENCE))
 
@@ -94,7 +94,7 @@ class RequestHandler:
         return int(self.control_sockets.supervisor_file(name).read_text().split()[0])
 
     def processes(self, name: str) -> dict[str, int]:
-        """The processes of a standing lab, from the keeper down."""
+        """The processes of a detached lab, from the supervisor down."""
         found = {"keeper": self.supervisor(name)}
         tree = descendants(found["keeper"])
         for role, parent in (("init", "keeper"), ("lab process", "init"), ("launcher", "lab process")):
@@ -103,7 +103,7 @@ class RequestHandler:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process lives; a zombie waiting for somebody else's wait() does not."""
+    """Whether a process lives. A zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()[0] not in {"Z", "X"}
     except OSError:
@@ -118,7 +118,7 @@ def wait_for(condition: Callable[[], bool], what: str, meanwhile: Callable[[], s
 
 
 class Heard:
-    """What has come out of a terminal."""
+    """The output of a terminal."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal

@@ -1,4 +1,4 @@
-"""Run one scenario from beginning to end and say, line by line, where the run is. Its test kills it on the way."""
+"""Runs one scenario and prints its progress line by line, for a test that kills it on the way."""
 
 import sys
 from pathlib import Path
@@ -18,8 +18,8 @@ def main() -> None:
     say("building")
     lab = session.open(scenario)
     say("probing")
-    sys.stdin.readline()  # a test may hold it here
-    lab.execute("client", "sleep", "0.1")  # the lab's own commands are too short to be struck
+    sys.stdin.readline()  # a test may pause it here
+    lab.execute("client", "sleep", "0.1")  # the lab's own commands are too short to hit
     for probe in scenario.probes:
         say(f"{probe.name}: {lab.probe(probe).overall.value}")
     say("closing")

@@ -1,7 +1,6 @@
-"""What is changed in a scenario file, and which of its probes turn red by it.
+"""Edits of scenario files, and the probes that each edit turns red.
 
-Owns: the table that takes a setting out of a file, or puts one in. ``breakages`` has what is broken in the rules.
-Must not: run anything.
+The table removes a setting from a file, or adds one. ``breakages`` changes the rules instead.
 """
 
 from dataclasses import dataclass, field
@@ -11,9 +10,9 @@ __all__ = ["EDITS", "Edit"]
 
 @dataclass(frozen=True)
 class Edit:
-    """A text of a scenario file, what it becomes, and the probes that then do not pass in some case.
+    """A text of a scenario file, its replacement, and the probes that then do not pass in some case.
 
-    ``over_one_family`` are those of them that pass over the other family.
+    ``over_one_family`` names those of them that pass over the other family.
     """
 
     file: str

@@ -1,4 +1,4 @@
-"""Everybody on a wire who has an address, and a socket of theirs."""
+"""Every namespace of a network that has an address, and its socket."""
 
 import socket
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ SECONDS = 2.0
 
 
 class Place(NamedTuple):
-    """An address of somebody."""
+    """An address of a namespace."""
 
     name: str
     namespace: str
@@ -21,7 +21,7 @@ class Place(NamedTuple):
 
 
 def netns_names(plan: Plan) -> Iterator[Place]:
-    """Everybody, once for each address that counts: the first and last of hosts, the first of nodes on each uplink."""
+    """Every namespace, once for each relevant address: the first and last of hosts, the first of nodes per uplink."""
     for pod in plan.pods:
         for address in pod.addresses:
             yield Place(pod.name, pod.namespace, address)

@@ -1,8 +1,7 @@
-"""What is broken in a lab, the probe that fails by it, and what becomes of its script.
+"""Defects in a lab, the probe that each makes fail, and what its reproduction script shows.
 
-Owns: the table of them, in which a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, is
-shared unevenly, or is answered by HTTP as it should not be.
-Must not: run anything.
+In the table a packet goes to the wrong pod, has the wrong source, is dropped, is rejected, is shared unevenly, or gets
+a wrong HTTP answer.
 """
 
 from dataclasses import dataclass
@@ -19,10 +18,10 @@ SOLO = "to: {service: solo, via: clusterIP}\n    expect: {outcome: delivered, ba
 
 @dataclass(frozen=True)
 class Broken:
-    """A scenario, what is wrong with its lab, and the probe that shows it.
+    """A scenario, the defect of its lab, and the probe that shows it.
 
-    ``before`` is a probe that has to be sent first. ``mended`` are edits of the script, with which it shows no failure.
-    ``none`` is a part of the reason why there is no script.
+    The test sends the probe ``before`` first. ``mended`` has edits that repair the script. ``none`` is a part of the
+    reason why there is no script.
     """
 
     name: str

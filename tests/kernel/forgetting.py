@@ -1,8 +1,4 @@
-"""What is broken in the memory of clients (session affinity), and which probes turn red by it.
-
-Owns: that part of the table; ``breakages`` has the others, and says how it is read.
-Must not: run anything.
-"""
+"""Defects in session affinity, and the probes that each turns red: rows of the table in ``breakages``."""
 
 from breakages import BODIES, Breakage
 

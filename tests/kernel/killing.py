@@ -1,8 +1,8 @@
-"""A run, a blow at one of its processes, and a look at what is left of it.
+"""A run, a signal to one of its processes, and a check of what is left.
 
-Every role of process is struck in every stage of a run, at a moment drawn at random within the stage. Afterwards no
-process of the run lives, no namespace that any of them was in or held is held by anybody, and the machine's links,
-addresses, routes, rules, mounts and sysctls are what they were.
+Each test kills one role of process in one stage of a run, at a random moment within the stage. Afterwards no process of
+the run lives, no process holds a namespace of the run, and the machine's links, addresses, routes, rules, mounts and
+sysctls are unchanged.
 """
 
 import os
@@ -22,20 +22,20 @@ from sandboxed import checkout_for, python_of
 
 SCENARIO = "tests/kernel/killed.lab.yaml"
 PATIENCE = 30.0
-PAUSE = 0.01  # between two looks: without it the watcher would starve the watched
+PAUSE = 0.01  # between two looks: without a pause the watcher would starve the run
 MOMENT = 0.0005  # between two looks for a command, which may be over in milliseconds
 
 STAGES = ("build", "load", "traffic", "close")
 ROLES = ("client", "keeper", "init", "lab process", "launcher", "command")
-# After which word of the client a stage begins, and within how many seconds from there the blow falls.
+# The client's output that begins a stage, and the seconds from there within which the test sends the signal.
 SIGN = {"build": "building", "load": "building", "traffic": "probing", "close": "closing"}
 SPAN = {"build": 0.3, "load": 0.02, "traffic": 0.3, "close": 0.01}
-ATTEMPTS = 10  # a stage may be over, or a command may have ended, before the blow falls: then it is tried again
+ATTEMPTS = 10  # a stage or a command may end before the signal: then the test tries again
 
 
 @dataclass
 class Run:
-    """A client at work, and all that was ever seen of its processes and their namespaces."""
+    """A running client, and every process and namespace of it that the test has seen."""
 
     client: subprocess.Popen[bytes]
     pids: set[int] = field(default_factory=set)
@@ -43,7 +43,7 @@ class Run:
     said: str = ""
 
     def look(self) -> dict[str, int]:
-        """Who is who at this moment. Each role is the child of the one before."""
+        """The pid of each role at this moment. Each role is the child of the one before."""
         tree = descendants(self.client.pid)
         self.pids |= set(tree)
         for pid in tree:
@@ -57,7 +57,7 @@ class Run:
         return roles
 
     def holds(self) -> set[str]:
-        """The namespaces that its processes are in or hold at this moment."""
+        """The namespaces of its processes and of their descriptors at this moment."""
         return {space for pid in descendants(self.client.pid) for space in spaces_of(pid)}
 
     def wait_for(self, condition: Callable[[], bool], what: str, rest: Callable[[], object] | None = None) -> None:
@@ -67,7 +67,7 @@ class Run:
             rest() if rest else time.sleep(PAUSE)
 
     def listen(self) -> None:
-        """Rest until the client speaks, but no longer than between two looks."""
+        """Wait for output of the client, at most for the interval between two looks."""
         assert self.client.stdout is not None
         select.select([self.client.stdout], [], [], PAUSE)
 
@@ -86,7 +86,7 @@ class Run:
         self.client.stdin.flush()
 
     def alive(self) -> list[int]:
-        """Processes of the run that still live; a zombie waiting for somebody else's wait() does not."""
+        """Processes of the run that still live. A zombie does not."""
         return [pid for pid in self.pids if state_of(pid) not in {"", "Z", "X"}]
 
 
@@ -111,9 +111,9 @@ def spaces_of(pid: int) -> set[str]:
 
 
 def held_by_us(spaces: set[str]) -> set[str]:
-    """Which of these namespaces some process holds that is not another worker's.
+    """The namespaces among these that a process holds, other workers' processes excepted.
 
-    The kernel gives the number of a namespace that is gone to the next one that is made, by whomever.
+    The kernel reuses the number of a removed namespace, also for other processes.
     """
     return {space for name in os.listdir("/proc") if name.isdigit() for space in _held(int(name), spaces)}
 
@@ -124,7 +124,7 @@ def _held(pid: int, spaces: set[str]) -> set[str]:
 
 
 def is_another_workers(pid: int) -> bool:
-    """Whether the process, or one above it, was started by another pytest process than this one."""
+    """Whether another pytest process than this one started the process or an ancestor of it."""
     while pid > 1:
         try:
             environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -140,9 +140,9 @@ def is_another_workers(pid: int) -> bool:
 
 @contextmanager
 def running(*, ordinary: bool, held: bool = False) -> Iterator[Run]:
-    """A client on its way through the scenario; killed at the latest when the block ends.
+    """A client that runs the scenario, killed at the latest when the block ends.
 
-    One that is ``held`` stops where its lab stands, until ``Run.go_on``.
+    With ``held``, the client pauses once its lab exists, until ``Run.go_on``.
     """
     with checkout_for(ordinary=ordinary) as (root, become):
         argv = [*become, python_of(root), str(root / "tests/kernel/driver.py"), str(root / SCENARIO)]
@@ -162,7 +162,7 @@ def running(*, ordinary: bool, held: bool = False) -> Iterator[Run]:
 
 
 def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.Random) -> bool:
-    """Wait for the stage, then for a random moment in it, then for the role to exist; and strike. Whether it hit."""
+    """Wait for the stage, a random moment in it, and the role; send the signal, and return whether it hit."""
     run.wait_for(lambda: bool(run.look()) and run.has_said(SIGN[stage]), f"word of {SIGN[stage]!r}", run.listen)
     if stage == "load":
         launcher = run.look().get("launcher")
@@ -190,7 +190,7 @@ def strike(run: Run, role: str, stage: str, blow: signal.Signals, dice: random.R
 
 
 def hit(pid: int, blow: signal.Signals) -> bool:
-    """Strike, and tell whether there was still somebody: one who is dead but not yet waited for feels nothing."""
+    """Send the signal, and return whether the process still lived. A zombie does not count."""
     if state_of(pid) in {"", "Z", "X"}:
         return False
     try:
@@ -201,7 +201,7 @@ def hit(pid: int, blow: signal.Signals) -> bool:
 
 
 def loading(launcher: int | None) -> int:
-    """The launcher's command that is an iptables-restore in a node, or 0; the trial before the first lab is none."""
+    """The pid of an iptables-restore in a node, or 0. The trial before the first lab does not count."""
     try:
         for child in Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split():
             command = Path(f"/proc/{child}/cmdline").read_bytes()
@@ -230,10 +230,10 @@ BLOWS = {
 
 
 def blows(*, ordinary: bool) -> dict[str, tuple[signal.Signals, str, str]]:
-    """The blows for one user: half of them where root runs the tests, who can be both users, else all.
+    """The kills for one user: half of them where root runs the tests and can be both users, otherwise all.
 
-    The halves are like the colours of a chess board. So each user's processes are struck in every role and in every
-    stage, and each role is struck in every stage by one of the two.
+    The halves are like the colours of a chess board. So the tests kill each user's processes in every role and in every
+    stage, and each role in every stage for one of the two users.
     """
     if os.geteuid() != 0:
         return BLOWS
@@ -245,7 +245,7 @@ def blows(*, ordinary: bool) -> dict[str, tuple[signal.Signals, str, str]]:
 
 
 def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool) -> None:
-    """Run, strike, and expect nothing to be left; again, if the blow fell on nobody."""
+    """Run, kill, and expect no leftovers. Run again if the signal hit no process."""
     dice = random.Random(f"{role} {stage} {blow} {ordinary}")
     ours = spaces_of(os.getpid())
     before = Machine.now()

@@ -1,6 +1,6 @@
-"""Scenarios run on an engine of which something is replaced, one mutation after the other in one lab process.
+"""Scenarios on a mutated engine, one mutation after another in one lab process.
 
-To start an interpreter for each mutation, and a lab process in it, would cost more than most of their scenarios.
+A new interpreter and lab process per mutation would cost more than most of the scenarios.
 """
 
 import os
@@ -27,7 +27,7 @@ Judged = ProbeVerdict | StepVerdict
 
 
 class MutatedLabs:
-    """A session whose lab process reads before each lab what is to be replaced."""
+    """A session whose lab process reads its mutation before each lab."""
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "mutation.json"
@@ -48,7 +48,7 @@ class MutatedLabs:
 
     @contextmanager
     def _made(self, mutation: Mutation | None) -> Iterator[None]:
-        """In the lab process, and here too, where plans are made and verdicts found."""
+        """Mutate the lab process, and this process, which makes plans and verdicts."""
         self._file.write_text(mutation.written() if mutation else "", encoding="utf-8")
         undo = mutation.make() if mutation else None
         try:
@@ -61,7 +61,7 @@ class MutatedLabs:
                 undo()
 
     def _judged(self, case: Scenario) -> list[Judged]:
-        """Without what a run does besides for what does not pass: there is more of that here than of all else."""
+        """Run without the extra work for failures, which are the majority here."""
         lab = self._session.open(case)
         try:
             return [lab.conclude(each) if isinstance(each, Step) else lab.judged(each) for each in case.judged]
@@ -75,12 +75,12 @@ def title(judged: Judged) -> str:
 
 
 def name_of(judged: Judged) -> str:
-    """As the author wrote it, without the case of the matrix."""
+    """The author's name, without the case of the matrix."""
     return title(judged).partition("[")[0]
 
 
 def notices(verdicts: Iterable[Judged]) -> dict[str, set[str]]:
-    """What does not pass, with the expectations that fail."""
+    """The probes that do not pass, with the expectations that fail."""
     return {
         title(each): {one.expectation for one in each.verdicts if one.judgement is Judgement.FAIL}
         for each in verdicts

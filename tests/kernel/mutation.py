@@ -1,7 +1,7 @@
-"""Something of the engine that is replaced by something else, while a lab process lives.
+"""Replaces a part of the engine while a lab process lives.
 
-Owns: ``Mutation``, and ``follow``, by which a lab process builds each lab with the one that a file names.
-Must not: know scenarios, or import a lab's rooms but where it is used: ``sitecustomize`` imports it.
+``follow`` makes a lab process build each lab with the ``Mutation`` that a file names. ``sitecustomize`` imports this
+module, so it imports a lab's rooms only where it uses them.
 """
 
 import json
@@ -18,14 +18,14 @@ __all__ = ["Mutation", "follow"]
 
 @dataclass(frozen=True)
 class Mutation:
-    """What is replaced by what; ``becomes`` is an expression that may speak of its ``module``."""
+    """A replacement; ``becomes`` is an expression that may refer to its ``module``."""
 
     module: str
     attribute: str
     becomes: str
 
     def make(self) -> Callable[[], None]:
-        """Make it in this interpreter, wherever it was imported to; what is returned undoes it."""
+        """Apply the mutation in this interpreter, to every import; the returned function undoes it."""
         module = import_module(self.module)
         *owners, name = self.attribute.split(".")
         owner: Any = reduce(getattr, owners, module)
@@ -45,7 +45,7 @@ class Mutation:
 
 
 def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
-    """Whatever modules of the lab have under a name, and the fields of their records, each with a way to replace it."""
+    """All occurrences of a name in the lab's modules and the fields of their records, each with a setter."""
     modules = [module for known, module in sys.modules.items() if known.startswith("proxylab.")]
     for module in modules:
         if name in vars(module):
@@ -56,7 +56,7 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
 
 
 def follow(file: str) -> None:
-    """Build each lab of this process with the mutation that stands in a file by then, and with no other."""
+    """Build each lab of this process with the mutation that a file names at that time, and no other."""
     from proxylab.server.process import _RequestHandler
 
     whole, undo = _RequestHandler._build, list[Callable[[], None]]()

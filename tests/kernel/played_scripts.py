@@ -1,7 +1,6 @@
-"""A ``repro.sh``, run where nothing of proxylab can be imported, with the system's own python3.
+"""Runs a ``repro.sh`` with the system's own python3, where proxylab cannot be imported.
 
-Owns: running one as root or as an ordinary user, as it is or edited, and what it says it has seen.
-Must not: know what that ought to be.
+It runs a script as root or as an ordinary user, unchanged or edited, and returns what the script reports.
 """
 
 import os
@@ -23,9 +22,9 @@ Played = subprocess.CompletedProcess[str]
 
 
 def played(bundle: Path, *, ordinary: bool = False, edits: Sequence[tuple[str, str]] = ()) -> Played:
-    """The script of a bundle, run in a directory of its own where python3 finds nothing but its standard library.
+    """Run the script of a bundle in a directory of its own, where python3 finds only its standard library.
 
-    ``edits`` are made in the script and in its rules; one that changes nothing changes nothing of what is seen.
+    ``edits`` change the script and its rules.
     """
     with tempfile.TemporaryDirectory(prefix="repro-", dir="/tmp") as folder:
         Path(folder).chmod(0o755)
@@ -49,18 +48,18 @@ def played(bundle: Path, *, ordinary: bool = False, edits: Sequence[tuple[str, s
 
 
 def seen_by(done: Played) -> str:
-    """What a script says that it has seen."""
+    """The observations that a script reports."""
     found = [line.removeprefix("seen:").strip() for line in done.stdout.splitlines() if line.startswith("seen:")]
     assert len(found) == 1, done.stdout + done.stderr
     return found[0]
 
 
 def may_differ(done: Played) -> bool:
-    """Whether several pods are as expected, so that chance may have led the lab's packet to another one."""
+    """Whether several pods are valid endpoints, so that the lab's packet may have reached another one."""
     return done.stdout.startswith(("expected: delivered to (", "expected: delivered to .*"))
 
 
 def in_the_lab(recorded: Recorded) -> set[str]:
-    """What the lab has seen of each flow, in the words of a script."""
+    """The lab's observations of each flow, in the format of a script."""
     case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
     return {seen(case, flow) for flow in case.flows}

@@ -1,8 +1,7 @@
-"""Run a coroutine of a test file inside a sandbox, as root or as an ordinary user.
+"""Runs a coroutine of a test file inside a sandbox, as root or as an ordinary user.
 
-As a program (``python sandboxed.py FILE NAME``) it enters the sandbox, forks a launcher, and runs
-``await NAME(launcher)`` of FILE; what that returns is printed as JSON. As a module it starts that program and returns
-what was printed.
+As a program (``python sandboxed.py FILE NAME``) it enters the sandbox, forks a launcher, runs ``await NAME(launcher)``
+of FILE, and prints the result as JSON. As a module it starts that program and returns the printed result.
 """
 
 import asyncio
@@ -27,14 +26,14 @@ from proxylab.kernel.sandbox.sandbox import enter
 from proxylab.server.boot import GC_THRESHOLD
 
 ROOT = Path(__file__).resolve().parents[2]
-ORDINARY = 54321  # a user id that nobody has
+ORDINARY = 54321  # an unused user id
 
-# Who runs a test: root may become anybody, an ordinary user is one already.
+# The users of a test: root may become an ordinary user, and an ordinary user is one already.
 USERS = {"as root": False, "as an ordinary user": True} if os.geteuid() == 0 else {"as an ordinary user": True}
 
 
 def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False, seconds: float = 100) -> Any:
-    """What ``function`` returns when it is run in a sandbox; its failure is the caller's failure."""
+    """Run ``function`` in a sandbox and return its result. Its failure is the caller's failure."""
     file = function.__code__.co_filename
     with checkout_for(ordinary=ordinary) as (root, become):
         there = root / Path(file).relative_to(ROOT)
@@ -62,10 +61,10 @@ def sandboxed(function: Callable[..., Awaitable[Any]], *, ordinary: bool = False
 
 @contextmanager
 def checkout_for(*, ordinary: bool) -> Iterator[tuple[Path, Sequence[str]]]:
-    """The checkout as another user can reach it, and the command prefix that becomes that user.
+    """The path of the checkout for another user, and the command prefix that becomes that user.
 
-    A checkout may lie where only root may go (/root). So for an ordinary user it is bind-mounted elsewhere, in a mount
-    namespace that ends with the command.
+    A checkout may lie in a directory of root only (/root). So for an ordinary user the prefix bind-mounts it elsewhere,
+    in a mount namespace that ends with the command.
     """
     if not ordinary or os.geteuid() != 0:
         yield ROOT, ()
@@ -81,7 +80,7 @@ def checkout_for(*, ordinary: bool) -> Iterator[tuple[Path, Sequence[str]]]:
 
 
 def python_of(root: Path) -> str:
-    """This interpreter, by its path below ``root`` if it lies in the checkout."""
+    """The path of this interpreter, below ``root`` if it lies in the checkout."""
     executable = Path(sys.executable)
     return str(root / executable.relative_to(ROOT)) if executable.is_relative_to(ROOT) else str(executable)
 
@@ -89,8 +88,8 @@ def python_of(root: Path) -> str:
 def main() -> None:
     """Enter the sandbox and run the coroutine."""
     file, name = sys.argv[1:]
-    raise_descriptor_limit()  # as a lab process does: a shell's is 1,024 on most machines
-    # The leash that a client would hold: as long as this process's parent keeps stdout open, the sandbox may live.
+    raise_descriptor_limit()  # as a lab process does: a shell's limit is 1,024 on most machines
+    # The client's lifeline: the sandbox may live as long as this process's parent keeps stdout open.
     ours, theirs = socket.socketpair()
     try:
         if os.fork():

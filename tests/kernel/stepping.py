@@ -1,7 +1,6 @@
-"""What is broken in an engine, and which steps of the scenarios turn red by it.
+"""Defects in an engine, and the steps of the scenarios that each turns red.
 
-Owns: the rows of ``breakages`` for scenarios that are about a change, or about what was before.
-Must not: run anything.
+These rows of ``breakages`` are for scenarios about a change, or about the state before it.
 """
 
 from breakages import BODIES, CATEGORIES, FRONTS, PORTS, UDP, Breakage
@@ -24,7 +23,7 @@ STEPPING = [
                 "another pod on the node replaces the first, and all UDP streams follow"
             },
         },
-        # Tables are loaded one after the other: a pulse between the REJECT that is gone and the DNAT that comes.
+        # The engine loads one table after another: a stream packet may fall between REJECT and DNAT.
         by_chance={"the first pod is ready and all UDP streams reach it"},
     ),
     Breakage(

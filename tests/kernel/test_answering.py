@@ -25,7 +25,7 @@ LATE = "fd00:10:244::a"
 
 
 def taken_for_own(netns: NetNs) -> set[IPv6Address]:
-    """The addresses that the kernel's own table calls local: a second opinion beside netlink's."""
+    """The addresses that /proc shows as local: a second opinion beside netlink's."""
     with inside(netns), open("/proc/thread-self/net/ipv6_route") as table:
         rows = [line.split() for line in table]
     return {IPv6Address(int(row[0], 16)) for row in rows if int(row[8], 16) & RTF_LOCAL}
@@ -42,7 +42,7 @@ def unanswered(wiring: Wiring) -> list[str]:
 
 @contextmanager
 def contention() -> Iterator[None]:
-    """Threads that make and drop namespaces, each of which takes the lock that IPv6 addresses wait for."""
+    """Threads that make and close namespaces; each takes the RTNL lock that IPv6 addresses need."""
     over = threading.Event()
     libc = ctypes.CDLL(None, use_errno=True)
 
@@ -104,5 +104,5 @@ async def an_address_that_comes_late(launcher: Launcher) -> dict[str, object]:
 
 def test_a_late_address_is_waited_for_and_a_missing_one_is_named() -> None:
     found = sandboxed(an_address_that_comes_late)
-    assert f"echo-1: {LATE}" in found.pop("refusal")
+    assert f"echo-1: the address {LATE}" in found.pop("refusal")
     assert found == {"early": False, "own": True}

@@ -1,4 +1,4 @@
-"""What is done in a lab that stands: edited, watched, listened to, and asked for by half a name."""
+"""Commands at a detached lab: edit, watch, capture, and names by their prefix."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_what_crosses_a_device_is_seen_in_every_form(handler: RequestHandler, tm
 
 @pytest.fixture
 def wireshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for Wireshark: keeps how it was called and what it was given, or is closed at once."""
+    """A stand-in for Wireshark: records its arguments and its input, or closes at once."""
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "wireshark"

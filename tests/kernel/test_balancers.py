@@ -1,4 +1,4 @@
-"""Load balancers on the kernel: whom the router sends an address to, as the nodes say it."""
+"""Load balancers on the kernel: the node to which the router sends an address, by the nodes' health answers."""
 
 import contextlib
 import json
@@ -41,7 +41,7 @@ SERVICE = Service(
 
 
 class Daemons:
-    """An HTTP daemon in each node, on all addresses, that says what it is told to."""
+    """An HTTP daemon in each node, on all addresses, with given answers."""
 
     def __init__(self) -> None:
         self.status = {"node-a": 200, "node-b": 200}
@@ -58,7 +58,7 @@ class Daemons:
 
 
 async def ways(launcher: Launcher, wiring: Wiring, *addresses: str) -> list[str]:
-    """The nodes to which the router sends each address: ``ab``, ``a``, ``b``, or how it refuses."""
+    """The nodes to which the router sends each address: ``ab``, ``a``, ``b``, or its refusal."""
     found = []
     for address in addresses:
         length = 32 if ip_address(address).version == 4 else 128
@@ -118,7 +118,7 @@ def test_the_route_of_an_address_follows_what_nodes_answer(ordinary: bool) -> No
 
 
 async def followed_unasked(launcher: Launcher) -> list[list[str]]:
-    """What the router does after an answer has changed, when nobody asks for a round."""
+    """What the router does after an answer has changed, without a requested round."""
     found = []
     async with AsyncExitStack() as stack:
         wiring = stack.enter_context(realise(draw(balanced())))
@@ -143,7 +143,7 @@ def test_a_standing_balancer_notices_by_itself(ordinary: bool) -> None:
 
 
 async def shared(_: Launcher) -> dict[str, Any]:
-    """How many flows of one client each node gets of a balanced address, and those that came to both."""
+    """How many flows of one client to a balanced address each node gets, and the flows that reached both."""
     found = {}
     with realise(draw(balanced())) as wiring:
         for address in ("192.0.2.33", "2001:db8:193::1"):

@@ -1,4 +1,4 @@
-"""Frames read many at a time are those that crossed the device: whole, in order, none twice, with their time."""
+"""Batch reading returns the frames that crossed the device: whole, in order, none twice, with their time."""
 
 import time
 from itertools import pairwise
@@ -13,12 +13,12 @@ from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 
-MARK = b"\x88\xb5"  # an EtherType for experiments (IEEE Std 802), which nobody answers
+MARK = b"\x88\xb5"  # an EtherType for experiments (IEEE Std 802), which no stack answers
 SIZES = (60, 167, 168, 169, 1514, 64, 900)
 
 
 def ours(tap: Tap) -> list[Frame]:
-    """What waits at a tap, without what a stack says of itself."""
+    """The waiting frames of a tap, without those that a stack sends by itself."""
     return [each for each in tap.drain() if each.data[12:14] == MARK]
 
 

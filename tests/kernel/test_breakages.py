@@ -1,6 +1,6 @@
-"""Every scenario can fail: what it is about is taken away, and just the probes that need it turn red.
+"""Every scenario can fail: a test removes its subject, and exactly the probes that need it turn red.
 
-``test_mutants`` does the same for single scenarios and tells which expectations fail.
+``test_mutants`` does the same for single scenarios, and checks which expectations fail.
 """
 
 import re
@@ -24,12 +24,12 @@ from proxylab.verdict.model import Judgement
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
 EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING)
-FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last one of an id: before it may stand those that the lab has
+FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 
 @dataclass
 class Seen:
-    """The probes of each file that do not pass in some case of it, and those of them that hold over a whole family."""
+    """The probes of each file that do not pass in some case of it, and those of them that hold over one family."""
 
     red: dict[str, set[str]]
     over_one_family: set[str]
@@ -72,7 +72,7 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
     broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
-    for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # by mutants with tests of their own
+    for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # in mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
-    broken.add("steps/nftables-table-deleted")  # in tests/engines: no engine of ours has that table
+    broken.add("steps/nftables-table-deleted")  # in tests/engines: no embedded engine has that table
     assert broken == {path.relative_to(SCENARIOS).as_posix().removesuffix(SUFFIX) for path in SCENARIOS.rglob("*.yaml")}

@@ -1,8 +1,8 @@
 """Broken labs, each explained by one sentence that names the cause.
 
-A lab is broken by an edit of a scenario, or by taking a function out of the engine (``sitecustomize``, as for the
-mutants). The sentence stands in a report behind ``why:``. The lab is kept then, and the sentence stands behind
-``in short:`` when somebody traces a packet of the same probe, by the command that the run has told to try next.
+An edit of a scenario breaks the lab, or the removal of a function of the engine (``sitecustomize``, as for the
+mutants). A report has the sentence after ``why:``. The run keeps the lab, and the trace of a packet of the same probe,
+by the command that the run suggests, has the sentence after ``in short:``.
 """
 
 import os
@@ -40,10 +40,10 @@ kind: KubeProxyConfiguration
 
 @dataclass(frozen=True)
 class Broken:
-    """A scenario, what is wrong in its lab, the probe that shows it, and the sentence that names the cause.
+    """A scenario, the defect of its lab, the probe that shows it, and the sentence that names the cause.
 
-    ``trace`` is what is typed where the probe dials no Service, or one packet of it might go elsewhere; ``traced`` is
-    the sentence where the one about a traced packet is another.
+    ``trace`` is the command where the probe dials no Service, or where one packet might go elsewhere. ``traced`` is the
+    sentence about a traced packet where it differs.
     """
 
     name: str
@@ -258,6 +258,6 @@ def test_a_broken_lab_is_explained(
 
 
 def sentence(output: str, label: str) -> str:
-    """What stands behind a label, in one line; a masqueraded packet leaves by a random port."""
+    """The text after a label, in one line, with random ports of masqueraded packets replaced."""
     _, _, behind = output.partition(f"\n{label}")
     return re.sub(r"(10\.244\.1\.1):\d+", r"\1:PORT", " ".join(behind.partition("\n\n")[0].split()))

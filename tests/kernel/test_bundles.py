@@ -1,4 +1,4 @@
-"""Every probe or step of a run that does not pass leaves a bundle, and all are judged again to the same verdicts."""
+"""Every probe or step that does not pass leaves a bundle, and judging the bundle again gives the same verdict."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.Comple
     )
 
 
-# Of every manner and protocol some, and steps; a mutant makes what waits for an answer wait in vain.
+# Some of every sender and protocol, and steps. In a mutant, senders that wait for an answer get none.
 CHOSEN = (
     "clusterip/from-a-pod.lab.yaml",
     "clusterip/one-port-over-tcp-and-udp.lab.yaml",
@@ -63,10 +63,10 @@ def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Pa
         assert "goes to KUBE-SERVICES" in (bundle.parent / "trace.txt").read_text()
         assert (bundle.parent / "capture.pcapng").stat().st_size > 100
 
-    # Without the mutation, and without a lab: from what was recorded.
+    # Without the mutation and without a lab: from the recorded evidence.
     again = proxylab("judge", str(kept), "-v")
     assert again.returncode == ran.returncode, again.stdout + again.stderr
-    assert again.stderr == ""  # no verdict is another one now
+    assert again.stderr == ""  # all verdicts are the same
     for name in (*failed, *steps):
         assert name in again.stdout
 
@@ -79,7 +79,7 @@ def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
     "over the endpoints[ipv4]", "--seed", seed,
                    "--bundle-dir", str(kept), mutation=tmp_path)  # fmt: skip
     assert ran.returncode == 1, ran.stdout + ran.stderr
-    assert ("--seed" in ran.stdout) is (seed != "0")  # the command that shows it again
+    assert ("--seed" in ran.stdout) is (seed != "0")  # the command that reproduces it
     (case,) = kept.rglob("case.json")
     assert f"seed: {seed}\n" in (case.parent / "versions.txt").read_text()
     tokens = re.findall(rb"proxylab probe ([0-9a-f]{16} [0-9a-f]{16})", (case.parent / "capture.pcapng").read_bytes())

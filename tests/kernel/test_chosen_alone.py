@@ -1,4 +1,4 @@
-"""A probe of a later step that is chosen alone meets what the probes before it would have left."""
+"""A single chosen probe of a later step meets the state that the probes before it would have left."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A packet that is copied on its way is noticed, wherever the copy goes; without the copy, the errand passes."""
+"""The lab notices a copied packet, wherever the copy goes; without the copy, the probe passes."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ TO_STRANGER, TO_CLIENT = f"dup to {STRANGER} device echo-2", f"dup to {CLIENT} d
 
 @dataclass(frozen=True)
 class Case:
-    """What is copied, what is sent, how it ends, and in which words. ``at`` is where the stranger holds the address."""
+    """The copied packets, the probe, its verdict and its reason. ``at`` is the namespace with the foreign address."""
 
     copied: str
     protocol: Transport
@@ -88,7 +88,7 @@ CASES = {
         f"{REPLIES} numgen inc mod 5000 4999 {TO_CLIENT}", UDP, PACKET, 10_000, "fail",
         "reply: 2 of 10,000 flows: 2 replies came to client, and echo-1 sent one",
     ),
-    # As a bridge floods what it does not know the port of: the stack behind the device drops it (PACKET_OTHERHOST).
+    # As a bridge floods a frame to an unknown MAC: the stack of the device drops it (PACKET_OTHERHOST).
     "a stranger sees each request under another MAC": Case(
         f"{REQUESTS} {TO_STRANGER}", UDP, PACKET, 3, "pass", commands=(*FOREIGN_MAC, *HELD_TWICE)
     ),
@@ -96,7 +96,7 @@ CASES = {
 
 
 async def copy(lab: Stage, what: str) -> None:
-    """Copy packets on the node, behind all that a proxy does to them (nft(8), "dup")."""
+    """Copy packets on the node, after all rules of a proxy (nft(8), "dup")."""
     table = f"table ip copies {{ chain copies {{ type filter hook postrouting priority 300; {what}; }}; }}"
     done = await lab.launcher.run(
         lab.netns["node-a"], ["nft", table], netns_name="node-a", stdin=b"", deadline=Deadline.after(10)
@@ -190,7 +190,7 @@ COPYING = (
 
 @pytest.mark.parametrize(("copying", "expected"), [("", "pass"), (COPYING, "fail")], ids=["as it is", "copied"])
 def test_a_copy_that_a_third_node_drops_is_no_pass(copying: str, expected: str, tmp_path: Path) -> None:
-    """No pod sees it. Of thousands of flows, what nodes saw is packed."""
+    """No pod sees the copy. Of thousands of flows, the nodes' observations are packed."""
     file = tmp_path / "copied.lab.yaml"
     file.write_text(ENDS_AT_A_NODE.replace("COPYING", copying), encoding="utf-8")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A launcher that is killed ends the run at once, and in one line."""
+"""The death of the launcher ends the run at once, with one line."""
 
 import os
 import signal

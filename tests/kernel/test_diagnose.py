@@ -1,6 +1,6 @@
-"""A Service is diagnosed: one broken lab for each station, and none where nothing is broken.
+"""Diagnosis of a Service: one broken lab for each stage, and no finding where nothing is broken.
 
-A lab is broken by hand, as somebody at a desk would do it, and mended again, so that one lab shows all of them.
+The tests break a lab by hand, as a user would, and repair it again, so that one lab shows all defects.
 """
 
 import json
@@ -67,13 +67,13 @@ def scenario(tmp_path: Path) -> Path:
 
 @dataclass
 class Bench:
-    """A desk at which a lab stands, a node of which is broken and mended."""
+    """A user with a detached lab, who breaks and repairs one of its nodes."""
 
     handler: RequestHandler
     node: str = "node-b"
 
     def diagnosed(self, *words: str) -> tuple[int, dict[str, str]]:
-        """The exit code, and what a program is told; without stations, which are many."""
+        """The exit code, and the JSON output without its many stages."""
         typed = self.handler.type("diagnose", *words, "-o", "json")
         told = json.loads(typed.output)
         return typed.status, {"at": told["breaksAt"], "cause": told["cause"], "look": " & ".join(told["lookAt"])}
@@ -84,12 +84,12 @@ class Bench:
         return typed.output
 
     def rule(self, pattern: str) -> str:
-        """The first rule of the nat table that fits, as arguments of iptables."""
+        """The first matching rule of the nat table, as arguments of iptables."""
         rules = self.do("iptables-legacy", "-t", "nat", "-S")
         return next(line.removeprefix("-A ") for line in rules.splitlines() if re.search(pattern, line))
 
     def without(self, rule: str, then: Callable[[], tuple[int, dict[str, str]]]) -> dict[str, str]:
-        """What is found while a rule is missing; it comes back to where it was."""
+        """The diagnosis while a rule is missing. The rule returns to its position."""
         table = self.do("iptables-legacy-save", "-t", "nat")
         self.do("sh", "-c", f"iptables-legacy -t nat -D {rule}")
         status, found = then()
@@ -149,7 +149,7 @@ def test_every_station_is_named_at_which_a_lab_breaks(handler: RequestHandler, s
     assert "nobody" in handler.complete("proxylab diagnose no")
     assert handler.type("diagnose", "echo", "--from", "nobody").status == 2
 
-    for chain in ("PREROUTING", "OUTPUT"):  # all of the proxy's rules are there, and none is asked
+    for chain in ("PREROUTING", "OUTPUT"):  # all of the proxy's rules exist, and no packet meets them
         bench.do("iptables-legacy", "-t", "nat", "-I", chain, "-d", "10.96.1.1", "-j", "ACCEPT")
     status, unasked = bench.diagnosed("echo", "--node", "node-b")
     assert (status, unasked["at"]) == (1, "DNAT")
@@ -165,7 +165,7 @@ def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHa
     port = json.loads(handler.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
 
     def checked(*rule: str) -> dict[str, str]:
-        """What is found of the Service while a rule leads those astray who ask a node for its health."""
+        """The diagnosis of the Service while a rule redirects the health checks of a node."""
         table, *rest = rule
         chain = "INPUT" if table == "filter" else "PREROUTING"
         words = ("-t", table, "-I", chain, "-p", "tcp", "--dport", str(port), *rest)
@@ -195,7 +195,7 @@ def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHa
 
 
 def rounds(engine: EngineChoice, file: Path, *services: str) -> dict[str, Diagnosis]:
-    """Every Service's, and ``dead``: that of echo once an engine is dead."""
+    """The diagnosis of every Service, and ``dead``: that of echo after the death of an engine."""
     with Session(engine) as session:
         lab = session.open(load_scenario(file))
         named = {name: name.rpartition("/") for name in services}

@@ -1,4 +1,4 @@
-"""``proxylab diff`` on a kernel: what a change does on two engines that forget flows differently."""
+"""``proxylab diff`` on a kernel: the effect of a change on two engines that forget flows differently."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The doctor finds what others find who try the same, and says what to do where nothing works."""
+"""The doctor agrees with independent trials, and names the cure where nothing works."""
 
 import json
 import os
@@ -63,7 +63,7 @@ def test_what_labs_are_built_of_is_there_and_every_lack_has_a_cost_and_a_cure(or
 
 
 def test_the_text_names_each_lack_with_its_cure() -> None:
-    text = " ".join(doctor().stdout.split())  # lines are broken at 80 columns
+    text = " ".join(doctor().stdout.split())  # the output breaks lines at 80 columns
     for name, each in found().items():
         assert name in text
         assert (f"cure: {each['cure']}" in text) is not each["works"] or not each["cure"]

@@ -1,4 +1,4 @@
-"""The example in the help of every verb does what it says."""
+"""The example in the help of every verb works."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ OF_A_KUBE_PROXY = {"diff"}
 
 
 def example(verb: str) -> list[str]:
-    """What stands behind ``Example: proxylab`` in the help of a verb."""
+    """The text after ``Example: proxylab`` in the help of a verb."""
     command = proxylab.get_command(click.Context(proxylab), verb)
     assert command is not None
     assert command.help is not None
@@ -40,7 +40,7 @@ def example(verb: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a clone has, what kubectl has printed, and a bundle of a run before."""
+    """The files of a clone, output of kubectl, and a bundle of an earlier run."""
     (tmp_path / "scenarios").symlink_to(ROOT / "scenarios")
     (tmp_path / "cluster.yaml").write_text(k3s().yaml())
     record(tmp_path / ".proxylab" / "bundles" / "a-probe")
@@ -70,7 +70,7 @@ def test_the_example_of_shell_opens_one(handler: RequestHandler) -> None:
 def test_the_example_of_engines_obtains_the_newest_patch_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Of a source of our own: those of users may build for minutes."""
+    """With a small source tree of the test: users' trees may build for minutes."""
     bundle_store = BundleStore(("v1.33.9", "v1.34.2", "v1.34.4", "v1.35.0"))
     sources = Sources(Cache(folder / "cache"), {"release": bundle_store})
     monkeypatch.setattr(Sources, "of_user", lambda: sources)

@@ -1,4 +1,4 @@
-"""The kernel in memory shows of every plan what the machine's kernel shows of it, and refuses what that refuses."""
+"""The kernel in memory shows the same as the machine's kernel for every plan, and refuses the same."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -23,7 +23,7 @@ ABSENT = "net.ipv4.no_such_thing"
 
 
 def with_node(**changes: Any) -> Plan:
-    """The small plan with something else in its first node; what is given is put behind what is there."""
+    """The small plan with additions to its first node, after the existing items."""
     plan = small_plan()
     node = plan.namespace("node-a")
     changed = replace(node, **{name: (*getattr(node, name), *more) for name, more in changes.items()})
@@ -31,7 +31,7 @@ def with_node(**changes: Any) -> Plan:
 
 
 def with_link(**changes: Any) -> Plan:
-    """The small plan with something else at the node's end of its last link."""
+    """The small plan with a change at the node's end of its last link."""
     plan = small_plan()
     *others, last = plan.links
     return replace(plan, links=(*others, replace(last, first=replace(last.first, **changes))))
@@ -68,7 +68,7 @@ RIGHT: Mapping[str, Callable[[], Plan]] = {
 
 
 def seen(kernel: Kernel | FakeKernel, plan: Plan) -> Any:
-    """All that can be seen of a plan that was realised, or the fault that it met."""
+    """The survey of a built plan, or the error of the build."""
     try:
         with kernel.realise(plan) as network:
             assert network.namespaces == tuple(namespace.name for namespace in plan.namespaces)

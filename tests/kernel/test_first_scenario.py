@@ -1,4 +1,4 @@
-"""What ``proxylab init`` writes holds on a machine that can run it at all."""
+"""The scenario that ``proxylab init`` writes passes on a machine that can run it at all."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 @BOTH
 def test_the_first_scenario_passes_check_and_run(ordinary: bool) -> None:
-    # Not tmp_path, which lies where only its maker may go.
+    # Not tmp_path, whose parent only its owner may enter.
     with checkout_for(ordinary=ordinary) as (root, become), tempfile.TemporaryDirectory(dir="/tmp") as folder:
         Path(folder).chmod(0o777)
 

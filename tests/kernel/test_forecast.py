@@ -1,4 +1,4 @@
-"""What the plan implies of a probe's way, ``proxylab graph --probe`` draws; here packets take it."""
+"""``proxylab graph --probe`` draws the path that a plan implies for a probe; here packets take it."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ SCENARIOS = (
 
 @dataclass(frozen=True)
 class Way:
-    """Places in their order, and what the packet is in the end; ports of senders are the proxy's choice."""
+    """The hops in order, and the packet at the end, without source ports, which the proxy chooses."""
 
     netns_names: tuple[str, ...]
     source: str
@@ -40,7 +40,7 @@ class Way:
 
 
 def planned(scenario: Scenario, probe: Probe) -> set[Way]:
-    """The ways that the plan implies, without the router, on which nobody looks."""
+    """The paths that the plan implies, without the router, which has no tap."""
     path = planned_path(assemble(scenario), probe)
     ways = [(*path.legs, *branch.legs) for branch in path.branches] or [path.legs]
     return {way_of(legs) for legs in ways}
@@ -53,7 +53,7 @@ def way_of(legs: tuple[Leg, ...]) -> Way:
 
 
 def seen(verdict: ProbeVerdict) -> Way:
-    """The way that the first flow's packet was seen to take."""
+    """The observed path of the first flow's packet."""
     case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     found = [stop for stop in stops(case.flows[0]) if stop.packet is Packet.REQUEST]
     last = found[-1].seen[0]

@@ -1,6 +1,6 @@
-"""Rules that belong to no engine: what they do to a Service's packets is red or named, and is never guessed.
+"""Rules that belong to no engine: their effect on a Service's packets is red or named, and never guessed.
 
-Each lab has one plain Service, and rules that stood in one of its nodes before the engine began.
+Each lab has one plain Service, and rules that one of its nodes had before the engine started.
 """
 
 import json
@@ -47,7 +47,7 @@ GUARD = "chain early (hook prerouting, priority -500) of table inet guard"
 
 @dataclass(frozen=True)
 class Foreign:
-    """Rules by the tool that reads them, the node they stand in, what is expected there, and what comes of it."""
+    """Rules by the tool that loads them, their node, the expectation, and the outcome."""
 
     name: str
     rules: dict[str, str]

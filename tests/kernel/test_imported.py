@@ -1,4 +1,4 @@
-"""Clusters that were imported run, and every probe that import wrote holds."""
+"""Imported clusters run, and every probe that the import wrote passes."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def test_a_cluster_at_the_desk(make: Callable[[], Cluster], as_yaml: bool, tmp_p
 
 
 def test_a_probe_fails_where_the_cluster_does_not_keep_its_promise(tmp_path: Path) -> None:
-    """An endpoint that the scenario has lost since is missed: the probes are not satisfied with whatever comes."""
+    """The probes fail for an endpoint that the scenario lost: they do not accept any answer."""
     file = tmp_path / "mine.lab.yaml"
     assert proxylab("import", "-o", str(file), text=k3s().json()).returncode == 0
     text = file.read_text()

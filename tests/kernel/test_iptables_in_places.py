@@ -1,4 +1,4 @@
-"""Commands in a node find the iptables that has loaded its rules, whichever of them the machine calls ``iptables``."""
+"""Commands in a node find the iptables that loaded its rules, whichever the machine calls ``iptables``."""
 
 import subprocess
 

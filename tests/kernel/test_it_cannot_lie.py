@@ -1,6 +1,6 @@
-"""A lab that is disturbed while it looks says so: each disturbance ends in fail or inconclusive, in the right words.
+"""The lab reports a disturbance of its own observation: each ends in fail or inconclusive, with the right reason.
 
-Every case stands beside the same errand undisturbed, which passes: so it is the disturbance that turns it.
+Every case also runs the same probe undisturbed, which passes: so the disturbance changes the verdict.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def rules(protocol: Transport, family: Family = Family.IPV4) -> str:
 
 
 async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) -> list[Any]:
-    """The overall judgement, and every reason."""
+    """The overall verdict, and every reason."""
     sent = resolved(protocol, manner, flows=flows)
     if lab.family is Family.IPV6:
         sent = errand_over_ipv6(sent)
@@ -59,7 +59,7 @@ async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) ->
 
 
 def before_answers(lab: Stage, once: Callable[[], None]) -> None:
-    """Do something when requests have arrived and nobody has answered yet."""
+    """Act when requests have arrived and no responder has answered yet."""
     responders = lab.runner._responders
     assert responders is not None
     pump, waiting = responders.pump, [once]
@@ -80,18 +80,18 @@ async def lossy_tap(lab: Stage, netns_name: str = POD, device: str = "eth0") -> 
     assert lab.runner._watch is not None
     tap = lab.runner._watch.tap(netns_name, device)
     assert isinstance(tap, Tap)
-    tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+    tap._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
 
 
 async def lossy_tap_of_a_node(lab: Stage) -> None:
-    """One of those that see a flow on its way, and not at its ends."""
+    """A tap on the path of a flow, not at its ends."""
     assert lab.runner._watch is not None
     lab.runner._watch.follow(True)
     await lossy_tap(lab, "node-a", POD)
 
 
 async def delayed_reply(lab: Stage) -> None:
-    """The responder says nothing as long as the run lasts; its answers leave later (``late_answers``)."""
+    """The responder sends nothing during the run; its answers leave later (``late_answers``)."""
     responders = lab.runner._responders
     assert responders is not None
     asyncio.get_running_loop().remove_reader(responders._epoll.fileno())
@@ -99,7 +99,7 @@ async def delayed_reply(lab: Stage) -> None:
 
 
 async def swapped_replies(lab: Stage) -> None:
-    """Each of two flows is answered in the name of the other: forged, from where and by whom it should be."""
+    """Each of two flows gets the answer of the other: forged, from the right address at the right pod."""
 
     def swapped(voice: Voice, request: bytes, peer: str, port: int) -> bytes | None:
         flow = request[TOKEN_BYTES - 1 : TOKEN_BYTES]
@@ -116,7 +116,7 @@ async def swapped_replies(lab: Stage) -> None:
 
 
 async def forged_reply(lab: Stage) -> None:
-    """Another pod answers flow 0 from its own address, with the very token that the answer would bear."""
+    """Another pod answers flow 0 from its own address, with the token of the right answer."""
     family = socket.AF_INET if lab.family is Family.IPV4 else socket.AF_INET6
     with inside(lab.netns["echo-2"]):
         forger = socket.socket(family, socket.SOCK_DGRAM)
@@ -126,7 +126,7 @@ async def forged_reply(lab: Stage) -> None:
 
     def forge() -> None:
         issued = runner._identities
-        # The identity of the run that is under way is the last that was issued.
+        # The current run has the latest identity.
         token = f"proxylab reply {issued._nonce.hex()} {issued._serial - 1:08x}00000000".encode()
         forger.sendto(token + b"\n", (str(client), port))
 
@@ -134,7 +134,7 @@ async def forged_reply(lab: Stage) -> None:
 
 
 async def forged_handshake(lab: Stage) -> None:
-    """Another pod answers flow 0 from its own address, with the very number that the answer would acknowledge."""
+    """Another pod answers flow 0 from its own address, with the right acknowledgement number."""
     with inside(lab.netns["echo-2"]):
         forger = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
     port = lab.runner._ports._deck[0]
@@ -165,7 +165,7 @@ async def killed_responder(lab: Stage) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A disturbance, what is sent, how it must end, and in which words."""
+    """A disturbance, the probe, the required verdict, and the reason."""
 
     disturb: Disturbance
     protocol: Transport
@@ -199,7 +199,7 @@ CASES = {
     "a reply is late": Case(
         delayed_reply, UDP, PACKET, 3, "fail", "reply: 3 of 3 flows: echo-1 sent no reply to client"
     ),
-    # The kernel has made the connection; its program says nothing.
+    # The kernel has made the connection; its program sends nothing.
     "a reply is late (TCP)": Case(
         delayed_reply, TCP, CONNECT, 1, "fail", "reply: the handshake was answered, the data was not: timeout"
     ),
@@ -219,7 +219,7 @@ CASES = {
     "replies are those of other flows, to sockets": Case(
         swapped_replies, UDP, CONNECT, 2, "fail", "from where the request did not come"
     ),
-    # The sender hears the pod's own address. That is wrong, though conntrack no longer says who it is for.
+    # The sender receives the pod's own address. That is wrong, though conntrack has lost the flow.
     "conntrack is flushed": Case(
         flushed_conntrack, UDP, PACKET, 1, "fail",
         "the reply came from 10.244.0.11:8080, not from 10.96.0.10:80 that was dialled",
@@ -228,7 +228,7 @@ CASES = {
         flushed_conntrack, UDP, PACKET, 1, "fail",
         "the reply came from [fd00::af4:b]:8080, not from [fd00::a60:a]:80 that was dialled", IPV6,
     ),
-    # In the midst of a connection: what the pod then says reaches the client as a stranger's.
+    # During a connection: the pod's next segment reaches the client from a foreign address.
     "conntrack is flushed (TCP)": Case(
         flushed_conntrack, TCP, CONNECT, 1, "fail", "reply: the handshake was answered, the data was not: "
     ),
@@ -267,7 +267,7 @@ async def disturbed(launcher: Launcher) -> dict[str, Any]:
 
 
 async def late_answers(launcher: Launcher) -> dict[str, Any]:
-    """A run whose answers come in the midst of the next one."""
+    """A run whose answers come during the next run."""
     async with stage(launcher) as lab:
         await lab.rules(rules(Transport.UDP))
         responders = lab.runner._responders
@@ -288,7 +288,7 @@ def test_answers_that_come_late_are_not_those_of_the_next_run() -> None:
     assert found["first"][0] == "fail"
     assert any("echo-1 sent no reply to client" in reason for reason in found["first"][1])
     assert found["second"] == ["pass", []]
-    assert found["runs"] == 1  # no frame of the run before is among those of this one
+    assert found["runs"] == 1  # no frame of the earlier run is among those of this run
 
 
 @pytest.fixture(scope="module")

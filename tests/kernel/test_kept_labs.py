@@ -1,4 +1,4 @@
-"""A lab in which something failed stays as it is: for the user of a run, for pytest, for who waits at a terminal."""
+"""A failure keeps the lab as it is: for ``run``, for pytest, and for a user at a terminal."""
 
 import os
 import pty
@@ -69,7 +69,7 @@ def test_pytest_keeps_the_lab_of_a_failed_item(handler: RequestHandler, failing:
 def test_pytest_waits_with_the_lab_standing_and_opens_a_shell_in_it(handler: RequestHandler, failing: Path) -> None:
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
-    subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)  # a prompt is cut where a terminal is narrow
+    subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)  # a narrow terminal truncates a prompt
     run = subprocess.Popen(
         pytest_command(str(failing), "--lab-pause-on-fail", "--lab-shell", "echo-1", "--lab-no-bundles"),
         env={**environment(), "TERM": "dumb"}, cwd=failing.parent, stdin=theirs, stdout=theirs, stderr=theirs,

@@ -1,4 +1,4 @@
-"""Whatever is killed of an ordinary user's lab, and whenever, nothing of it is left on the machine."""
+"""A kill of any process of an ordinary user's lab, at any moment, leaves nothing on the machine."""
 
 import signal
 

@@ -1,4 +1,4 @@
-"""Whatever is killed of root's lab, and whenever, nothing of it is left on the machine."""
+"""A kill of any process of root's lab, at any moment, leaves nothing on the machine."""
 
 import os
 import signal

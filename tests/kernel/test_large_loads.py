@@ -1,4 +1,4 @@
-"""Rules that are more than an ordinary user's sockets hold at once are loaded whole, or not at all."""
+"""Rules that exceed an ordinary user's socket buffers load whole, or not at all."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 def text(services: int, more: str = "") -> str:
-    """Rules as kube-proxy has them, a chain and a rule for each of so many Services."""
+    """Rules like kube-proxy's: a chain and a rule for each of many Services."""
     chains = "".join(f":KUBE-SVC-{n:05d} - [0:0]\n" for n in range(services))
     rules = "".join(
         f'-A KUBE-SVC-{n:05d} -m comment --comment "default/service-{n}:http cluster IP" '
@@ -27,7 +27,7 @@ def text(services: int, more: str = "") -> str:
 
 
 async def loads(launcher: Launcher) -> dict[str, Any]:
-    """How many of the chains are there after each load."""
+    """How many of the chains exist after each load."""
     variant = await choose_iptables(launcher, ["nft"])
     netns = make_netns("node-a")
     tool = IptablesTool(launcher, netns, "node-a", variant)

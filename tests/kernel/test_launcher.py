@@ -1,4 +1,4 @@
-"""Commands run where they should, see only their place, and cannot hurt the lab."""
+"""Commands run in their namespaces, see only their node, pod or host, and cannot damage the lab."""
 
 import asyncio
 import os
@@ -91,7 +91,7 @@ def test_an_overdue_command_is_killed_with_its_children(ordinary: bool) -> None:
     assert found["child"] == "gone\n"
 
 
-# Each leaves the process group and the session of its command; the second's parent is gone, too; the third has
+# Each leaves the process group and the session of its command; the second's parent has ended, too; the third has
 # moved to another network namespace.
 RUNAWAYS = """
 setsid sleep 1000 & echo $! >/run/pids
@@ -109,7 +109,7 @@ async def runaways(launcher: Launcher) -> dict[str, Any]:
             done = await launcher.run(netns, argv, netns_name="pod-1", deadline=Deadline.after(10))
             return done.stdout.decode().strip()
 
-        other = asyncio.create_task(run("sleep", "1"))  # of another command, and left alone
+        other = asyncio.create_task(run("sleep", "1"))  # of another command, and untouched
         task = asyncio.create_task(run("sh", "-c", RUNAWAYS))
         await run("sh", "-c", "until [ -e /run/ready ]; do :; done")
         task.cancel()
@@ -124,7 +124,7 @@ def test_what_a_command_has_started_is_killed_with_it_wherever_it_has_gone(ordin
     assert found["other"] == ""
 
 
-# What is the machine's, and a sysctl of the place's own namespace.
+# Files of the machine, and a sysctl of the command's own namespace.
 WRITES = r"""
 for file in /proc/sys/kernel/core_pattern /proc/sys/vm/swappiness; do
     sh -c "cat /dev/null >>$file" 2>&1 | grep -o 'Read-only file system\|Permission denied'
@@ -180,7 +180,7 @@ async def too_long_a_command(launcher: Launcher) -> list[str]:
 
 def test_a_command_line_that_is_too_long_harms_nobody() -> None:
     words, after = sandboxed(too_long_a_command)
-    assert "a command line of 200" in words
+    assert "a command request has 200" in words
     assert after == "alive\n"
 
 
@@ -229,7 +229,7 @@ async def surroundings(launcher: Launcher) -> dict[str, str]:
 def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
     found = sandboxed(surroundings, ordinary=ordinary)
     assert found["devices"] == "0:eth0 lo pod-1 pod-2", "a node's own devices, not the machine's"
-    assert found["resolv.conf"] == found["elsewhere"] == "0:# This place has no name server."
+    assert found["resolv.conf"] == found["elsewhere"] == "0:# This node, pod or host has no name server."
     assert found["other files"] == "0:root"
     assert found["add"] == "0:"
     assert found["exec"].startswith("0:lo\nlo ")
@@ -238,7 +238,7 @@ def test_people_find_their_usual_surroundings(ordinary: bool) -> None:
 
 
 async def resolv_confs(launcher: Launcher) -> dict[str, str]:
-    """What a command reads where the machine's own resolv.conf is a link to nowhere, a file, or missing."""
+    """What a command reads where the machine's own resolv.conf is a dangling link, a file, or missing."""
     found = {}
     with realise(small_plan()) as wiring:
         for number, target in enumerate(("/run/systemd/resolve/stub-resolv.conf", "/var/no/such", "file", "missing")):
@@ -258,7 +258,9 @@ async def resolv_confs(launcher: Launcher) -> dict[str, str]:
 
 @BOTH
 def test_a_place_has_its_own_resolv_conf_whatever_the_machines_is(ordinary: bool) -> None:
-    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {"# This place has no name server.\nother"}
+    assert set(sandboxed(resolv_confs, ordinary=ordinary).values()) == {
+        "# This node, pod or host has no name server.\nother"
+    }
 
 
 async def laid_out(launcher: Launcher) -> dict[str, Any]:
@@ -291,13 +293,14 @@ def test_a_command_finds_what_was_laid_out_for_it_in_its_place(ordinary: bool) -
     found = sandboxed(laid_out, ordinary=ordinary)
     assert found["heard"] == ["one", "two"]
     assert found["refused"] == [
-        f"{path} does not lie in the /run of pod-1: it would be the machine's" for path in ("/tmp/it", "/run/../tmp/it")
+        f"{path} is not in the private /run of pod-1, but a file of the machine"
+        for path in ("/tmp/it", "/run/../tmp/it")
     ]
     assert "it" not in found["there"]
 
 
 async def failed_starts(launcher: Launcher) -> list[int]:
-    """How starts end that fail, where nobody reads why; and a command after them."""
+    """The status of failed starts whose message no process reads, and of a command after them."""
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]
         found = []
@@ -318,7 +321,7 @@ def test_who_asks_for_what_cannot_be_started_harms_nobody(ordinary: bool) -> Non
 
 
 async def forgotten(launcher: Launcher) -> str:
-    """What a launcher says that was told to forget as many places as the largest lab has, all at once."""
+    """The answer of a launcher after a request to forget as many namespaces as the largest lab has, all at once."""
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]
         await launcher.run(netns, ["touch", "/run/mark"], netns_name="1/pod-1", deadline=Deadline.after(10))

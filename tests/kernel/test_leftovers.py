@@ -1,4 +1,4 @@
-"""Nothing of a lab is held once it is closed; what is, is named; and labs in a row cost nothing."""
+"""A closed lab holds nothing; the report names what still does; and labs in a row cost nothing."""
 
 import gc
 import os
@@ -91,10 +91,10 @@ ELSEWHERE = "setsid unshare --net sleep 1000 >/dev/null 2>&1 & while ! pgrep -x 
 
 
 async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
-    """A lab closed, and a lab replaced by another, each with something left; and one that leaves no trace."""
+    """A closed lab and a replaced lab, each with a leftover; and a lab without one."""
     origins = Origins()
     origins.watch()
-    handler = _RequestHandler(launcher, origins, see_off_seconds=1)  # what is left on purpose is waited for in vain
+    handler = _RequestHandler(launcher, origins, see_off_seconds=1)  # the deliberate leftovers never go
     request, _ = build()
     assert isinstance(await handler.answer(request), Built)
     for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):
@@ -147,7 +147,7 @@ def test_a_run_that_leaves_something_fails_and_names_who_made_it(ordinary: bool)
 
 
 async def many_labs(launcher: Launcher) -> dict[str, Any]:
-    """Labs in a row, each with rules, a probe and a command; what is held after some of them and after the last.
+    """Labs in a row, each with rules, a probe and a command; the resources after some of them and after the last.
 
     The least of several labs counts: a thread that has closed a tap may hold the tap's memory for a moment longer.
     """

@@ -1,6 +1,6 @@
-"""The photograph of the machine shows what is compared by it: rules, and not just the names of their tables.
+"""The snapshot of the machine covers the rules themselves, not just the names of their tables.
 
-Taken in a network namespace of its own, of course; only the machine's root may read rules at all.
+The test runs in a network namespace of its own. Only the machine's root may read rules at all.
 """
 
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-# A rule is there before, so that its table has a name already; then nothing happens, then there is one more.
+# One rule exists before, so that its table has a name already; then nothing changes; then one more rule exists.
 TWO_LOOKS = """
 import subprocess, sys
 from machine import Machine

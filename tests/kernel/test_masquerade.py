@@ -39,7 +39,7 @@ async def what_an_engine_sees(launcher: Launcher) -> dict[str, Any]:
 
 
 def rules(saved: str) -> list[str]:
-    """The rules and chains that somebody made, without counters."""
+    """The rules and user-defined chains, without counters."""
     lines = [line.partition("] ")[2] or line for line in saved.splitlines()]
     return [line for line in lines if line.startswith("-A") or (line.startswith(":") and " - " in line)]
 

@@ -1,4 +1,4 @@
-"""Counters read from the bare tables are those that iptables-save prints, for both families."""
+"""Counters read from the kernel's tables equal those that iptables-save prints, for both families."""
 
 import socket
 from typing import Any
@@ -91,13 +91,13 @@ def test_bare_tables_and_iptables_save_count_alike(ordinary: bool, variant: Any)
     for number, (by_text, by_table) in enumerate(found):
         texts = [text for _, _, text, _ in by_table]
         assert by_text == by_table
-        # iptables-legacy-restore starts a policy's counter again when it changes that chain; both must see it alike.
+        # iptables-legacy-restore resets a policy's counter when it changes that chain; both readings must agree.
         assert texts.count("-P INPUT DROP") == (number % 3 != 1 or variant is nft)
         assert len([text for text in texts if text.startswith("-A LAST -p")]) == 2
 
 
 async def savings(launcher: Launcher) -> int:
-    """How often iptables-save was asked over ten probes that counted in every chain."""
+    """How often iptables-save ran over ten probes that counted in every chain."""
     netns, asked = make_netns("n"), 0
 
     async def run(*argv: str, stdin: str = "") -> str:

@@ -1,6 +1,6 @@
-"""The scenarios can fail: each rule that they are about is taken out of the renderer, and what it is for turns red.
+"""The scenarios can fail: a test removes each rule that they cover from the renderer, and its probes turn red.
 
-That they hold as they stand, their own items show.
+That the scenarios pass unchanged, their own pytest items show.
 """
 
 import json
@@ -24,9 +24,9 @@ FRONTS = "proxylab.engines.embedded.iptables.dispatch_rules"
 
 @dataclass(frozen=True)
 class Mutant:
-    """What is replaced by what in the renderer, and each probe that notices, with the expectations that then fail.
+    """A replacement in the renderer, and each probe that notices, with the expectations that then fail.
 
-    It notices over each family that it dials. Every other probe of the scenario holds: it does not concern the rule.
+    A probe notices over each family that it dials. Every other probe of the scenario passes.
     """
 
     name: str
@@ -93,7 +93,7 @@ MUTANTS = [
         {
             "ClusterIP from a pod to itself is masqueraded by its node": {"reply", "source"},
             "ClusterIP from outside is masqueraded by the entry node towards another node": {"reply", "source"},
-            # The node forwards the reply, and translates it back, whoever it is to.
+            # The node forwards the reply and translates it back, for any receiver.
             "ClusterIP from outside is masqueraded by the entry node towards its own pod": {"source"},
         },
     ),

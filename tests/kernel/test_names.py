@@ -1,4 +1,4 @@
-"""Name servers on a kernel: clients who misbehave, sockets that answer other words too, and where nobody answers."""
+"""DNS servers on a kernel: misbehaving clients, sockets with other answers, and names without an answer."""
 
 import asyncio
 import socket
@@ -36,7 +36,7 @@ LENGTH = struct.Struct("!H")
 
 @contextmanager
 def served() -> Iterator[tuple[NetNs, str]]:
-    """A pod that serves names beside all else, as another one can reach it: from where, and at what address."""
+    """A pod that serves DNS besides its other ports: the source and address by which another pod reaches it."""
     plan = traffic_plan()
     listeners = tuple(
         Listener("echo-1", protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)

@@ -1,4 +1,4 @@
-"""What the embedded engine does on a real node besides rules: UDP flows, sysctls, HTTP servers, the canary."""
+"""The embedded engine's work on a real node besides rules: UDP flows, sysctls, HTTP servers, the canary."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
-from proxylab.kernel.netlink.addresses import read_addresses
+from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.kernel.sandbox.sysctl import read_sysctl
@@ -56,9 +56,9 @@ class Stage:
 async def staged(
     launcher: Launcher, name: str = "embedded/iptables", before: str = "", **configuration: Any
 ) -> AsyncIterator[Stage]:
-    """A node that is its own network: the pods' addresses stand on its loopback device.
+    """A node that is its own network: its loopback device has the pods' addresses.
 
-    ``before`` is what a shell does there before the engine starts.
+    ``before`` is a shell command there before the engine starts.
     """
     netns = make_netns(HERE)
     commands = (
@@ -90,7 +90,7 @@ def udp_socket(netns: NetNs) -> socket.socket:
 
 
 async def heard(client: socket.socket, pods: dict[str, socket.socket]) -> str:
-    """Which pod gets the client's next datagram."""
+    """The pod that gets the client's next datagram."""
     client.send(b"?")
     waiting = {asyncio.ensure_future(asyncio.get_running_loop().sock_recv(pod, 9)): ip for ip, pod in pods.items()}
     done, pending = await asyncio.wait(waiting, timeout=2, return_when=asyncio.FIRST_COMPLETED)
@@ -101,7 +101,7 @@ async def heard(client: socket.socket, pods: dict[str, socket.socket]) -> str:
 
 
 def tracked(netns: NetNs) -> list[str]:
-    """Who answers the flows to the Service's front."""
+    """The pods that answer flows to the Service's frontend."""
     table = Conntrack(netns)
     try:
         flows = table.entries(Family.IPV4, Protocol.UDP.number)
@@ -310,7 +310,7 @@ def test_servers_listen_where_the_configuration_says() -> None:
     }
 
 
-# As a proxy in mode nftables, one in mode ipvs, and somebody else would leave it.
+# As a proxy in mode nftables, one in mode ipvs, and another program would leave it.
 LEFT = """
 nft add table ip kube-proxy
 nft add chain ip kube-proxy services

@@ -1,4 +1,4 @@
-"""Runs that are left alone: they end by themselves, leave nothing, and do not meet."""
+"""Undisturbed runs end by themselves, leave nothing, and do not interfere."""
 
 import os
 from functools import partial
@@ -7,7 +7,7 @@ import pytest
 from killing import expect_nothing_left, running, spaces_of
 from machine import Machine
 
-MYSELF = os.geteuid() != 0  # whether whoever runs the tests is an ordinary user
+MYSELF = os.geteuid() != 0  # whether an ordinary user runs the tests
 
 
 def test_a_run_that_is_left_alone_leaves_nothing() -> None:

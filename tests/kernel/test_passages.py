@@ -1,4 +1,4 @@
-"""Thousands of flows are seen at every hop: at the sender, in and out of the node, at the pod, and back."""
+"""The lab sees thousands of flows at every hop: at the sender, in and out of the node, at the pod, and back."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +23,7 @@ HERE = Position("many.lab.yaml", 1, 1)
 
 
 def one_dropped(flows: int) -> str:
-    """A DNAT to one pod, and a rule that drops one packet of many behind it."""
+    """A DNAT to one pod, and after it a rule that drops one packet of many."""
     which = f"-m statistic --mode nth --every {flows} --packet {flows // 2}"
     rules = nat("-A PREROUTING -p udp --dport 80 -j DNAT --to-destination 10.244.0.11:8080")
     return f"{rules}*filter\n-A FORWARD -p udp --dport 8080 {which} -m comment --comment unlucky -j DROP\nCOMMIT\n"
@@ -37,7 +37,7 @@ def way(evidence: Evidence, flow: int) -> list[str]:
 
 
 def ways(evidence: Evidence) -> list[int]:
-    """How many flows were seen at how many devices of the node, there and back, whatever the order."""
+    """How many flows crossed how many devices of the node, there and back, in any order."""
     book = PassageBook(evidence.passages)
     return sorted(Counter(len(book.of(flow)) for flow in range(evidence.sent)).elements())
 

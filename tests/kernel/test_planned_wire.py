@@ -1,4 +1,4 @@
-"""What the plan promises, the kernel does: who reaches whom, behind which source, under which sysctls."""
+"""The kernel does what the plan promises: who reaches which address, with which source, under which sysctls."""
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 def lost(scenario: Scenario) -> list[str]:
-    """The pairs that a datagram does not cross, or crosses under another address than the one it was sent from."""
+    """The pairs between which a datagram is lost, or arrives with another source address."""
     failed = []
     with realise(draw(scenario)) as wiring:
         everybody = list(netns_names(wiring.plan))
@@ -145,7 +145,7 @@ MASQUERADING: Mapping[str, Scenario] = {
 
 
 async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUERADING) -> dict[str, list[str]]:
-    """The source that receivers see of the outside host when node-a masquerades everything, and the plan's word."""
+    """The outside host's source address at receivers when node-a masquerades everything, and the plan's prediction."""
     found = {}
     for name, case in cases.items():
         with realise(draw(case)) as wiring:
@@ -210,7 +210,7 @@ def test_masquerade_into_a_tunnel_takes_the_vxlan_devices_address(ordinary: bool
 
 
 async def sysctls_that_differ(launcher: Launcher) -> Any:
-    """Keys that do not hold what the plan says once the lab stands, and the devices that have another value."""
+    """Sysctls that differ from the plan once the lab exists, with the devices that have another value."""
     wrong = []
     for case in (two_nodes(), two_nodes(network=DUAL), crowded(), BASIC["unnumbered dual"]):
         with realise(draw(case)) as wiring:

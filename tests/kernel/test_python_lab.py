@@ -1,4 +1,4 @@
-"""The lab of Python tests, on a kernel: what a dialogue shows, and that it can show the opposite."""
+"""The lab of Python tests on a kernel: what a dialogue shows, and that it can show the opposite."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ from proxylab.scenario.load import parse_with_probes
 from proxylab.scenario.model import Position
 
 OUT_OF_WINDOW = "scenarios/bugs/test_74839_segment_out_of_window.py"
-# Run from a checkout that is not installed, pytest knows the plugin by nobody.
+# In a checkout that is not installed, pytest does not find the plugin by its entry point.
 PLUGIN = () if "proxylab" in entry_points(group="pytest11").names else ("-p", "proxylab.pytest_plugin")
 HANDSHAKE = (client("SYN"), server("SYN ACK"), client("ACK"))
 
@@ -101,7 +101,7 @@ def test_a_server_that_nothing_reaches_stops_the_dialogue_with_words() -> None:
 
 
 def test_half_a_handshake_is_invalid_where_only_its_second_half_is_seen() -> None:
-    """An ACK out of nowhere begins no translation: nothing is there to be undone."""
+    """An ACK without a connection starts no translation, so no translation is reversed."""
     spoken = converse("client", "echo", (client("SYN"), server("SYN ACK"), server("ACK", "stray", ahead=1 << 24)))
     assert not spoken.arrived("client", 3), str(spoken)
     assert spoken.rules("--ctstate INVALID") == 1

@@ -1,4 +1,4 @@
-"""Steps that a Python test writes, under a stream of its scenario: they are made, and judged, as those of a file."""
+"""Steps of a Python test, during a stream of its scenario: the lab makes and judges them like those of a file."""
 
 import os
 import subprocess

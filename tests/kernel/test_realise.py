@@ -1,4 +1,4 @@
-"""A plan made real is what the plan says, and carries from the first packet on."""
+"""A built plan equals the plan, and carries from the first packet on."""
 
 import json
 import socket
@@ -199,8 +199,8 @@ async def sysctls_that_cannot_be_written(_: Launcher) -> list[str]:
 @BOTH
 def test_a_required_sysctl_that_cannot_be_written_is_a_capability(ordinary: bool) -> None:
     nobodys, read_only = sandboxed(sysctls_that_cannot_be_written, ordinary=ordinary)
-    assert f"{NOBODY_HAS}: '1' could not be written to it in node-a (No such file or directory)" in nobodys
-    assert f"{READ_ONLY}: '1' could not be written to it in node-a" in read_only
+    assert f"{NOBODY_HAS}: the value '1' could not be written in node-a (No such file or directory)" in nobodys
+    assert f"{READ_ONLY}: the value '1' could not be written in node-a" in read_only
 
 
 async def a_sysctl_that_may_be_absent(_: Launcher) -> str:
@@ -229,5 +229,5 @@ async def a_route_to_nowhere(_: Launcher) -> str:
 
 def test_what_the_kernel_refuses_is_named_with_the_kernel_s_own_words() -> None:
     words = sandboxed(a_route_to_nowhere)
-    assert "node-a: the kernel refused to route 192.0.2.0/24 via 198.51.100.1 on eth0: ENETUNREACH" in words
+    assert "node-a: the kernel refused to add the route 192.0.2.0/24 via 198.51.100.1 on eth0: ENETUNREACH" in words
     assert "Nexthop has invalid gateway" in words

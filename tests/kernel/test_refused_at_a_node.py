@@ -1,4 +1,4 @@
-"""``refused`` with ``at``: the place that was seen to refuse is the one that the author names, or the probe fails."""
+"""``refused`` with ``at``: the refusing node is the one that the author names, or the probe fails."""
 
 import json
 from pathlib import Path

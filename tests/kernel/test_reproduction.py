@@ -1,6 +1,6 @@
-"""``repro.sh`` sees without proxylab what the lab has seen, of probes that fail and of probes that pass.
+"""``repro.sh`` sees without proxylab what the lab saw, for failed and passed probes.
 
-``failing_probes`` says in which ways labs are broken. Most of a script's time it waits, so several run at once.
+``failing_probes`` has the defects of the labs. A script mostly waits, so several run at once.
 """
 
 import os
@@ -55,7 +55,7 @@ MOST_PROBES = 4
 
 @dataclass(frozen=True)
 class Sent:
-    """A probe that was sent, its bundle, and what its script says."""
+    """A sent probe, its bundle, and its script's report."""
 
     name: str
     verdict: ProbeVerdict
@@ -64,7 +64,7 @@ class Sent:
 
 
 def bundles_of(together: Sequence[Broken], folder: Path) -> dict[str, Path]:
-    """The bundle of each of these, which are broken by the same patch if by any, and run at once."""
+    """The bundles of probes with the same patch or none, which run at once."""
     files = []
     for number, broken in enumerate(together):
         text = (ROOT / broken.scenario).read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
-    """The bundle of each probe that fails, by the name of what is broken."""
+    """The bundle of each failing probe, by the name of its defect."""
     by_patch: dict[tuple[str, str], list[Broken]] = {}
     for broken in BROKEN:
         by_patch.setdefault((broken.patch, broken.before), []).append(broken)
@@ -110,7 +110,7 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
 
 @pytest.fixture(scope="module")
 def failing(bundles: Mapping[str, Path], pool: ThreadPoolExecutor) -> Mapping[str, tuple[Future[Played], ...]]:
-    """What each of their scripts says, and what it says once it is mended."""
+    """The report of each script, and its report after the repair."""
     return {
         each.name: (
             pool.submit(played, bundles[each.name], ordinary=True),
@@ -154,7 +154,7 @@ def test_a_script_that_cannot_rebuild_its_case_says_so(bundles: Mapping[str, Pat
 
 @pytest.fixture(scope="module")
 def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) -> Sequence[Sent]:
-    """The probes of the sample, and what their scripts say."""
+    """The probes of the sample, and their scripts' reports."""
     folder, found = tmp_path_factory.mktemp("passing"), []
     with Session() as session:
         for name, wanted in SAMPLE.items():

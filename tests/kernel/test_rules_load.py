@@ -1,6 +1,6 @@
-"""Every rendered file loads on the real kernel, by both kinds of iptables, and leaves what the renderer says it leaves.
+"""Every rendered file loads on the real kernel, with both kinds of iptables, and leaves the rules that it renders.
 
-Each test runs in network and mount namespaces of its own, made by unshare(1), with a private /run for the xtables lock.
+Each test runs in network and mount namespaces of its own (unshare(1)), with a private /run for the xtables lock.
 """
 
 import os
@@ -71,7 +71,7 @@ def load_and_save(
         file = tmp_path / f"{number}.rules"
         file.write_text(text)
         commands.append(f"{restore_command} --noflush --counters < {file}")
-    # Table by table: without -t, iptables-legacy-save asks a file in /proc that only the machine's root may read.
+    # Table by table: without -t, iptables-legacy-save reads a file in /proc that only the machine's root may read.
     save_command = tool(family, variant, "save")
     return run([*commands, *(f"{save_command} -c -t {table}" for table in Table)])
 
@@ -87,7 +87,7 @@ def rule_count(text: RestoreText) -> int:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("family", list(Family), ids=str)
 def test_every_case_loads_one_after_the_other(family: Family, variant: str, tmp_path: Path) -> None:
-    """One load follows the other, as in a running proxy: each must clear away what the one before has left."""
+    """Loads follow each other, as in a running proxy: each must remove the leftovers of the one before."""
     ready(family, variant)
     held, texts = KernelState(), []
     for make in LOADED.values():
@@ -114,7 +114,7 @@ def test_the_kernel_holds_every_rule_of_the_text(family: Family, variant: str, t
 def test_a_restarted_proxy_finds_its_jumps_and_clears_stale_chains(
     family: Family, variant: str, tmp_path: Path
 ) -> None:
-    """What iptables-save prints is enough to know what is missing: nothing is put in twice."""
+    """The output of iptables-save shows what is missing, so no rule is added twice."""
     ready(family, variant)
     addresses = Addresses(family)
     before = restore(ruleset(CASES["node-port-local-affinity"](addresses), family), KernelState())
@@ -141,7 +141,7 @@ def test_a_fresh_forward_chain_has_kube_proxys_order(variant: str, tmp_path: Pat
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("wrong", ["-d 300.1.1.1", "-m nfacct --nfacct-name absent"])
 def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_path: Path) -> None:
-    """The tool's own words, whichever it finds: a bad argument while parsing, or a rule the kernel does not take."""
+    """The tool's own message: a bad argument while parsing, or a rule that the kernel refuses."""
     ready(Family.IPV4, variant)
     good = restore(ruleset(CASES["cluster-ip"](Addresses(Family.IPV4)), Family.IPV4), KernelState())
     lines = tuple((line.replace("-s 10.42.0.11", wrong), service) for line, service in good.lines)
@@ -150,7 +150,7 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
     assert done.returncode != 0
     explained = bad.explain(done.stderr)
     assert "table nat is as it was before" in explained
-    # iptables-legacy hands a whole table to the kernel, which does not say what displeases it.
+    # iptables-legacy hands a whole table to the kernel, which does not name the rule that it refuses.
     if variant == "legacy" and "nfacct" in wrong:
         assert "a rule of the table" in explained
     else:
@@ -199,7 +199,7 @@ def test_a_clean_up_leaves_what_a_kubelet_may_own(family: Family, variant: str, 
     max_examples=4,
     deadline=None,
     derandomize=True,
-    phases=[Phase.generate],  # to make a failure small would take minutes of loading
+    phases=[Phase.generate],  # shrinking a failure would take minutes of loading
     suppress_health_check=list(HealthCheck),
 )
 @given(proxies(), st.data())

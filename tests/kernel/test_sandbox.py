@@ -1,4 +1,4 @@
-"""The sandbox keeps the machine out of reach, and says why where it cannot be built."""
+"""The sandbox keeps the machine out of reach, and reports why it cannot be built."""
 
 import os
 import signal
@@ -79,7 +79,7 @@ def test_a_lab_process_that_dies_is_reported_with_its_last_words() -> None:
         (init,) = descendants(process.pid)[process.pid]
         os.kill(init, signal.SIGKILL)
         deadline = Deadline.after(10)
-        while Path(f"/proc/{init}").exists():  # the keeper reaps it once everything in its pid namespace has ended
+        while Path(f"/proc/{init}").exists():  # the supervisor reaps it once everything in its pid namespace has ended
             assert not deadline.passed
             time.sleep(0.001)
         with pytest.raises(InternalError, match="the lab process ended before it could answer Execute"):
@@ -196,11 +196,12 @@ def test_a_command_can_load_no_module_and_ignores_no_signal(ordinary: bool) -> N
     for capability in (16, 17, 22, 25):  # SYS_MODULE, SYS_RAWIO, SYS_BOOT, SYS_TIME
         assert not found["bounding"] >> capability & 1
     assert found["bounding"] >> 12 & 1, "NET_ADMIN is what a lab is about"
-    of_the_c_library = 1 << 31 | 1 << 32  # SIGCANCEL and SIGSETXID, which nobody else can send or handle (nptl(7))
+    # SIGCANCEL and SIGSETXID, which only the threading library sends and handles (nptl(7)).
+    of_the_c_library = 1 << 31 | 1 << 32
     assert found["ignored"] & ~of_the_c_library == 0
 
 
-# Inside a user namespace of its own, where these switches are that namespace's and not the machine's.
+# In a user namespace of its own, where these switches belong to that namespace and not to the machine.
 WITHOUT_NAMESPACES = """
 echo 0 >/proc/sys/user/max_user_namespaces
 exec setpriv --bounding-set=-sys_admin --inh-caps=-all "$@"

@@ -1,4 +1,4 @@
-"""What a node's own programs send: seen as they sent it, above every rule, and as they got the answer."""
+"""Packets of a node's own programs: the lab sees them as sent, before every rule, and the answers as received."""
 
 import socket
 from dataclasses import replace
@@ -58,7 +58,7 @@ async def translated(launcher: Launcher) -> dict[str, Any]:
 
 
 async def default_route(lab: Stage) -> None:
-    """Somewhere to send what no rule has translated yet: a socket looks its route up before OUTPUT sees the packet."""
+    """A route for packets before translation: a socket looks up its route before OUTPUT sees the packet."""
     await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
 
 
@@ -97,18 +97,18 @@ async def forbidden(launcher: Launcher) -> dict[str, Any]:
 
 def test_what_a_rule_of_output_drops_was_sent_and_its_sender_is_told() -> None:
     for name, found in sandboxed(forbidden).items():
-        # A socket's kernel says its SYN again after a second (RFC 6298, section 2), as a slow machine lives to see.
+        # The kernel retransmits a SYN after a second (RFC 6298, section 2), which happens on a slow machine.
         assert set(found["seen"]) == {"node-a out request"}, name
         assert found["seen"]["node-a out request"] in ((3, 4, 5, 6) if name == "TCP connect" else (3,)), name
         assert found["flows"] == [0, 1, 2], name
         assert all(found["fences"].values()), name
         assert sum(found["counts"].values()) >= 3, name
-        # A TCP socket keeps it to itself (tcp_connect passes on ECONNREFUSED only), and would try again.
+        # A TCP socket does not report it (tcp_connect passes on ECONNREFUSED only), and would retry.
         assert found["refused"] == ({} if name == "TCP connect" else {"EPERM": 3}), name
 
 
 async def at_home(launcher: Launcher) -> dict[str, Any]:
-    """A program of the node that listens: reached by a rule that leads to the node's own address."""
+    """A listening program of the node, reached by a rule that redirects to the node's own address."""
     async with stage(launcher) as lab:
         await lab.rules(nat(f"-A PREROUTING -d {VIP}/32 -p udp -j DNAT --to-destination {NODE}:5353"))
         agent = Receiver(name="agent", namespace="node-a", device=STACK, address=NODE, ports=(5353,))
@@ -157,7 +157,7 @@ def test_what_the_kernel_could_not_log_is_counted() -> None:
 
 
 async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
-    """A flow is masqueraded to the very port that the next flow is sent from, to the same backend."""
+    """A flow is masqueraded to the source port of the next flow, to the same backend."""
     async with stage(launcher) as lab:
         await default_route(lab)
         dnat = f"-A OUTPUT -d {VIP}/32 -p tcp --dport 80 -j DNAT --to-destination 10.244.0.11:8080"
@@ -182,7 +182,7 @@ async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
 
 
 def test_the_entry_of_a_flow_does_not_give_way_to_one_from_the_port_it_was_given() -> None:
-    """The kernel evicts a closed connection in the way of a destination's single port, if its numbers are passed."""
+    """The kernel evicts a closed connection that occupies a destination's single port, for higher sequence numbers."""
     found = sandboxed(from_a_port_that_was_given_away)
     assert found["sources"][0] == 3253
     assert found["kept"] == found["sources"]

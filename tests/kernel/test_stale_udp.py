@@ -1,7 +1,7 @@
-"""A UDP flow that conntrack remembers goes where it went before, whatever the rules say now; and the lab says why.
+"""A UDP flow that conntrack remembers keeps its endpoint, whatever the rules are now; and the lab reports why.
 
-The engine of the lab forgets such flows when an endpoint goes. So the rules are written by hand here, changed under a
-flow, and nobody tells conntrack.
+The lab's engine deletes such flows when an endpoint goes. So the test writes and changes rules by hand, and does not
+delete conntrack entries.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ def rules(pod: str) -> str:
 
 
 async def explained(lab: Stage, sent: ResolvedProbe) -> list[str]:
-    """The judgement, then the explanation."""
+    """The verdict, then the explanation."""
     probe = Probe(
         name="a query by a port that was used before",
         source=Source(name="client", port=PORT),
@@ -51,7 +51,7 @@ async def remembered(launcher: Launcher) -> dict[str, Any]:
             await lab.rules(rules("echo-1"))
             await lab.run(sent)
             await lab.rules(rules("echo-2"))
-            lab.runner._ports.restart()  # as if conntrack had been flushed, which it has not
+            lab.runner._ports.restart()  # as if conntrack had been flushed
             found[f"the old pod lives, {manner}"] = await explained(lab, sent)
             await lab.ip("echo-1", "link", "set", "eth0", "down")
             lab.runner._ports.restart()
@@ -80,7 +80,7 @@ def test_a_stale_entry_is_named_as_the_cause(found: dict[str, list[str]], manner
 @pytest.mark.parametrize("manner", ["packet", "connect"])
 def test_a_stale_entry_to_a_pod_that_is_gone_never_passes(found: dict[str, list[str]], manner: str) -> None:
     judgement, *lines = found[f"the old pod is gone, {manner}"]
-    assert judgement in ("fail", "inconclusive")  # whether silence proves anything depends on the fence to that pod
+    assert judgement in ("fail", "inconclusive")  # silence proves a loss only if the sentinel packet reached that pod
     assert "    conntrack on node-a: 10.244.0.11:8080 answers, to 10.244.0.10:12345" in lines
 
 

@@ -1,4 +1,4 @@
-"""A lab that stays: it outlives whoever made it, answers only its owner, and leaves nothing behind."""
+"""A detached lab outlives its client, answers only its owner, and leaves nothing behind."""
 
 import os
 import pty
@@ -73,7 +73,7 @@ def test_a_lab_survives_the_terminal_that_made_it(handler: RequestHandler) -> No
     said = b""
     while b"proxylab down" not in said:
         said += os.read(terminal, 4096)
-    os.close(terminal)  # which hangs up on everybody who is left there
+    os.close(terminal)  # which sends SIGHUP to the commands that are left there
     os.waitpid(pid, 0)
     assert handler.type("probe", "client", "echo").status == 0
 
@@ -296,7 +296,7 @@ def test_an_ordinary_user_s_lab_stays_too(tmp_path_factory: pytest.TempPathFacto
 
 
 def reach(path: Path) -> None:
-    """Connect as root, who can come to any door, and ask."""
+    """Connect as root, who can reach any control socket, and send a request."""
     with ControlConnection(_connected(path), "killed") as line:
         try:
             line.request(Execute("client", ("true",)), Executed, Deadline.after(10))
@@ -311,7 +311,7 @@ def _connected(path: Path) -> socket.socket:
 
 
 def test_a_lab_of_hundreds_of_pods_is_gone_in_seconds(handler: RequestHandler, tmp_path: Path) -> None:
-    """Its process does not close a thousand packet sockets one after another, for each of which the kernel waits."""
+    """The lab process does not close a thousand packet sockets one by one: the kernel waits for each close."""
     scenario = tmp_path / "large.lab.yaml"
     scenario.write_text(LARGE)
     handler.up(scenario=str(scenario))

@@ -1,9 +1,9 @@
-"""A lab is the same whatever machine bears it: its sysctls do not depend on its parents'.
+"""A lab is the same on every machine: its sysctls do not depend on its parents'.
 
-A new network namespace copies the per-device defaults of the machine's first namespace, which no test may touch. So
-each namespace of two labs is made as if born of one of two opposite machines: before the lab writes its own values,
-every default that would have been copied is set to one of two opposite values. Afterwards all of /proc/sys/net is read
-in every namespace of both labs.
+A new network namespace copies the per-device defaults of the machine's first namespace, which no test may change. So
+the test makes each namespace of two labs as if born of one of two opposite machines: before the lab writes its own
+values, it sets every default that would have been copied to one of two opposite values. Afterwards it reads all of
+/proc/sys/net in every namespace of both labs.
 """
 
 import os
@@ -22,7 +22,7 @@ from proxylab.plan.topology import draw
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
-# What is copied from the machine and left as it is found, by the reason why it decides nothing in a lab.
+# Sysctls that a lab inherits unchanged, by the reason why they have no effect in a lab.
 LEFT_ALONE = {
     "IGMP and MLD: nobody speaks multicast but neighbour discovery": {
         "force_igmp_version",
@@ -109,11 +109,11 @@ def matters(namespace: str, key: str) -> bool:
     """Whether a key may not differ."""
     _, family, *_, device, name = key.split("/")
     if namespace == "fabric":
-        return False  # it bridges, and has neither addresses nor routes
+        return False  # it is a bridge without addresses and routes
     if device == "lo" and (not namespace.startswith("node") or family == "ipv6"):
-        return False  # a packet that a namespace sends itself keeps the route it left by; in nodes others enter by lo
+        return False  # a namespace's packet to itself keeps its route; in nodes other packets enter by lo
     if key == "net/ipv6/conf/all/addr_gen_mode":
-        return False  # writing it writes all devices'; a new one takes the default's (addrconf_sysctl_addr_gen_mode)
+        return False  # a write sets all devices; a new device copies the default (addrconf_sysctl_addr_gen_mode)
     if name in OF_FORWARDERS and family == "ipv4" and not namespace.startswith(("node", "router")):
         return False
     return not any(name in keys for keys in LEFT_ALONE.values())
@@ -127,7 +127,7 @@ def write(path: str, value: str) -> None:
 
 
 def born_of(machine: int) -> Callable[[str], NetNs]:
-    """A maker of namespaces that are born with the per-device defaults of one of two opposite machines."""
+    """A maker of namespaces with the per-device defaults of one of two opposite machines."""
 
     def make(name: str) -> NetNs:
         netns = make_netns(name)
@@ -143,7 +143,7 @@ def born_of(machine: int) -> Callable[[str], NetNs]:
 
 
 def everything() -> dict[str, str]:
-    """All of /proc/sys/net as the calling thread's namespace has it."""
+    """All of /proc/sys/net in the calling thread's namespace."""
     found = {}
     for folder, _, files in os.walk("/proc/sys/net"):
         for file in files:

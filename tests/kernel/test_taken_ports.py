@@ -1,4 +1,4 @@
-"""A port of a node that two want: both are named, as a mistake of the author."""
+"""A port of a node that two programs want: the error names both, as a mistake of the author."""
 
 from pathlib import Path
 

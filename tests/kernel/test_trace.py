@@ -1,4 +1,4 @@
-"""A traced packet: every rule that it met, there and back, and no other packet's."""
+"""A traced packet: every rule that it met, there and back, and no other packet's rules."""
 
 import re
 from typing import Any
@@ -18,13 +18,13 @@ from proxylab.scenario.model import Outcome
 from proxylab.timing import Deadline
 from proxylab.verdict.journey import journey
 
-# A masqueraded packet leaves its node by an address that the node has, from a port of the kernel's choice.
+# A masqueraded packet leaves with an address of its node and a port that the kernel chooses.
 RANDOM_PORT = re.compile(r"(?<=10\.244\.[01]\.1|172\.18\.0\.[23]):\d+")
 BOTH = (Transport.TCP, Transport.UDP)
 
 
 def redirect(protocol: Transport) -> str:
-    """All to one pod, by way of a chain, and masqueraded."""
+    """All packets to one pod, through a chain, and masqueraded."""
     head = f"-p {protocol.value.lower()}"
     return nat(
         ":SERVICES - [0:0]",
@@ -97,7 +97,7 @@ add chain ip mine shut { type filter hook forward priority 10; policy drop; }
 
 
 async def native(launcher: Launcher) -> list[Any]:
-    """Every step through a table that nft itself loaded, and what is told of it."""
+    """Every step through a table that nft loaded, and its explanation."""
     found: list[Any] = []
     async with stage(launcher) as lab:
         for rules in (MAPS, DROPS):
@@ -137,7 +137,7 @@ def test_maps_and_chains_that_nft_loaded_are_followed(ordinary: bool) -> None:
 
 
 def journeys(variant: str) -> list[list[str]]:
-    """The words of a trace of every probe that has one way to go."""
+    """The text of a trace of every probe with one path."""
     found = []
     for name in ("clusterip/from-a-pod", "clusterip/no-endpoints"):
         scenario = load_scenario(ROOT / f"scenarios/{name}.lab.yaml")
@@ -185,7 +185,7 @@ spec: {selector: {app: none}, ports: [{port: 80, targetPort: 8081}]}
 
 
 def hops(variant: str) -> dict[str, list[str]]:
-    """For each probe, the hops of its packet: who had what."""
+    """For each probe, the hops of its packet."""
     scenario = parse_scenario(FROM_A_NODE, "from-a-node.lab.yaml")
     with Session(EngineChoice(iptables=variant)) as session:
         lab = session.open(scenario)
@@ -193,7 +193,7 @@ def hops(variant: str) -> dict[str, list[str]]:
             probe.name: [
                 re.sub(r" \S+ > [^\s,]+", "", line).strip()
                 for line in journey(*lab.trace(probe))[1:]
-                if not line.startswith("    ") and not line.endswith("in by lo")  # only legacy has a chain to tell of
+                if not line.startswith("    ") and not line.endswith("in by lo")  # only legacy reports a chain
             ]
             for probe in scenario.probes
         }

@@ -1,4 +1,4 @@
-"""Connection tracking, asked for single flows: who answers, to whom, and that there is none where there is none."""
+"""Lookups of single flows in connection tracking: the replying endpoint, and none for an unknown flow."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv6Address

@@ -1,4 +1,4 @@
-"""Errands on a real kernel: what is sent is seen, at every tap and by every flow, or its absence is proven."""
+"""Probes on a real kernel: every tap and every flow sees what was sent, or its absence is proven."""
 
 import asyncio
 import socket
@@ -90,14 +90,14 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
 
 
 def seen(evidence: Evidence) -> Counter[str]:
-    """How many observations there are of each sort, at whatever device of a place."""
+    """The number of observations of each kind, at any device of a namespace."""
     book = PassageBook(evidence.passages)
     passed = chain.from_iterable(map(book.of, range(evidence.sent)))
     return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
 
 
 def told(evidence: Evidence) -> dict[str, Any]:
-    """What a test looks at, as JSON can carry it."""
+    """What a test checks, as JSON."""
     return {
         "sent": evidence.sent,
         "seen": seen(evidence),
@@ -166,7 +166,7 @@ def test_flows_are_followed_through_a_dnat_both_ways(ordinary: bool) -> None:
 
 
 async def not_delivered(launcher: Launcher) -> dict[str, Any]:
-    """The same errand, turned away in four ways."""
+    """The same probe, refused in four ways."""
     result = {}
     head = f"-A FORWARD -d {VIP}/32"
     fates = {
@@ -208,7 +208,7 @@ def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
             assert dropped["seen"] == {"client out request": 70, "node-a in request": 70}
             assert dropped["fences"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), "each fence came back"
             assert dropped["seconds"] < 0.9, "what will never come is not waited for"
-            # A closed TCP port answers by a reset, a closed UDP port by ICMP from the pod.
+            # A closed TCP port answers with a reset, a closed UDP port with ICMP from the pod.
             word = "reset" if protocol is Transport.TCP else "port-unreachable"
             assert refused["seen"] == {
                 "client out request": 70,
@@ -281,7 +281,7 @@ async def overflow(launcher: Launcher) -> dict[str, Any]:
         await lab.rules(spread(Transport.UDP))
         assert lab.runner._watch is not None
         tap = lab.runner._watch.tap("echo-1", "eth0")
-        tap._ears.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
+        tap._receiving.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
         return told(await lab.run(resolved(Transport.UDP, flows=1000)))
 
 
@@ -293,7 +293,7 @@ def test_frames_that_a_tap_could_not_keep_are_counted() -> None:
 
 
 async def odd_clients(launcher: Launcher) -> dict[str, Any]:
-    """Half-open, silent, endless and garbage clients, and then an ordinary errand."""
+    """Half-open, silent, endless and garbage clients, and then an ordinary probe."""
     async with stage(launcher) as lab:
         with inside(lab.netns["client"]):
             clients = [socket.socket(socket.AF_INET, socket.SOCK_STREAM) for _ in range(600)]
@@ -332,7 +332,7 @@ def test_odd_clients_disturb_nobody() -> None:
 
 
 async def second_listener(launcher: Launcher) -> dict[str, str]:
-    """What is said of a plan in which somebody else listens where echo-1 does."""
+    """The error for a plan in which another program listens on echo-1's port."""
     said = {}
     plan = traffic_plan()
     for protocol in LISTENERS:
@@ -374,7 +374,7 @@ def test_an_errand_that_is_run_again_has_ports_of_its_own_and_asks_the_rules_aga
 
 
 async def used_up(launcher: Launcher) -> dict[str, Any]:
-    """An errand, nearly all other ports of its sender, and the errand again; then twice from a port of the author's."""
+    """A probe, nearly all other ports of its sender, and the probe again; then twice from the author's port."""
     result = {}
     async with stage(launcher) as lab:
         await lab.rules(spread(Transport.UDP))

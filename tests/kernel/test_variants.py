@@ -1,4 +1,4 @@
-"""Scenarios hold whichever variant of iptables loads the rules, and whichever version an engine behaves like."""
+"""Scenarios pass with either variant of iptables, and with each version that an engine emulates."""
 
 import os
 import subprocess

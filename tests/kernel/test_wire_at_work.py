@@ -1,4 +1,4 @@
-"""What becomes of packets that a Service proxy's rules send back into the wire: hairpins, rejections, loops."""
+"""What happens to packets that a Service proxy sends back into the network: hairpins, rejections, loops."""
 
 import socket
 import struct
@@ -22,10 +22,11 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 GATEWAY, ITSELF, NOBODY = "its gateway", "itself", "nobody"
 HAIRPINS = {
-    # By mode, and by whether bridged frames pass the IP rules: whom a pod sees that calls itself through a Service, in
-    # IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it. On a bridge
-    # that is promiscuous it is translated by the bridge's hooks and goes on by the stack, without a second look at nat:
-    # it comes from the pod's own address, which only IPv4 refuses (fib_validate_source, net/ipv4/fib_frontend.c).
+    # By mode, and by whether bridged frames pass the IP rules: the source that a pod sees when it calls itself by a
+    # Service, in IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it.
+    # On a promiscuous bridge, the bridge's hooks translate the packet, and it goes on through the stack without a
+    # second pass of nat: its source is the pod's own address, which only IPv4 refuses (fib_validate_source,
+    # net/ipv4/fib_frontend.c).
     ("hairpin-veth", "1"): (GATEWAY, GATEWAY),
     ("hairpin-veth", "0"): (GATEWAY, GATEWAY),
     ("promiscuous-bridge", "1"): (NOBODY, ITSELF),
@@ -86,7 +87,7 @@ REJECTED_FLOWS = 200
 
 
 async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
-    """How many flows of a pod to a closed port of its node hear of it, with the lab's limits and with the kernel's."""
+    """How many flows of a pod to a closed port of its node get an error, with the lab's limits and the kernel's."""
     heard: dict[str, list[int]] = {}
     for name, sysctls in {"lab": {}, "kernel": KERNELS_OWN_LIMITS}.items():
         with realise(
@@ -102,7 +103,7 @@ async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
 
 
 def is_refused(wiring: Wiring, sender: Place, target: str) -> bool:
-    """Whether a datagram to a closed port comes back as ECONNREFUSED, which is there before send() returns."""
+    """Whether a datagram to a closed port returns ECONNREFUSED, which arrives before send() returns."""
     with udp(wiring, sender) as sock:
         sock.connect((target, 9))
         sock.send(b"x")
@@ -120,7 +121,7 @@ UNUSED = ("10.96.77.77", "fd00:10:96::7777")
 
 
 async def looped(_: Launcher) -> dict[str, list[int]]:
-    """How often a packet to a cluster IP that nobody has crosses its node's uplink, and the ICMP error that ends it."""
+    """How often a packet to an unused cluster IP crosses its node's uplink, and the ICMP error that ends the loop."""
     found = {}
     with realise(draw(BASIC["ptp dual"])) as wiring:
         sender = {each.address.version: each for each in netns_names(wiring.plan) if each.name == "sender"}
@@ -141,7 +142,7 @@ async def looped(_: Launcher) -> dict[str, list[int]]:
 
 
 def crossed(wiring: Wiring, node: str) -> int:
-    """How many packets have left by the node's uplink."""
+    """How many packets have left on the node's uplink."""
     with inside(wiring.namespaces[node]):
         lines = Path("/proc/thread-self/net/dev").read_text().splitlines()
     (uplink,) = [line.split() for line in lines if line.strip().startswith("eth0:")]

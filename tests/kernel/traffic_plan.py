@@ -1,4 +1,4 @@
-"""A plan for traffic: one node, a client pod and two pods that listen; and the errands one can run there."""
+"""A plan for traffic: one node, a client pod and two listening pods; and probes for it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -64,7 +64,7 @@ def traffic_plan() -> Plan:
 
 
 def sixth(address: IPAddress) -> IPv6Address:
-    """What an address of this plan is over IPv6."""
+    """The IPv6 counterpart of an address of this plan."""
     return IPv6Address(int(IPv6Address("fd00::")) + int(address))
 
 
@@ -103,7 +103,7 @@ def over_ipv6(plan: Plan) -> Plan:
 
 
 def errand_over_ipv6(resolved: ResolvedProbe) -> ResolvedProbe:
-    """The same errand there."""
+    """The same probe there."""
     return replace(
         resolved,
         sender=replace(resolved.sender, address=sixth(resolved.sender.address)),
@@ -116,7 +116,7 @@ def errand_over_ipv6(resolved: ResolvedProbe) -> ResolvedProbe:
 def resolved(
     protocol: Transport = Transport.TCP, manner: Manner = Manner.PACKET, sender: str = "client", **changes: Any
 ) -> ResolvedProbe:
-    """An errand from a pod to port 80 of the virtual address, unless ``changes`` say otherwise."""
+    """A probe from a pod to port 80 of the virtual address, with ``changes``."""
     address, outer, inner = PODS[sender]
     whole = ResolvedProbe(
         number=0,

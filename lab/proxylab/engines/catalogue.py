@@ -29,7 +29,7 @@ from proxylab.errors import InternalError
 from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError
-from proxylab.kernel.netlink.addresses import read_addresses
+from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import read_sysctl, write_sysctls
 from proxylab.plan.model import Sysctl

@@ -1,5 +1,5 @@
-"""The only room that makes namespaces, links, rules and children.
+"""The only room that creates namespaces, links, rules and child processes.
 
-Owns: the sandbox, namespaces, netlink, sysctls, rule loading, capture, the launcher, capabilities.
-Must not: know scenarios, services or verdicts. It makes a ``Plan`` real, one for one, and runs what it is told.
+It builds a ``Plan`` in the kernel, one for one, and runs the commands, captures and traces that other rooms request. It
+knows no scenarios, Services or verdicts.
 """

@@ -1,8 +1,9 @@
 """What this machine's kernel and tools can do, found by trying.
 
-Owns: one trial for each thing that a lab may use, in a namespace of its own, and what its lack costs and cures.
-Must not: conclude from versions or configurations what can be tried; or load a kernel module, which only the machine's
-root may do. (The kernel may load one by itself when something of it is asked for; several never are: br_netfilter.)
+Each trial runs in a network namespace of its own. It also names what the user loses without the capability, and the
+cure. A version or a configuration file decides only what no trial can show. No trial loads a kernel module: only the
+machine's root may do that. The kernel loads some modules by itself on first use, but others never, such as
+br_netfilter.
 """
 
 import errno
@@ -36,7 +37,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["TRIALS", "Trial", "examine"]
 
-_PLACE: Final = "doctor"
+_NETNS_NAME: Final = "doctor"
 _SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
 _CTRL_CMD_GETFAMILY: Final = 3
@@ -48,7 +49,7 @@ _SO_SNDBUFFORCE: Final = 32
 _LARGE_TRANSACTION: Final = 4 << 20
 """About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
 _LARGE_BUFFER: Final = 4 << 20
-"""In which some thousand small packets find room."""
+"""Room for some thousand small packets."""
 
 # One rule for each thing that kube-proxy's nftables mode needs.
 _NFT_TRIAL: Final = """\
@@ -70,7 +71,7 @@ table ip trial {
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A capability without its outcome, and the way to find out: returns what was found, raises if it is missing."""
+    """A capability without its outcome. ``find`` returns what it found, and raises where the capability is missing."""
 
     name: str
     find: Callable[[NetNs, Launcher], Awaitable[str]]
@@ -80,10 +81,10 @@ class Trial:
 
 
 async def examine(launcher: Launcher) -> tuple[Capability, ...]:
-    """Try everything that a lab may use, and say what works."""
+    """Try everything that a lab may use, and report what works."""
     found = []
     for trial in TRIALS:
-        scratch = make_netns(_PLACE)
+        scratch = make_netns(_NETNS_NAME)
         try:
             answer, works = await trial.find(scratch, launcher), True
         except CapabilityError as error:
@@ -92,13 +93,17 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
             answer, works = in_words(error), False
         finally:
             scratch.close()
-        said = " ".join(answer.split())
         found.append(
             Capability(
-                name=trial.name, found=said, works=works, cost=trial.cost, cure=trial.cure, required=trial.required
+                name=trial.name,
+                found=" ".join(answer.split()),
+                works=works,
+                cost=trial.cost,
+                cure=trial.cure,
+                required=trial.required,
             )
         )
-    launcher.forget([_PLACE])
+    launcher.forget([_NETNS_NAME])
     return tuple(found)
 
 
@@ -115,8 +120,8 @@ def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Laun
 
 
 def _veth(scratch: NetNs) -> list[Request]:
-    first = LinkEnd(_PLACE, "one", 10, "02:00:00:00:00:01")
-    return [add_veth(Veth(first, LinkEnd(_PLACE, "two", 11, "02:00:00:00:00:02")), scratch)]
+    first = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
+    return [add_veth(Veth(first, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
 
 
 def _vxlan(scratch: NetNs) -> list[Request]:
@@ -125,7 +130,7 @@ def _vxlan(scratch: NetNs) -> list[Request]:
 
 
 def _file(path: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
-    """Whether a file of the namespace's own view of /proc can be opened for writing."""
+    """A trial that opens a file of /proc for writing, as the namespace sees it."""
 
     async def find(scratch: NetNs, _: Launcher) -> str:
         with inside(scratch):
@@ -153,18 +158,18 @@ def _iptables(variant: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
 
 
 def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callable[[NetNs, Launcher], Awaitable[str]]:
-    """Whether a command succeeds in the scratch namespace."""
+    """A trial that runs a command in the scratch namespace."""
 
     async def find(scratch: NetNs, launcher: Launcher) -> str:
         done = await launcher.run(
-            scratch, argv, netns_name=_PLACE, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS)
+            scratch, argv, netns_name=_NETNS_NAME, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS)
         )
         if done.status != 0:
             raise OSError((done.stderr or done.stdout).decode(errors="replace").strip() or f"status {done.status}")
         if not version:
             return "done"
-        said = await launcher.run(scratch, version, netns_name=_PLACE, deadline=Deadline.after(_SECONDS))
-        return said.stdout.decode(errors="replace").strip()
+        printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_SECONDS))
+        return printed.stdout.decode(errors="replace").strip()
 
     return find
 
@@ -184,7 +189,7 @@ async def _conntrack(scratch: NetNs, _: Launcher) -> str:
 
 
 async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
-    """How large a netlink transaction may be: SO_SNDBUFFORCE needs CAP_NET_ADMIN over the machine."""
+    """Whether a large netlink transaction fits: SO_SNDBUFFORCE needs CAP_NET_ADMIN over the machine."""
     with inside(scratch):
         made = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
     with made:
@@ -199,7 +204,7 @@ async def _send_buffer(scratch: NetNs, _: Launcher) -> str:
 
 
 async def _receive_buffer(scratch: NetNs, _: Launcher) -> str:
-    """How much a tap may hold: SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine."""
+    """Whether a tap gets a large buffer: SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine."""
     with inside(scratch):
         made = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
     with made:
@@ -217,15 +222,15 @@ async def _tracing(scratch: NetNs, _: Launcher) -> str:
 async def _drop_reasons(_: NetNs, __: Launcher) -> str:
     reasons = DropReasons()
     reasons.close()
-    return f"tells {reasons.known} reasons"
+    return f"reads {reasons.known} reasons"
 
 
 async def _stack_tap(scratch: NetNs, _: Launcher) -> str:
-    StackTap(scratch, _PLACE, "stack").close()
+    StackTap(scratch, _NETNS_NAME, "stack").close()
     return "made a table and bound a log"
 
 
-async def _ending(scratch: NetNs, _: Launcher) -> str:
+async def _end_connection(scratch: NetNs, _: Launcher) -> str:
     """End a connection in TIME_WAIT (SOCK_DESTROY, CONFIG_INET_DIAG_DESTROY)."""
     routes = RouteSocket(scratch)
     try:
@@ -273,7 +278,7 @@ TRIALS: Final = (
     Trial(
         "packet sockets",
         _socket(socket.AF_PACKET, socket.SOCK_RAW, 0),
-        "no lab: nothing could be observed",
+        "no lab: it could observe no packet",
         _MODPROBE.format("af_packet"),
         required=True,
     ),
@@ -287,7 +292,7 @@ TRIALS: Final = (
     Trial(
         "iptables nft",
         _iptables("nft"),
-        "no scenario is lost while the legacy variant works",
+        "no scenario is skipped while the legacy variant works",
         "install iptables, and " + _MODPROBE.format("-a nf_tables nft_compat"),
     ),
     Trial(
@@ -312,19 +317,19 @@ TRIALS: Final = (
     Trial(
         "large receive buffers",
         _receive_buffer,
-        "probes are sent in smaller portions, so that taps lose nothing: some hundred packets at a time",
+        "the lab sends probes in smaller portions, some hundred packets at a time, so that taps lose nothing",
         "run as root, or 'sudo sysctl -w net.core.rmem_max=16777216'",
     ),
     Trial(
         "packet tracing",
         _tracing,
-        "no explanation tells which rules a packet met",
+        "explanations do not name the rules that a packet met",
         _MODPROBE.format("-a nf_tables nfnetlink_log"),
     ),
     Trial(
-        "reasons of drops",
+        "reasons for drops",
         _drop_reasons,
-        "no explanation has the kernel's own word for a drop that no rule made",
+        "explanations lack the kernel's reason for a drop that no rule made",
         "run as the machine's root, with kernel 5.17 or later and tracefs",
     ),
     Trial(
@@ -335,8 +340,8 @@ TRIALS: Final = (
     ),
     Trial(
         "ending of connections",
-        _ending,
-        "a lab whose steps silence a pod with open connections can take minutes to close",
+        _end_connection,
+        "a lab whose steps blackhole a pod with open connections can take minutes to close",
         "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
     ),
     Trial(
@@ -348,7 +353,7 @@ TRIALS: Final = (
     Trial(
         "bridge-nf-call-iptables",
         _file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
-        "with podNetwork: bridge, pods of one node pass their node's rules by",
+        "with podNetwork: bridge, packets between pods of one node bypass the node's rules",
         _MODPROBE.format("br_netfilter"),
     ),
     Trial(

@@ -20,9 +20,8 @@ from proxylab.errors import InternalError, LabError
 from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
-from proxylab.kernel.sandbox.census import Census
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.leftovers import Departed, leftovers
+from proxylab.kernel.sandbox.leftovers import Census, Departed, leftovers
 from proxylab.kernel.sandbox.limits import limit_reached
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel

@@ -1,4 +1,4 @@
-"""What a namespace's statistics say is left in it."""
+"""Parsing a namespace's own statistics of what is left in it."""
 
 from proxylab.kernel.netlink.connections import Left
 
@@ -17,9 +17,9 @@ ffff8881 ffff8882 2   10  4  0       1        0        0       0 0     5000  500
 """
 
 
-def test_all_that_no_reset_takes_away_is_counted() -> None:
+def test_sockets_time_wait_fragments_and_associations_are_counted() -> None:
     assert Left.read(SOCKSTAT, ASSOCIATIONS) == (4, 3, 3, 1)
 
 
-def test_a_kernel_without_ipv6_and_sctp_has_nothing_of_them() -> None:
+def test_missing_files_of_ipv6_and_sctp_count_nothing() -> None:
     assert not any(Left.read(b"TCP: inuse 0 orphan 0 tw 0 alloc 0 mem 0\nUDP: inuse 0 mem 0\n", b""))

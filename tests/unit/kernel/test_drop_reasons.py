@@ -1,4 +1,4 @@
-"""What the kernel records of a dropped packet, read by the kernel's own description of it."""
+"""The parser reads the kernel's records of dropped packets by the kernel's own format description."""
 
 import struct
 
@@ -11,7 +11,7 @@ from proxylab.kernel.capture.tracepoint import Record, records
 
 SAMPLE, LOST = 9, 2
 
-# events/skb/kfree_skb/format, shortened: of Linux 6.1, and of 6.18, which tells a socket too and has other numbers.
+# events/skb/kfree_skb/format, shortened: of Linux 6.1, and of 6.18, which has a socket too, and other numbers.
 OLDER = """\
 name: kfree_skb
 format:
@@ -43,26 +43,26 @@ EACH = pytest.mark.parametrize(
 
 
 @EACH
-def test_a_reason_is_told_by_the_name_that_this_kernel_has_for_its_number(text: str, form: str, number: int) -> None:
+def test_a_reason_has_this_kernel_s_name_for_its_number(text: str, form: str, number: int) -> None:
     layout = Layout.read(text)
     recorded = [Record(7, struct.pack(form, 0x0800, number)), Record(8, struct.pack(form, 0x86DD, 99))]
     assert list(layout.drops(recorded)) == [Drop(0x0800, "IP_RPFILTER", 7), Drop(0x86DD, "99", 8)]
 
 
 @EACH
-def test_a_drop_without_a_reason_is_not_told(text: str, form: str, number: int) -> None:
+def test_a_drop_without_a_reason_is_omitted(text: str, form: str, number: int) -> None:
     recorded = [Record(7, struct.pack(form, 0x0800, each)) for each in (2, number)]
     assert [drop.at_ns for drop in Layout.read(text).drops(recorded)] == [7]
     assert [drop.reason for drop in Layout.read(text).drops(recorded)] == ["IP_RPFILTER"]
 
 
-def test_a_kernel_that_records_no_reason_is_refused() -> None:
+def test_a_format_without_reasons_is_refused() -> None:
     with pytest.raises(ValueError, match="skb:kfree_skb records no reason"):
         Layout.read("".join(line for line in OLDER.splitlines(keepends=True) if "field:enum" not in line))
 
 
 @given(st.lists(st.tuples(st.sampled_from([SAMPLE, LOST]), st.integers(0, 2**64 - 1), st.binary(max_size=80))))
-def test_samples_are_read_and_all_other_records_passed_over(written: list[tuple[int, int, bytes]]) -> None:
+def test_samples_are_read_and_other_records_skipped(written: list[tuple[int, int, bytes]]) -> None:
     ring = b""
     for kind, at, data in written:
         whole = data + bytes(-(4 + len(data)) % 8)

@@ -1,4 +1,4 @@
-"""Netlink's framing: what is padded, what is cut off, and what cannot be."""
+"""Netlink framing: padding, truncated messages, impossible lengths."""
 
 import struct
 
@@ -7,13 +7,13 @@ import pytest
 from proxylab.kernel.netlink.framing import attributes, messages, nested
 
 
-def test_messages_are_told_apart_at_their_padding() -> None:
+def test_padding_separates_messages() -> None:
     first = struct.pack("=IHHII", 19, 2, 0x100, 7, 0) + b"abc" + b"\0"
     second = struct.pack("=IHHII", 16, 3, 0, 8, 0)
     assert list(messages(first + second)) == [(2, 0x100, 7, b"abc"), (3, 0, 8, b"")]
 
 
-def test_a_length_below_the_header_s_is_no_message_and_no_endless_loop() -> None:
+def test_a_length_below_the_header_is_an_error_and_no_endless_loop() -> None:
     with pytest.raises(OSError, match="shorter than its header"):
         list(messages(struct.pack("=IHHII", 0, 2, 0, 1, 0)))
 
@@ -24,5 +24,5 @@ def test_attributes_lose_their_flags_and_their_padding() -> None:
     assert nested(data, 4) == {1: b"x", 2: b"wxyz"}
 
 
-def test_what_follows_an_impossible_attribute_is_left_unread() -> None:
+def test_parsing_stops_at_an_impossible_attribute() -> None:
     assert list(attributes(struct.pack("=HH", 4, 9) + struct.pack("=HH", 0, 1) + b"\xff" * 8)) == [(9, b"")]

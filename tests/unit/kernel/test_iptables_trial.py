@@ -1,4 +1,4 @@
-"""The trial that chooses an iptables asks for all that rendered rules will ask for."""
+"""The trial that chooses an iptables uses everything that rendered rules use."""
 
 import re
 
@@ -12,7 +12,7 @@ from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.kernel.netfilter.rules import _TABLES, _TRIAL
 
-# A kernel may do without: few clusters have Services over SCTP, and rules name only counters that could be made.
+# A kernel may lack these: few clusters have Services over SCTP, and rules name only counters that exist.
 OPTIONAL = {"nfacct", "sctp"}
 
 
@@ -21,17 +21,17 @@ def tables(text: str) -> set[str]:
 
 
 def extensions(text: str) -> set[str]:
-    """Matches, and targets that are no chains of kube-proxy's."""
+    """Matches, and targets that are no chains of kube-proxy."""
     bare = re.sub(r'"[^"]*"', "", text)
     return set(re.findall(r"-m (\w+)", bare)) | set(re.findall(r"-j ([A-Z]+)(?![\w-])", bare))
 
 
-def test_every_table_with_chains_of_ours_is_tried_and_saved() -> None:
+def test_the_trial_and_save_cover_every_table_with_our_chains() -> None:
     assert set(_TABLES) == {table.value for table in Table} == tables(_TRIAL)
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_whatever_a_rendered_file_needs_is_tried(name: str) -> None:
+def test_the_trial_covers_each_extension_of_a_rendered_file(name: str) -> None:
     case = CASES[name](Addresses(Family.IPV4))
     text = restore(render(case.cluster, case.node, case.settings, Family.IPV4), KernelState()).text
     assert tables(text) <= tables(_TRIAL)

@@ -1,4 +1,4 @@
-"""Every message is read back by pyroute2, which did not write it."""
+"""pyroute2 decodes every message as a second opinion."""
 
 from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
@@ -114,13 +114,15 @@ def test_a_vxlan_device_learns_nothing(local: str, key: str) -> None:
         (requests.set_loopback_up(), 1, 0x1, {}),
     ],
 )
-def test_bringing_up(request_: Request, index: int, flags: int, attrs: dict[str, Any]) -> None:
+def test_a_device_comes_up_with_its_master_and_mode(
+    request_: Request, index: int, flags: int, attrs: dict[str, Any]
+) -> None:
     message = read(request_, ifinfmsg)
     assert fields(message, "index", "flags", "change") == {"index": index, "flags": flags, "change": flags}
     assert (request_.kind, attributes(message)) == (NEWLINK, attrs)
 
 
-def test_reading_a_link_asks_for_one_device() -> None:
+def test_reading_a_link_requests_one_device() -> None:
     request = requests.get_link(END)
     assert (request.kind, request.flags, read(request, ifinfmsg)["index"]) == (GETLINK, 0, 110)
 
@@ -185,7 +187,7 @@ def test_a_route(route: Route, indexes: tuple[int, ...], head: dict[str, int], a
     assert requests.replace_route(route, *indexes).flags == CREATE | REPLACE
 
 
-def test_a_route_of_several_equal_ways() -> None:
+def test_a_multipath_route() -> None:
     hops = tuple(NextHop("nodes", ip_address(f"172.18.0.{number}")) for number in (2, 3))
     message = read(requests.add_route(Route(ip_network("198.51.100.7/32"), "nodes", hops=hops), 12, 12), rtmsg)
     found = attributes(message)

@@ -1,18 +1,18 @@
-"""The kernel's counters, as its files print them."""
+"""Parsing the kernel's counters from its files."""
 
 from proxylab.kernel.capture.stack_counters import _one_line_each, _per_cpu, _two_lines
 
 
-def test_snmp_has_names_above_and_numbers_below() -> None:
+def test_snmp_has_a_line_of_names_above_a_line_of_numbers() -> None:
     text = "Ip: Forwarding InReceives\nIp: 1 17\nTcpExt: IPReversePathFilter\nTcpExt: 4\n"
     assert dict(_two_lines(text)) == {"IpForwarding": 1, "IpInReceives": 17, "TcpExtIPReversePathFilter": 4}
 
 
-def test_a_number_below_zero_is_one() -> None:
+def test_a_counter_may_be_negative() -> None:
     assert dict(_two_lines("Tcp: MaxConn\nTcp: -1\n")) == {"TcpMaxConn": -1}
 
 
-def test_snmp6_has_a_line_for_each() -> None:
+def test_snmp6_has_a_line_for_each_counter() -> None:
     assert dict(_one_line_each("Ip6InReceives \t5\nIp6InNoRoutes  0\n")) == {"Ip6InReceives": 5, "Ip6InNoRoutes": 0}
 
 

@@ -1,4 +1,4 @@
-"""What belongs to one packet's way through a node, of lines and reports that come mixed."""
+"""Grouping a mixed trace of log lines and reports by packet."""
 
 from proxylab.kernel.netfilter.nflog import Logged
 from proxylab.kernel.netfilter.nftrace import NftEvent, _event
@@ -19,13 +19,13 @@ def test_lines_of_legacy_rules_follow_the_entry_of_their_packet() -> None:
     assert (second.entry.mark, len(second.legacy)) == (7, 1)
 
 
-def test_what_a_rule_under_test_logs_is_no_entry() -> None:
+def test_a_log_line_of_a_rule_under_test_is_no_entry() -> None:
     (passage,) = _passages([line(), line("seen by me"), line("TRACE: nat:A:rule:1 ")], [])
     assert len(passage.legacy) == 1
 
 
-def test_a_packet_made_by_a_rule_has_a_passage_of_its_own_in_the_midst_of_the_other() -> None:
-    told = [
+def test_a_packet_made_by_a_rule_has_its_own_passage_inside_the_other() -> None:
+    reports = [
         event(1, "proxylab-trace"),
         event(1, "proxylab-trace", kind="return", handle=0),
         event(1, "filter", "FORWARD"),
@@ -33,22 +33,25 @@ def test_a_packet_made_by_a_rule_has_a_passage_of_its_own_in_the_midst_of_the_ot
         event(2, "filter", "OUTPUT"),
         event(1, "filter", "REJECTS"),
     ]
-    rejected, answer = _passages([line(), line(mark=2)], told)
+    rejected, answer = _passages([line(), line(mark=2)], reports)
     assert [each.chain for each in rejected.events] == ["FORWARD", "REJECTS"]
     assert (answer.entry.mark, [each.chain for each in answer.events]) == (2, ["OUTPUT"])
 
 
-def test_an_identity_that_the_kernel_gives_again_is_another_packet() -> None:
-    told = [event(1, "proxylab-trace"), event(1, "nat", "A"), event(1, "proxylab-trace"), event(1, "nat", "B")]
-    assert [[each.chain for each in passage.events] for passage in _passages([line(), line()], told)] == [["A"], ["B"]]
+def test_a_reused_identity_is_another_packet() -> None:
+    reports = [event(1, "proxylab-trace"), event(1, "nat", "A"), event(1, "proxylab-trace"), event(1, "nat", "B")]
+    assert [[each.chain for each in passage.events] for passage in _passages([line(), line()], reports)] == [
+        ["A"],
+        ["B"],
+    ]
 
 
-def test_reports_of_packets_that_never_entered_are_nobodys() -> None:
+def test_reports_without_an_entry_are_ignored() -> None:
     (passage,) = _passages([line()], [event(9, "nat"), event(1, "proxylab-trace")])
     assert passage.events == []
 
 
-def test_a_report_is_read_as_the_kernel_writes_it() -> None:
+def test_a_report_of_linux_6_18_is_parsed() -> None:
     """Bytes of Linux 6.18: a rule that continues, and the end of its chain, which has no handle."""
     rule = bytes.fromhex(
         "01006900 08000f00 00000002 08000400 00000003 08000600 7b424bf9 06000200 6f000000 07000100 74720000"

@@ -1,4 +1,4 @@
-"""A table's entries, as the kernel lays them out: chain after chain, each with its end."""
+"""The parser finds each entry in a table of the kernel's layout: chain by chain, each with its end."""
 
 import struct
 
@@ -30,7 +30,7 @@ def table(family: Family) -> tuple[Snapshot, bytes]:
 
 
 @BOTH
-def test_rules_policies_and_boundaries_are_told_apart(family: Family) -> None:
+def test_rules_policies_and_boundaries_are_distinguished(family: Family) -> None:
     whole, entries = table(family)
     found = list(walk(whole))
     packets = counters("=", [each.counters_at for each in found]).unpack_from(entries)
@@ -65,14 +65,14 @@ def test_a_last_rule_that_returns_is_a_rule_and_not_the_end_of_its_chain(family:
     ]
 
 
-def test_the_counters_stand_where_the_entry_says() -> None:
+def test_the_entry_has_the_offset_of_its_counters() -> None:
     one = entry(Family.IPV4, verdict(ACCEPT), packets=9)
     (found,) = walk(snapshot(Family.IPV4, one, {0: "INPUT"}))
     assert found == Entry(Kind.RULE, "INPUT", 96)
 
 
 @pytest.mark.parametrize("lengths", [(112, 112), (112, 40), (112, 9999)], ids=["empty", "backwards", "beyond"])
-def test_entries_that_do_not_lie_one_behind_the_other_are_refused(lengths: tuple[int, int]) -> None:
+def test_an_entry_with_an_impossible_length_is_refused(lengths: tuple[int, int]) -> None:
     broken = bytearray(entry(Family.IPV4, verdict(ACCEPT)))
     struct.pack_into("=HH", broken, 88, *lengths)
     with pytest.raises(ValueError, match="entry at 0"):

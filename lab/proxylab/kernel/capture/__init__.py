@@ -1,1 +1,1 @@
-"""What is seen of packets: taps on devices, stacks of nodes, counters, the kernel's reasons for drops."""
+"""What the lab sees of packets: captures on devices and in node stacks, kernel counters, drop reasons."""

@@ -1,12 +1,9 @@
-"""Many frames from a packet socket by one system call.
+"""Reads many frames from a packet socket by one system call.
 
-Owns: ``FrameReader``, and the memory that recvmmsg(2) fills.
-Must not: know what a frame holds, or keep any: what has been read belongs to the caller.
-
-One recvmsg(2) by Python's socket module costs three times what the kernel takes for it: a buffer, a list of control
-messages and an address as objects. Here a call fills up to 64 *slots* of one length, each the address, the time and the
-first bytes of a frame, and one loop of ``struct`` reads them all. What a frame has beyond its slot goes to a second
-buffer, which few frames ever touch. So memory is constant, whatever waits.
+One recvmsg(2) by Python's socket module costs three times the kernel's own part: it makes a buffer, a list of control
+messages and an address as objects. Here recvmmsg(2) fills up to 64 *slots* of one length, each with the address, the
+time and the first bytes of a frame, and one loop of ``struct`` reads them all. The rest of a longer frame goes to a
+second buffer, which few frames touch. So memory is constant, however many frames wait.
 """
 
 import ctypes
@@ -22,8 +19,8 @@ __all__ = ["HEAD_BYTES", "Frame", "FrameReader", "Slots"]
 
 _AT_ONCE: Final = 64
 
-# struct sockaddr_ll (linux/if_packet.h), of which the kind of packet counts; a control message (SCM_TIMESTAMPNS) with
-# its struct timespec; the frame. All begin at multiples of eight.
+# struct sockaddr_ll (linux/if_packet.h), of which only the packet type is used; a control message (SCM_TIMESTAMPNS)
+# with its struct timespec; the frame. All begin at multiples of eight.
 _ADDRESS_BYTES: Final = 24
 _CONTROL_BYTES: Final = 32
 HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
@@ -43,8 +40,8 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 class Frame(NamedTuple):
     """One frame as it crossed a device: its bytes, whether it left the namespace, and when.
 
-    ``at_ns`` is CLOCK_REALTIME in nanoseconds, taken by the kernel (SO_TIMESTAMPNS, socket(7)). ``otherhost`` says that
-    it came in under a MAC that is not the device's (PACKET_OTHERHOST, packet(7)).
+    ``at_ns`` is the kernel's CLOCK_REALTIME in nanoseconds (SO_TIMESTAMPNS, socket(7)). ``otherhost`` marks a frame to
+    a MAC that is not the device's (PACKET_OTHERHOST, packet(7)).
     """
 
     data: bytes
@@ -54,11 +51,11 @@ class Frame(NamedTuple):
 
 
 class Slots:
-    """The frames of one call where they lie, for who looks at all of them in one go. Valid until the next call.
+    """The frames of one call in the reader's memory, to search all of them at once. Valid until the next call.
 
-    A slot is ``SLOT_BYTES`` long: at ``DIRECTION_AT`` the kind of packet (packet(7)), at ``TIME_AT`` seconds and
-    nanoseconds in the machine's own byte order, eight bytes each, and at ``HEAD_AT`` the first ``HEAD_BYTES`` of the
-    frame, with zeros behind its end.
+    A slot is ``SLOT_BYTES`` long. It has the packet type (packet(7)) at ``DIRECTION_AT``; seconds and nanoseconds,
+    eight bytes each in the machine's byte order, at ``TIME_AT``; and the first ``HEAD_BYTES`` of the frame, padded with
+    zeros, at ``HEAD_AT``.
     """
 
     SLOT_BYTES: Final = _SLOT.size
@@ -74,12 +71,12 @@ class Slots:
         return len(self.memory) // self.SLOT_BYTES
 
     def frames(self) -> list[Frame]:
-        """The same frames one by one, whole."""
+        """The same frames as objects, whole."""
         return self._frames()
 
 
 class FrameReader:
-    """Reads frames of packet sockets that ask for SO_TIMESTAMPNS; any number of sockets, one after another."""
+    """Reads frames of packet sockets with SO_TIMESTAMPNS; any number of sockets, one after another."""
 
     def __init__(self) -> None:
         self._slots = ctypes.create_string_buffer(_AT_ONCE * _SLOT.size)
@@ -102,24 +99,24 @@ class FrameReader:
         self._messages = ctypes.create_string_buffer(self._fresh, len(self._fresh))
 
     def read(self, sock: socket.socket) -> Iterator[list[Frame]]:
-        """The frames that wait, oldest first, in batches.
+        """The waiting frames, oldest first, in batches.
 
-        A device that went down is told once (ENETDOWN) and ends a call early; frames from before that are kept.
+        A device that went down ends a call early, once (ENETDOWN); earlier frames stay.
 
         Raises:
-            OSError: what recvmmsg(2) failed with, but for there being nothing.
+            OSError: the error of recvmmsg(2), except that no frame waits.
         """
         yield from map(self._frames, self._calls(sock))
 
     def slots(self, sock: socket.socket) -> Iterator[Slots]:
-        """The frames that wait, oldest first, as they lie in memory. Raises what ``read`` raises."""
+        """The waiting frames, oldest first, in the reader's memory. Raises what ``read`` raises."""
         for count in self._calls(sock, blank=True):
             yield Slots(memoryview(self._slots).cast("B")[: count * _SLOT.size], partial(self._frames, count))
 
     def _calls(self, sock: socket.socket, *, blank: bool = False) -> Iterator[int]:
-        """How many frames each call has read, while there are any. ``blank`` leaves nothing of former frames."""
+        """How many frames each call has read, while frames wait. ``blank`` clears the slots first."""
         while True:
-            # The kernel writes lengths over the room that it was given.
+            # The kernel overwrites the lengths of the buffers.
             ctypes.memmove(self._messages, self._fresh, len(self._fresh))
             if blank:
                 ctypes.memset(self._slots, 0, len(self._slots))

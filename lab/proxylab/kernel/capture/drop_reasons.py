@@ -1,10 +1,8 @@
-"""Why the kernel frees a packet that it does not deliver, in its own word.
+"""Why the kernel drops a packet, by the tracepoint skb:kfree_skb (include/trace/events/skb.h).
 
-Owns: ``DropReasons``, and reading what the tracepoint skb:kfree_skb records (include/trace/events/skb.h).
-Must not: say which packet it was, or what a reason means.
-
-The kernel gives a reason since Linux 5.17 (enum skb_drop_reason, include/net/dropreason-core.h). Reasons are added with
-every release and their numbers move, so they are read from the running kernel's own list.
+The kernel gives a reason since Linux 5.17 (enum skb_drop_reason, include/net/dropreason-core.h). Each release adds
+reasons and renumbers them, so the module reads names and numbers from the running kernel's own list. The record does
+not identify the packet.
 """
 
 import os
@@ -25,11 +23,11 @@ _REASON: Final = re.compile(r'\{ (\d+), "(\w+)" \}')
 _NUMBERS: Final = {2: "=H", 4: "=I"}
 _PREFIX: Final = "SKB_DROP_REASON_"
 _NONE_GIVEN: Final = "NOT_SPECIFIED"
-_TOLD: Final = ("protocol", "reason")
+_FIELDS: Final = ("protocol", "reason")
 
 
 class Drop(NamedTuple):
-    """One packet that was freed: its protocol (an EtherType), the kernel's word for why, and when (CLOCK_REALTIME)."""
+    """One dropped packet: its protocol (an EtherType), the kernel's reason, and the time (CLOCK_REALTIME)."""
 
     protocol: int
     reason: str
@@ -37,7 +35,7 @@ class Drop(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where a record has what is told of, and the names of reasons by their numbers."""
+    """Where a record has its fields, and the names of reasons by number."""
 
     protocol: tuple[struct.Struct, int]
     reason: tuple[struct.Struct, int]
@@ -45,17 +43,17 @@ class Layout(NamedTuple):
 
     @classmethod
     def read(cls, text: str) -> Self:
-        """The layout that the kernel's ``format`` describes. Raises ``ValueError`` where it knows no reasons."""
+        """The layout that the kernel's ``format`` describes. Raises ``ValueError`` where it has no reasons."""
         offsets = {name: (int(offset), int(size)) for name, offset, size in _FIELD.findall(text)}
         try:
-            protocol, reason = ((struct.Struct(_NUMBERS[offsets[name][1]]), offsets[name][0]) for name in _TOLD)
+            protocol, reason = ((struct.Struct(_NUMBERS[offsets[name][1]]), offsets[name][0]) for name in _FIELDS)
         except KeyError as error:
             raise ValueError(f"skb:kfree_skb records no {error.args[0]}") from error
         names = {int(number): name.removeprefix(_PREFIX) for number, name in _REASON.findall(text)}
         return cls(protocol, reason, names)
 
     def drops(self, records: Iterable[Record]) -> Iterator[Drop]:
-        """What records tell, but for drops for which the kernel gives no reason."""
+        """The drops in records, without those for which the kernel gives no reason."""
         for at_ns, data in records:
             (protocol,), (number,) = (form.unpack_from(data, offset) for form, offset in (self.protocol, self.reason))
             reason = self.names.get(number, str(number))
@@ -64,27 +62,27 @@ class Layout(NamedTuple):
 
 
 class DropReasons:
-    """Hears of the packets that are dropped while this thread sends. Silent until told to ``listen``."""
+    """Records the packets that the kernel drops while this thread sends, between ``listen`` and ``heard``."""
 
     def __init__(self) -> None:
-        """Ask the kernel for its reasons.
+        """Read the kernel's list of reasons.
 
         Raises:
-            CapabilityError: it gives none, or tells them to the machine's root alone.
+            CapabilityError: the kernel has no reasons, or this process may not read them.
         """
-        # Older kernels have none; and with them a second mount of tracefs could reset the options of the first.
+        # Older kernels have no reasons; there a second mount of tracefs could reset the options of the first.
         release = kernel_release()
         if release < _SINCE:
-            raise _missing(f"kernel {os.uname().release}")
+            raise _capability_error(f"kernel {os.uname().release}")
         try:
             self._tracepoint = Tracepoint("skb", "kfree_skb")
         except OSError as error:
-            raise _missing(str(error)) from error
+            raise _capability_error(str(error)) from error
         try:
             self._layout = Layout.read(self._tracepoint.format)
         except ValueError as error:
             self._tracepoint.close()
-            raise _missing(str(error)) from error
+            raise _capability_error(str(error)) from error
 
     @property
     def known(self) -> int:
@@ -92,19 +90,19 @@ class DropReasons:
         return len(self._layout.names)
 
     def listen(self) -> None:
-        """Hear of every drop from now on."""
+        """Record every drop from now on."""
         self._tracepoint.listen()
 
     def heard(self) -> tuple[Drop, ...]:
-        """Hear no more, and tell the drops that there were."""
+        """Stop recording, and return the drops."""
         return tuple(self._layout.drops(self._tracepoint.heard()))
 
     def close(self) -> None:
-        """Let go of it, without waiting for the kernel."""
+        """Close the tracepoint, without waiting for the kernel."""
         self._tracepoint.close()
 
 
-def _missing(found: str) -> CapabilityError:
+def _capability_error(found: str) -> CapabilityError:
     return CapabilityError(
         f"the kernel's reasons for drops ({found})", "run as the machine's root, with kernel 5.17 or later and tracefs"
     )

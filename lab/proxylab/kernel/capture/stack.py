@@ -1,17 +1,15 @@
-"""What the programs of a namespace send and get: a tap between them and every rule of their own kernel.
+"""Captures what the programs of a namespace send and receive, before and after all rules of their own kernel.
 
-Owns: ``StackTap``, which hears and speaks like the ``Tap`` of a device.
-Must not: dissect packets, or decide which namespaces have one.
+A packet of a node's own program passes OUTPUT before any device sees it, and the lab must show what a proxy's rules do
+there. So ``StackTap`` has nf_tables chains of its own. In OUTPUT it stands at priority -350, before connection tracking
+(-200) and every table of iptables (raw is at -300), where a packet is as its program sent it. In INPUT it stands at
+350, after all of them (source translation is at 100), where a packet is as a program will receive it. Both log to
+NFNETLINK_LOG. The tap does not see a packet that a rule of INPUT drops, and no program receives it.
 
-A packet of a node's own program has passed OUTPUT before any device sees it, and what a proxy's rules do there is just
-what is to be shown. So this tap stands in nf_tables chains of its own: in OUTPUT at priority -350, before connection
-tracking (-200) and every table of iptables (raw is at -300), where a packet is as its program sent it; and in INPUT at
-350, behind all of them (source translation is at 100), where it is as a program will get it. Both log to NFNETLINK_LOG.
-What a rule of INPUT drops is not seen, and has not been got.
+The tap sends through raw sockets (raw(7)), whose packets pass OUTPUT as a program's do. An AF_PACKET socket sends
+below OUTPUT.
 
-It sends through raw sockets (raw(7)), whose packets pass OUTPUT as a program's do; an AF_PACKET socket sends below it.
-
-In OUTPUT the kernel tells no time. Whatever has left since the tap was last told to ``settle`` bears the time of that.
+In OUTPUT the kernel gives no time. A packet there bears the time of the latest ``settle``.
 """
 
 import errno
@@ -41,19 +39,19 @@ _SOCKET_FAMILY: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 class StackTap:
-    """Ears and a mouth in a namespace's own stack. Non-blocking throughout."""
+    """A tap on a namespace's own stack, with the interface of ``Tap``. Never blocks."""
 
     def __init__(self, netns: NetNs, netns_name: str, device: str) -> None:
-        """A tap that observations will name by ``netns_name`` and ``device``.
+        """Open the tap. Observations name it by ``netns_name`` and ``device``.
 
         Raises:
             CapabilityError: the kernel has no nf_tables or no NFNETLINK_LOG for this namespace.
-            OSError: it gives no socket to send by. In either case nothing stays open.
+            OSError: the kernel opens no raw socket. In either case nothing stays open.
         """
         self.netns_name = netns_name
         self.device = device
         self._settled_at = time.time_ns()
-        self._mouths: dict[int, socket.socket] = {}
+        self._senders: dict[int, socket.socket] = {}
         with ExitStack() as opened:
             try:
                 self._log = PacketLog(netns, _LOG_GROUP)
@@ -63,61 +61,61 @@ class StackTap:
                 self._table.append([[expression("log", nla.short(1, _LOG_GROUP))]])
             except OSError as error:
                 raise CapabilityError(
-                    f"seeing what the programs of a node send and get ({error})",
+                    f"capturing what the programs of a node send and receive ({error})",
                     "as root: 'modprobe -a nf_tables nft_log nfnetlink_log'",
                 ) from error
-            opened.callback(self._close_mouths)
-            self._open_mouths(netns)
+            opened.callback(self._close_senders)
+            self._open_senders(netns)
             opened.pop_all()
         self.buffer_bytes = self._log.buffer_bytes
 
     def fileno(self) -> int:
-        """The descriptor that is readable while packets wait."""
+        """The descriptor, readable while packets wait."""
         return self._log.fileno()
 
     def drain(self) -> list[Frame]:
-        """The packets that wait, oldest first, each behind an empty link header."""
+        """The waiting packets, oldest first, each after an empty link header."""
         return [self._frame(logged) for logged in self._log.read() if logged.packet]
 
     def settle(self) -> None:
-        """All that has left until now has been drained, at this tap and at every other."""
+        """Note the time: the caller has drained this tap and all others."""
         self._settled_at = time.time_ns()
 
     def lost(self) -> int:
-        """How many packets were not kept since this was last asked."""
+        """How many packets were lost since the last call."""
         return self._log.lost()
 
     def send(self, frame: bytes) -> None:
-        """Send the packet of a frame as a program would; its link header is not used.
+        """Send the packet of a frame as a program would, without its link header.
 
         Raises:
             OSError: EPERM where a rule of OUTPUT drops it, ENETUNREACH without a route, EMSGSIZE above the MTU.
         """
         packet = frame[_ETHERNET_BYTES:]
         version = packet[0] >> 4
-        mouth = self._mouths[version]
-        mouth.sendto(packet, (socket.inet_ntop(mouth.family, packet[_DESTINATION[version]]), 0))
+        sender = self._senders[version]
+        sender.sendto(packet, (socket.inet_ntop(sender.family, packet[_DESTINATION[version]]), 0))
 
     def close(self) -> None:
-        """Close all sockets; the chains go with theirs."""
+        """Close all sockets, which removes the chains."""
         self._table.close()
         self._log.close()
-        self._close_mouths()
+        self._close_senders()
 
-    def _open_mouths(self, netns: NetNs) -> None:
+    def _open_senders(self, netns: NetNs) -> None:
         with inside(netns):
             for version, family in _SOCKET_FAMILY.items():
                 try:
                     kind = socket.SOCK_RAW | socket.SOCK_NONBLOCK
-                    self._mouths[version] = socket.socket(family, kind, socket.IPPROTO_RAW)
+                    self._senders[version] = socket.socket(family, kind, socket.IPPROTO_RAW)
                 except OSError as error:
                     if error.errno != errno.EAFNOSUPPORT:
                         raise
-                    # A kernel without IPv6 has no packet of it to send either.
+                    # A kernel without IPv6 sends no IPv6 packets.
 
-    def _close_mouths(self) -> None:
-        for mouth in self._mouths.values():
-            mouth.close()
+    def _close_senders(self) -> None:
+        for sender in self._senders.values():
+            sender.close()
 
     def _frame(self, logged: Logged) -> Frame:
         header = _NO_LINK_HEADER.get(logged.packet[0] >> 4, b"")

@@ -1,12 +1,9 @@
 """What one namespace's network stack counts of packets that it did not pass on.
 
-Owns: the files of /proc/net in which the kernel shows its counters (net/ipv4/proc.c, net/ipv6/proc.c,
-net/netfilter/nf_conntrack_standalone.c), held open.
-Must not: judge which counter tells of a drop.
-
-A user namespace may read these; the reasons that the kernel has for each drop (``drop_reasons``) it may not. Nor has
-every drop a counter: a martian source is counted for the whole machine only (rt_cache, ``in_martian_src``). What has
-none shows as a difference, between what was received and what was forwarded, delivered or refused.
+The counters stand in files of /proc/net (net/ipv4/proc.c, net/ipv6/proc.c, net/netfilter/nf_conntrack_standalone.c). A
+user namespace may read them, but not the kernel's drop reasons (``drop_reasons``). Not every drop has a counter: the
+kernel counts a martian source for the whole machine only (rt_cache, ``in_martian_src``). A drop without a counter shows
+as a difference between packets received and packets forwarded, delivered or refused.
 """
 
 import os
@@ -19,7 +16,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackCounters", "counters_in"]
 
-# As the calling thread sees them; nstat(8) reads the first three, and its names are used here.
+# The calling thread's view. nstat(8) reads the first three files, and this module uses its names.
 _DIRECTORY: Final = "/proc/thread-self/net"
 _MOST: Final = 1 << 16
 
@@ -36,7 +33,7 @@ class StackCounters:
                     self._files[name] = os.open(f"{_DIRECTORY}/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> dict[str, str]:
-        """The files as they stand, by name. Reading them takes a tenth of what it takes to make sense of them."""
+        """The contents of the files, by name. Parsing them costs ten times as much, so it is a separate step."""
         return {name: os.pread(fd, _MOST, 0).decode() for name, fd in self._files.items()}
 
     def close(self) -> None:
@@ -47,12 +44,12 @@ class StackCounters:
 
 
 def counters_in(files: Mapping[str, str]) -> dict[str, int]:
-    """Every counter of files that were read, by nstat's name; conntrack's with ``Conntrack`` in front."""
+    """Every counter in the contents of files, by nstat's name; conntrack's have the prefix ``Conntrack``."""
     return dict(chain.from_iterable(_READERS[name](text) for name, text in files.items()))
 
 
 def _two_lines(text: str) -> Iterator[tuple[str, int]]:
-    """``Ip: InReceives …`` and below it ``Ip: 17 …``."""
+    """Parse ``Ip: InReceives …`` and below it ``Ip: 17 …``."""
     lines = text.splitlines()
     for names, values in zip(lines[::2], lines[1::2], strict=True):
         group, *keys = names.split()
@@ -61,14 +58,14 @@ def _two_lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _one_line_each(text: str) -> Iterator[tuple[str, int]]:
-    """``Ip6InReceives  17``."""
+    """Parse ``Ip6InReceives  17``."""
     for line in text.splitlines():
         key, value = line.split()
         yield key, int(value)
 
 
 def _per_cpu(text: str) -> Iterator[tuple[str, int]]:
-    """A line of names, and below it for each CPU a line of hexadecimal numbers."""
+    """Parse a line of names, and below it for each CPU a line of hexadecimal numbers."""
     names, *lines = text.splitlines()
     columns = zip(*(line.split() for line in lines), strict=True)
     for key, column in zip(names.split(), columns, strict=True):

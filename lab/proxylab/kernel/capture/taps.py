@@ -1,16 +1,15 @@
-"""Taps: what crosses one device, seen and sent by packet sockets.
+"""Taps: packet sockets that capture and send frames on one device.
 
-Owns: ``Tap``, its kernel buffer, and the honest count of what did not fit into it.
-Must not: dissect frames, or make a device promiscuous. A promiscuous port takes frames that are not its own, which
-cures the broken hairpin that somebody may be looking for (``br_pass_frame_up`` and ``eth_type_trans``).
+A tap does not make its device promiscuous: a promiscuous port takes frames to other MACs, which repairs a broken
+hairpin that a scenario may test (``br_pass_frame_up`` and ``eth_type_trans``).
 
 Three facts of packet(7) and net/packet/af_packet.c shape this module:
 
-* A socket made for ETH_P_ALL listens to every device until it is bound, and the bind then waits for an RCU grace
-  period (8 to 16 ms). Made for protocol 0 it hears nothing, and its first bind costs microseconds.
-* Closing a socket that listens waits for a grace period. A tap lives as long as its lab and is never closed per probe.
-* A socket never hears the frames that it sent itself (``skb_loop_sk``). A tap therefore sends through a second socket,
-  bound to protocol 0, so that its own frames are witnessed by the kernel like all others.
+* A socket made for ETH_P_ALL receives from every device until its bind, and the bind then waits for an RCU grace period
+  (8 to 16 ms). A socket made for protocol 0 receives nothing, and its first bind costs microseconds.
+* Closing a receiving socket waits for a grace period. A tap lives as long as its lab, and no probe closes it.
+* A socket never receives the frames that it sent itself (``skb_loop_sk``). So a tap sends through a second socket,
+  bound to protocol 0, and captures its own frames like all others.
 """
 
 import ctypes
@@ -38,55 +37,55 @@ _SOCK_FPROG: Final = struct.Struct("@HP")  # struct sock_fprog: length in steps,
 _STEP_BYTES: Final = 8  # struct sock_filter
 _BATCHES: Final = 1024
 WANTED_BUFFER: Final = 16 << 20
-"""The receive buffer that a tap asks for, in bytes of ``truesize``."""
+"""The receive buffer that a tap requests, in bytes of ``truesize``."""
 
 
 class Tap:
-    """Ears and a mouth on one device. Made by ``open_tap``; non-blocking throughout."""
+    """Captures and sends frames on one device. ``open_tap`` makes it. Never blocks."""
 
     def __init__(
-        self, netns_name: str, device: str, ears: socket.socket, mouth: socket.socket, reader: FrameReader
+        self, netns_name: str, device: str, receiving: socket.socket, sending: socket.socket, reader: FrameReader
     ) -> None:
         self.netns_name = netns_name
         self.device = device
-        self.buffer_bytes = raise_receive_buffer(ears, WANTED_BUFFER)
-        self._ears = ears
-        self._mouth = mouth
+        self.buffer_bytes = raise_receive_buffer(receiving, WANTED_BUFFER)
+        self._receiving = receiving
+        self._sending = sending
         self._reader = reader
 
     def fileno(self) -> int:
-        """The descriptor that is readable while frames wait."""
-        return self._ears.fileno()
+        """The descriptor, readable while frames wait."""
+        return self._receiving.fileno()
 
     def drain(self) -> list[Frame]:
-        """The frames that wait, oldest first. What comes while it reads is read, too, as far as one buffer goes."""
-        return list(chain.from_iterable(islice(self._reader.read(self._ears), _BATCHES)))
+        """The waiting frames, oldest first, with those that arrive meanwhile, up to the size of one buffer."""
+        return list(chain.from_iterable(islice(self._reader.read(self._receiving), _BATCHES)))
 
     def slots(self) -> Iterator[Slots]:
-        """As ``drain``, but as they lie in the reader's memory: each batch is valid until the next, of any tap."""
-        yield from islice(self._reader.slots(self._ears), _BATCHES)
+        """As ``drain``, but in the reader's memory: each batch is valid until the next batch of any tap."""
+        yield from islice(self._reader.slots(self._receiving), _BATCHES)
 
     def lost(self) -> int:
-        """How many frames found the buffer full since this was last asked. Asking resets the kernel's counter."""
-        raw = self._ears.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
+        """How many frames the kernel dropped at a full buffer since the last call, which resets its counter."""
+        raw = self._receiving.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])
 
     def attend(self, interest: bytes) -> None:
-        """Want other frames from now on (see ``open_tap``); those that wait stay."""
-        attach_filter(self._ears, interest)
+        """Set another filter for frames (see ``open_tap``). Waiting frames stay."""
+        attach_filter(self._receiving, interest)
 
     def send(self, frame: bytes) -> None:
-        """Put a frame on the wire, below the namespace's own OUTPUT rules.
+        """Send a frame on the device, below the namespace's own OUTPUT rules.
 
         Raises:
             OSError: EMSGSIZE for a frame above the MTU, ENOBUFS, ENETDOWN.
         """
-        self._mouth.send(frame)
+        self._sending.send(frame)
 
     def close(self) -> None:
-        """Close both sockets. Waits for an RCU grace period: for the end of a lab only."""
-        self._ears.close()
-        self._mouth.close()
+        """Close both sockets. This waits for an RCU grace period, so only the end of a lab does it."""
+        self._receiving.close()
+        self._sending.close()
 
 
 def open_tap(
@@ -95,39 +94,39 @@ def open_tap(
     """A tap on ``device`` of ``netns``.
 
     Args:
-        netns: where the device is.
-        netns_name: the name that observations will bear.
+        netns: the namespace of the device.
+        netns_name: the name of the namespace in observations.
         device: the name of the device.
-        interest: a classic BPF program as an array of ``struct sock_filter``; frames that it does not want are neither
-            kept nor counted as lost. Empty: every frame is wanted.
-        reader: taps that are read one after another may share one, and its memory.
+        interest: a classic BPF program as an array of ``struct sock_filter``. Frames that it rejects are neither kept
+            nor counted as lost. Empty: keep every frame.
+        reader: a reader that several taps may share, if the caller reads them one after another.
 
     Raises:
-        OSError: ENODEV where there is no such device, EPERM without CAP_NET_RAW over the namespace.
+        OSError: ENODEV for an unknown device, EPERM without CAP_NET_RAW over the namespace.
     """
     with inside(netns):
-        ears = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
-        mouth = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+        receiving = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+        sending = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
     try:
-        # A socket resolves a device's name in the namespace it was made in, so the binds need not be inside.
-        ears.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+        # A socket resolves a device's name in the namespace that it was made in, so bind(2) works from outside.
+        receiving.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         if interest:
-            attach_filter(ears, interest)
-        mouth.bind((device, 0))
-        tap = Tap(netns_name, device, ears, mouth, reader or FrameReader())
-        ears.bind((device, _ETH_P_ALL))
+            attach_filter(receiving, interest)
+        sending.bind((device, 0))
+        tap = Tap(netns_name, device, receiving, sending, reader or FrameReader())
+        receiving.bind((device, _ETH_P_ALL))
     except OSError:
-        ears.close()
-        mouth.close()
+        receiving.close()
+        sending.close()
         raise
     return tap
 
 
 def attach_filter(sock: socket.socket, program: bytes) -> None:
-    """Let ``sock`` receive only what a classic BPF program wants (SO_ATTACH_FILTER, socket(7)).
+    """Let ``sock`` receive only the frames that a classic BPF program accepts (SO_ATTACH_FILTER, socket(7)).
 
     Raises:
-        OSError: EINVAL for a program that the kernel does not accept.
+        OSError: EINVAL for an invalid program.
     """
     steps = ctypes.create_string_buffer(program, len(program))
     sock.setsockopt(

@@ -1,1 +1,1 @@
-"""iptables, nf_tables and connection tracking: rules are loaded, read back and traced."""
+"""iptables, nf_tables and connection tracking: loading rules, reading them back, tracing packets through them."""

@@ -1,10 +1,9 @@
-"""Connection tracking of one namespace: reading entries and deleting them.
+"""Connection tracking of one namespace: reads entries and deletes them.
 
-Owns: the encoding of ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-Must not: decide which entries may stay, or when all of them may go.
+The module encodes ctnetlink (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
 
-A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces. How many entries this
-namespace has, the kernel knows without a walk: so a table is dumped only where there are any.
+A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces. The kernel knows the
+number of a namespace's entries without a walk. So the module dumps a table only where there are entries.
 """
 
 import errno
@@ -53,10 +52,10 @@ class Entry:
     Attributes:
         protocol: its number in the IP header.
         source: the sender's address and port.
-        destination: what the sender dialled.
-        reply_source: who answers; another than ``destination`` where the destination was translated.
-        reply_destination: whom the answer is to; another than ``source`` where the source was translated.
-        identity: the attributes by which the kernel finds it again.
+        destination: the address and port that the sender dialled.
+        reply_source: the source of replies; differs from ``destination`` after DNAT.
+        reply_destination: the destination of replies; differs from ``source`` after SNAT.
+        identity: the attributes by which the kernel finds the entry.
     """
 
     family: Family
@@ -88,31 +87,33 @@ class Conntrack:
                 return []
             bodies = self._dump.all(_CT_GET, _NFGENMSG.pack(_FAMILIES[family], 0, 0))
         except OSError as error:
-            raise InternalError(f"{self._name}: conntrack cannot be read ({error.strerror})") from error
+            raise InternalError(f"{self._name}: the kernel refused to dump conntrack ({error.strerror})") from error
         return [entry for body in bodies if (entry := _entry(body, family, protocols)) is not None]
 
     def _count(self) -> int:
-        """How many entries the namespace has (``ctnetlink_stat_ct``); those of new packets under way count, too."""
-        told = nested(self._dump.one(_CT_STATS, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)), _NFGENMSG.size)
-        return int.from_bytes(told[_CTA_STATS_GLOBAL_ENTRIES])
+        """How many entries the namespace has (``ctnetlink_stat_ct``), unconfirmed ones included."""
+        statistics = nested(self._dump.one(_CT_STATS, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0)), _NFGENMSG.size)
+        return int.from_bytes(statistics[_CTA_STATS_GLOBAL_ENTRIES])
 
     def delete(self, entries: Iterable[Entry]) -> int:
-        """Delete entries and return how many of them were still there. Raises ``InternalError``."""
+        """Delete entries and return how many still existed. Raises ``InternalError``."""
         deleted = 0
         for entry in entries:
             code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(_FAMILIES[entry.family], 0, 0) + entry.identity)
             if code not in (0, errno.ENOENT):
-                raise InternalError(f"{self._name}: a conntrack entry cannot be deleted ({os.strerror(code)})")
+                raise InternalError(
+                    f"{self._name}: the kernel refused to delete a conntrack entry ({os.strerror(code)})"
+                )
             deleted += code == 0
         return deleted
 
     def flush(self) -> None:
-        """Delete every entry: a deletion that names no tuple is one of all (``ctnetlink_del_conntrack``).
+        """Delete every entry: a deletion without a tuple deletes all (``ctnetlink_del_conntrack``).
 
-        The kernel is done when it acknowledges: whatever is sent then is a new connection, and asks the rules.
+        The kernel acknowledges after the deletion. Each later packet is a new connection and meets the rules.
 
         Raises:
-            CapabilityError: the kernel does not let conntrack be flushed; nf_conntrack_netlink may be missing.
+            CapabilityError: the kernel refuses to flush conntrack; nf_conntrack_netlink may be missing.
         """
         code = self._dump.ask(_CT_DELETE, _NFGENMSG.pack(socket.AF_UNSPEC, 0, 0))
         if code:
@@ -139,7 +140,7 @@ def _entry(body: bytes, family: Family, protocols: Collection[int]) -> Entry | N
     original = _ends(found[_CTA_TUPLE_ORIG], family, protocol)
     reply = _ends(found[_CTA_TUPLE_REPLY], family, protocol)
     identity = nla.nested(_CTA_TUPLE_ORIG, found[_CTA_TUPLE_ORIG])
-    if _CTA_ID in found:  # so that an entry made meanwhile for the same flow is left alone
+    if _CTA_ID in found:  # so that a newer entry of the same flow stays
         identity += nla.raw(_CTA_ID, found[_CTA_ID])
     return Entry(family, protocol, *original, *reply, identity)
 
@@ -156,7 +157,7 @@ def _ends(data: bytes, family: Family, protocol: int) -> tuple[tuple[IPAddress, 
 
 
 def _ports(transport: Mapping[int, bytes], protocol: int) -> tuple[int, int]:
-    """Both ports; of ICMP the identifier as the port of who asked, and none for who answers."""
+    """Both ports. For ICMP the identifier is the port of the side that sent the request; the other side has 0."""
     if protocol not in _CTA_ICMP_ID:
         return int.from_bytes(transport[_CTA_PROTO_SRC_PORT]), int.from_bytes(transport[_CTA_PROTO_DST_PORT])
     at = _CTA_ICMP_ID[protocol]

@@ -1,9 +1,7 @@
-"""Which tables of rules a namespace has, asked without a process.
+"""Names of a namespace's tables that decide anything: nftables and legacy iptables tables with a rule or a drop policy.
 
-Owns: the names of its nftables tables, and of its legacy iptables tables, that have a rule or a policy that drops.
-Must not: list what is in them (nft(8) and iptables-save(8) do), or know whose they are.
-
-Tools that look for rules make the tables that they look into, so a table without rules is common, and says nothing.
+Tools that look for rules create the tables that they look into, so an empty table is common and means nothing. The
+module starts no process; nft(8) and iptables-save(8) list the rules themselves.
 """
 
 from collections.abc import Collection
@@ -35,14 +33,14 @@ _LEGACY: Final = {Family.IPV4: "ip_tables_names", Family.IPV6: "ip6_tables_names
 
 
 class TableNames:
-    """Asks one namespace."""
+    """Reads the tables of one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
         self._netns = netns
         with inside(netns):
             opened = open_netfilter()
         self._dump = Dump(opened)
-        self._absent: set[tuple[Family, str]] = set()  # to ask again would start modprobe again
+        self._absent: set[tuple[Family, str]] = set()  # a second lookup would start modprobe again
 
     def nft(self) -> list[str]:
         """The tables of nf_tables as nft names them, family first. Raises ``OSError``."""
@@ -63,10 +61,10 @@ class TableNames:
         return any(chain.startswith(name_of) and nested(chain).get(_CHAIN_POLICY) == _DROP for chain in chains)
 
     def legacy(self, family: Family, known: Collection[str]) -> list[str]:
-        """The tables of legacy iptables that decide anything, but for those that are ``known``.
+        """The tables of legacy iptables that decide anything, except those in ``known``.
 
-        The kernel names them to the machine's root alone. For an ordinary user each is asked for by its name: that
-        makes an empty table where there was none, which changes the way of no packet.
+        Only the machine's root may read their names. For an ordinary user the method looks up each table by name,
+        which creates an empty table where there was none; that changes the path of no packet.
         """
         try:
             with inside(self._netns):

@@ -1,7 +1,6 @@
 """Packet counters that rules share by name (nfacct, include/uapi/linux/netfilter/nfnetlink_acct.h).
 
-Owns: making them.
-Must not: know which rule counts into one. A rule that names a counter which does not exist is refused.
+The kernel refuses a rule that names a counter which does not exist, so the lab makes the counters first.
 """
 
 import errno
@@ -20,7 +19,7 @@ _NAME: Final = 1
 
 
 def ensure_counters(netns: NetNs, names: Iterable[str]) -> bool:
-    """Make the counters that do not exist yet; whether all of them exist. Not every kernel has nfacct."""
+    """Make the missing counters, and return whether all exist now. Not every kernel has nfacct."""
     with inside(netns):
         control = open_netfilter()
     with control:

@@ -1,10 +1,7 @@
-"""Packets that rules log, as the kernel hands them over (NFNETLINK_LOG, include/uapi/linux/netfilter/nfnetlink_log.h).
+"""Packets that rules log (NFNETLINK_LOG, include/uapi/linux/netfilter/nfnetlink_log.h).
 
-Owns: ``PacketLog`` and the record it yields.
-Must not: make rules that log, or know why a packet is logged.
-
-Groups are per network namespace, and each belongs to the socket that bound it. The kernel numbers what it logs to a
-group (NFULNL_CFG_F_SEQ), so what did not fit into the socket's buffer is counted and not only suspected.
+A log group belongs to one network namespace and to the socket that bound it. The kernel numbers the packets of a group
+(NFULNL_CFG_F_SEQ), so ``PacketLog`` counts exactly the packets that did not fit into the socket's buffer.
 """
 
 import errno
@@ -41,7 +38,7 @@ class Logged:
     """One packet that a rule logged.
 
     ``packet`` begins with the IP header. ``at_ns`` is CLOCK_REALTIME, and 0 in OUTPUT and POSTROUTING, where the kernel
-    does not tell it. Device indexes are 0 where there is none.
+    gives no time. A device index is 0 where there is no device.
     """
 
     hook: int
@@ -54,13 +51,13 @@ class Logged:
 
 
 class PacketLog:
-    """One group of one namespace. Never waits once it is open."""
+    """One log group of one namespace. Reads never block."""
 
     def __init__(self, netns: NetNs, group: int) -> None:
         """Bind the group.
 
         Raises:
-            OSError: the kernel has no NFNETLINK_LOG for this namespace, or the group is bound already (EBUSY).
+            OSError: the kernel has no NFNETLINK_LOG for this namespace, or another socket has bound the group (EBUSY).
         """
         with inside(netns):
             self._socket = open_netfilter()
@@ -76,16 +73,16 @@ class PacketLog:
             raise
 
     def fileno(self) -> int:
-        """The descriptor that is readable while packets wait."""
+        """The descriptor, readable while packets wait."""
         return self._socket.fileno()
 
     @property
     def buffer_bytes(self) -> int:
-        """What the socket holds at most, in bytes of ``truesize``."""
+        """The capacity of the socket, in bytes of ``truesize``."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
 
     def read(self) -> list[Logged]:
-        """What has been logged since this was last asked, in order."""
+        """The packets logged since the last call, in order."""
         found: list[Logged] = []
         while True:
             try:
@@ -100,13 +97,13 @@ class PacketLog:
             found += (self._logged(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
 
     def lost(self) -> int:
-        """How many packets were lost since this was last asked, by what has been read until now."""
-        lost = max(self._lost, int(self._overrun))  # what was lost last has no successor whose number tells of it
+        """How many packets were lost since the last call, by the sequence numbers read so far."""
+        lost = max(self._lost, int(self._overrun))  # no later sequence number shows the loss of the last packets
         self._lost, self._overrun = 0, False
         return lost
 
     def close(self) -> None:
-        """Let go of the group."""
+        """Close the socket, which releases the group."""
         self._socket.close()
 
     def _begin(self) -> None:
@@ -120,7 +117,7 @@ class PacketLog:
         self._socket.setblocking(False)
 
     def _configure(self, family: int, group: int, attributes: bytes) -> None:
-        """One request. The socket hears nothing else yet."""
+        """Send one request and read its acknowledgement, the only message at this time."""
         self._sequence += 1
         body = struct.pack("!BBH", family, 0, group) + attributes
         self._socket.send(message(_LOG_CONFIG, NLM_F_ACK, self._sequence, body))

@@ -1,8 +1,4 @@
-"""nft(8) in a node.
-
-Owns: ``NftTool``, and the error by which it says that nft refused a text.
-Must not: write a rule.
-"""
+"""Runs nft(8) in a node. Its texts come from engines."""
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
@@ -13,15 +9,15 @@ from proxylab.timing import Deadline
 __all__ = ["NftRefusedError", "NftTool"]
 
 _SECONDS = 60.0
-_ATTEMPTS = 2  # the table may be made between the two questions
+_ATTEMPTS = 2  # another program may make the table between the two commands
 
 
 class NftRefusedError(Exception):
-    """nft refused a text; the message is all that it said. Nothing of it is loaded."""
+    """nft refused a text and loaded nothing of it. The message is nft's output."""
 
 
 class NftTool:
-    """Reads the nftables of one node, and loads texts of others."""
+    """Loads texts into the nftables of one node, and reads them back."""
 
     def __init__(self, launcher: Launcher, netns: NetNs, netns_name: str) -> None:
         self._launcher = launcher
@@ -29,16 +25,16 @@ class NftTool:
         self._netns_name = netns_name
 
     def require(self) -> None:
-        """Raise ``CapabilityError`` where there is no nft."""
+        """Raise ``CapabilityError`` where the machine has no nft."""
         if self._launcher.path_of("nft") is None:
-            raise CapabilityError("nft, by which kube-proxy programs mode nftables", "apt-get install nftables")
+            raise CapabilityError("nft, with which kube-proxy programs the mode nftables", "apt-get install nftables")
 
     async def load(self, text: str) -> None:
         """Load a text as a whole.
 
         Raises:
-            CapabilityError: there is no nft.
-            NftRefusedError: it refused the text.
+            CapabilityError: the machine has no nft.
+            NftRefusedError: nft refused the text.
         """
         self.require()
         done = await self._run("--file", "-", stdin=text)
@@ -46,7 +42,7 @@ class NftTool:
             raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
 
     async def list_table(self, family: Family, table: str, *, handles: bool = False) -> str:
-        """The table as nft prints it, with the handles of its rules if they are asked for; nothing if there is none.
+        """The table as nft prints it, with ``handles`` of its rules or without; empty if there is no such table.
 
         Raises:
             EngineError: nft failed.
@@ -60,11 +56,11 @@ class NftTool:
             tables = await self._run("list", "tables", kind)
             if tables.status == 0 and f"table {kind} {table}\n" not in tables.stdout.decode(errors="replace"):
                 return ""
-        words = (done.stderr or done.stdout).decode(errors="replace").strip()
-        raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", words)
+        output = (done.stderr or done.stdout).decode(errors="replace").strip()
+        raise EngineError(self._netns.name, f"nft list table {kind} {table} failed", output)
 
     async def list_all(self) -> str | None:
-        """All tables as nft prints them, with handles, and priorities as numbers; ``None`` where there is no nft.
+        """All tables as nft prints them, with handles and numeric priorities; ``None`` where the machine has no nft.
 
         Raises:
             EngineError: nft failed.
@@ -73,12 +69,12 @@ class NftTool:
             return None
         done = await self._run("--handle", "--numeric-priority", "list", "ruleset")
         if done.status != 0:
-            words = (done.stderr or done.stdout).decode(errors="replace").strip()
-            raise EngineError(self._netns.name, "nft list ruleset failed", words)
+            output = (done.stderr or done.stdout).decode(errors="replace").strip()
+            raise EngineError(self._netns.name, "nft list ruleset failed", output)
         return done.stdout.decode(errors="replace")
 
-    async def _run(self, *words: str, stdin: str = "") -> Completed:
-        argv, deadline = ("nft", *words), Deadline.after(_SECONDS)
+    async def _run(self, *arguments: str, stdin: str = "") -> Completed:
+        argv, deadline = ("nft", *arguments), Deadline.after(_SECONDS)
         return await self._launcher.run(
             self._netns, argv, netns_name=self._netns_name, stdin=stdin.encode(), deadline=deadline
         )

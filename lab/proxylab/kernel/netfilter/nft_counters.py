@@ -1,11 +1,10 @@
-"""The counters of iptables' tables where nf_tables holds them, without a process.
-
-Owns: reading the rules and chains of one table by netlink, and where in them each rule's counters stand.
-Must not: decode what a rule matches or does. What a rule says, iptables-nft-save knows; this module only counts.
+"""The counters of iptables' tables where nf_tables holds them, read without a process.
 
 iptables-nft gives every rule a ``counter`` expression, and every chain with a policy counters of its own. A dump has
-rules chain by chain in their order (NFT_MSG_GETRULE, NFT_MSG_GETCHAIN in include/uapi/linux/netfilter/nf_tables.h), so
-its n-th rule of a chain is the n-th that iptables-nft-save prints of it. Starting that takes a hundred times as long.
+the rules chain by chain in their order (NFT_MSG_GETRULE, NFT_MSG_GETCHAIN in
+include/uapi/linux/netfilter/nf_tables.h), so the n-th rule of a chain in a dump is the n-th that iptables-nft-save
+prints. Starting that program takes a hundred times as long. The module finds where each counter stands; it does not
+decode matches or targets, which iptables-nft-save prints.
 """
 
 import struct
@@ -32,7 +31,7 @@ _COUNTER: Final = b"counter\0"
 _DROP: Final = 0  # NF_DROP
 _TYPE_BITS: Final = 0x3FFF
 
-# In front of each message's attributes: how long they are, and which dump they are of.
+# In front of each message's attributes: their length, and the kind of the dump.
 _PIECE: Final = struct.Struct("=IH2x")
 
 # A counter: NFTA_COUNTER_BYTES and NFTA_COUNTER_PACKETS, each of eight bytes behind its own header. A rule has its
@@ -43,7 +42,7 @@ _NFGENMSG_BYTES: Final = 4  # its last two bytes change with every transaction
 
 
 class NftTableReader:
-    """Reads the tables of one family in one namespace, as ``xtables.TableReader`` does where they are legacy ones."""
+    """Reads the tables of one family in one namespace; ``xtables.TableReader`` is the same for legacy tables."""
 
     def __init__(self, netns: NetNs, family: Family) -> None:
         with inside(netns):
@@ -52,11 +51,11 @@ class NftTableReader:
         self._family = family
 
     def read(self, table: str) -> Snapshot | None:
-        """The table as it stands; ``None`` where the namespace has none of that name. Raises ``OSError``."""
+        """The current table; ``None`` where the namespace has none of that name. Raises ``OSError``."""
         head = bytes([_PROTOCOLS[self._family], 0, 0, 0])
         pieces = []
         for kind, wanted in ((_GET_RULE, _RULE_TABLE), (_GET_CHAIN, _CHAIN_TABLE)):
-            # A dump of chains takes no filter (nf_tables_dump_chains): those of other tables are left out below.
+            # A dump of chains takes no filter (nf_tables_dump_chains), so chains of other tables are skipped below.
             name = nla.text(wanted, table)
             for body in self._dump.all(kind, head + name):
                 data = body[_NFGENMSG_BYTES:]
@@ -65,7 +64,7 @@ class NftTableReader:
         return Snapshot(self._family, {}, {}, b"".join(pieces)) if pieces else None
 
     def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
-        """Every rule, chain after chain, and then every policy."""
+        """Every rule, chain by chain, and then every policy."""
         entries, at = snapshot.entries, 0
         while at < len(entries):
             length, kind = _PIECE.unpack_from(entries, at)
@@ -77,11 +76,11 @@ class NftTableReader:
             at = start + length
 
     def counters(self, offsets: Sequence[int]) -> struct.Struct:
-        """Reads, of entries, how many packets those rules and policies have counted whose counters stand there."""
+        """A struct that unpacks the packet counters at ``offsets`` of the entries."""
         return counters("!", offsets)
 
     def volatile(self, entry: Entry) -> slice:
-        """The bytes of an entry that change without its rule being changed."""
+        """The bytes of an entry that change while its rule stays the same."""
         begin = entry.counters_at - (_APART if entry.kind is Kind.RULE else 0)
         return slice(begin, begin + _APART + _NUMBER_BYTES)
 
@@ -108,7 +107,7 @@ def _policy(entries: bytes, found: dict[int, tuple[int, int]]) -> Entry | None:
 
 
 def _attributes(data: bytes, at: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Each attribute's type, and where its content begins and ends."""
+    """Each attribute's type, and the begin and end of its content."""
     while at + ATTRIBUTE.size <= end:
         length, kind = ATTRIBUTE.unpack_from(data, at)
         if length < ATTRIBUTE.size:

@@ -1,10 +1,8 @@
-"""Marking new flows to one address, or to the node itself, for nf_tables' trace.
+"""Marks new flows to one address, or to the node itself, for nf_tables' trace.
 
-Owns: ``FlowMarker``, the table that does so.
-Must not: hear what is reported (``kernel.nftrace`` does), or mark a packet of a flow that conntrack knows.
-
-The chains stand behind connection tracking (priority -200) and before every table that translates or filters: a packet
-that conntrack has not seen before is the one that rules decide about (``ct state new``).
+The chains of ``FlowMarker`` have priority -190: after connection tracking (-200), and before every table that
+translates or filters. They mark only a packet that conntrack has not seen before, since rules decide about that one
+(``ct state new``). ``kernel.netfilter.nftrace`` reads the trace.
 """
 
 import struct
@@ -40,16 +38,16 @@ class FlowMarker:
     """Marks packets of one family in one namespace."""
 
     def __init__(self, netns: NetNs, family: Family) -> None:
-        """Make the table, one for each family. Raises ``OSError``: the kernel has no nf_tables for this namespace."""
+        """Make the table of a family. Raises ``OSError`` where the kernel has no nf_tables for this namespace."""
         self._family = family
         self._table = OwnTable(netns, f"{_TABLE}-{family.lower()}", _CHAINS)
 
     def mark(self, protocol: int, destination: IPAddress, port: int) -> None:
-        """Mark the first packets of flows to there from now on, and of those to the node itself.
+        """Mark the first packets of flows to ``destination`` from now on, and of flows to the node itself.
 
-        The latter may be the same flows: another node can have translated them to a port of this one, which may
-        translate them again. ``protocol`` is IANA's number; ``port`` is 0 for a protocol that has none, whose packets
-        to the node are not looked for: a fence is one.
+        A flow to the node may be the same flow: another node may have translated it to a port of this node, which may
+        translate it again. ``protocol`` is IANA's number. ``port`` is 0 for a protocol without ports; then the method
+        marks no flows to the node, since sentinel packets are among them.
         """
         family = self._family
         of_protocol = (
@@ -68,11 +66,11 @@ class FlowMarker:
         self._table.append([(*of_protocol, *which, *_MARKED) for which in ((dialled, own) if port else (dialled,))])
 
     def clear(self) -> None:
-        """Mark nothing any more."""
+        """Stop marking."""
         self._table.clear()
 
     def close(self) -> None:
-        """Let go of the table."""
+        """Close the socket, which removes the table."""
         self._table.close()
 
 
@@ -85,7 +83,7 @@ def _payload(header: int, offset: int, length: int) -> bytes:
 
 
 def _masked(bits: int) -> bytes:
-    """The register without all other bits. Connection tracking's state is in this machine's byte order."""
+    """Keep only ``bits`` of the register. Connection tracking's state is in the machine's byte order."""
     mask = nla.nested(4, nla.raw(1, struct.pack("=I", bits)))
     nothing = nla.nested(5, nla.raw(1, bytes(_STATE_BYTES)))
     return expression("bitwise", number(1, _REGISTER), number(2, _REGISTER), number(3, _STATE_BYTES), mask, nothing)
@@ -97,4 +95,4 @@ _MARKED: Final = (
     expression("immediate", number(1, _REGISTER), nla.nested(2, nla.raw(1, b"\1"))),
     expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER)),
 )
-"""A packet that connection tracking has not seen before is traced."""
+"""Trace a packet that connection tracking has not seen before."""

@@ -1,8 +1,7 @@
-"""What nf_tables tells of packets that are traced.
+"""The trace of nf_tables, and the position of a traced rule in its chain.
 
-Owns: reading NFT_MSG_TRACE (include/uapi/linux/netfilter/nf_tables.h, net/netfilter/nf_tables_trace.c), and which rule
-of its chain a handle stands for.
-Must not: mark packets, or read what a rule says. Its text comes from the tool that wrote it.
+``NftTrace`` reads NFT_MSG_TRACE (include/uapi/linux/netfilter/nf_tables.h, net/netfilter/nf_tables_trace.c).
+``RuleOrder`` maps a rule's handle to its number in its chain. The text of a rule comes from the tool that wrote it.
 """
 
 import socket
@@ -45,12 +44,12 @@ _VERDICTS: Final = {
 _BUFFER: Final = 1 << 20
 _MOST_KNOWN: Final = 10_000
 
-# Where a report has the packet's identity (nft_trace_notify): behind its nfgenmsg and two numbers.
+# The offset of the packet's identity in a report (nft_trace_notify): after its nfgenmsg and two numbers.
 _ID_AT: Final = 4 + 8 + 8 + 4
 _ID_BYTES: Final = 4
 _ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
 _ROOM: Final = 128 << 20  # in bytes of truesize
-_TRUESIZE: Final = 1280  # of one report: a kilobyte, of which it fills a third, and its struct sk_buff
+_TRUESIZE: Final = 1280  # of one report: a kilobyte, of which it uses a third, and its struct sk_buff
 
 
 class NftEvent(NamedTuple):
@@ -61,9 +60,9 @@ class NftEvent(NamedTuple):
         family: of the table, an NFPROTO.
         kind: ``rule``, ``return`` or ``policy``.
         handle: of the rule; 0 where there is none.
-        verdict: in nft's words, with the chain that a packet jumps or goes to.
+        verdict: in nft's words, with the target chain of a jump or goto.
         mark: of the packet, after the rule.
-        headers: network and transport header; empty but in the first report of a base chain.
+        headers: network and transport header; empty except in the first report of a base chain.
     """
 
     identity: int
@@ -80,16 +79,16 @@ class NftEvent(NamedTuple):
 
 
 class NftTrace:
-    """The reports of one namespace."""
+    """The trace reports of one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
-        """Hear reports from now on. Raises ``OSError`` where the kernel does not let this process."""
+        """Subscribe to reports. Raises ``OSError`` where the kernel refuses."""
         self._known: dict[bytes, NftEvent] = {}
         with inside(netns):
             self._socket = open_netfilter()
         try:
             raise_receive_buffer(self._socket, _ROOM)
-            # A report is sent to all but port 0, which is what a socket has before it is bound.
+            # The kernel sends reports to all ports but 0, the port of a socket before bind(2).
             self._socket.bind((0, 0))
             self._socket.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
             self._socket.setblocking(False)
@@ -98,19 +97,19 @@ class NftTrace:
             raise
 
     def fileno(self) -> int:
-        """The socket's descriptor, which is readable when there is something to be read."""
+        """The descriptor, readable while reports wait."""
         return self._socket.fileno()
 
     @property
     def room(self) -> int:
-        """How many reports wait for their reader at most; one more and some are lost."""
+        """How many reports the socket's buffer holds. The kernel drops reports beyond that."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // _TRUESIZE
 
     def read(self) -> list[NftEvent]:
-        """What has been reported since this was last asked, in order. Never waits.
+        """The reports since the last call, in order. Never blocks.
 
         Raises:
-            OSError: ENOBUFS if it did not fit the socket's buffer: then something is missing.
+            OSError: ENOBUFS if the kernel dropped reports.
         """
         found: list[NftEvent] = []
         while True:
@@ -125,7 +124,7 @@ class NftTrace:
         self._socket.close()
 
     def _report(self, body: bytes) -> NftEvent:
-        """One report. Most are, but for the packet's identity, what others were too, and are read once."""
+        """One report. Most reports equal an earlier one except for the identity, so a cache holds their parsed form."""
         if body[_ID_AT - ATTRIBUTE.size : _ID_AT] != _ID_HEAD:
             return _event(body)
         rest = body[:_ID_AT] + body[_ID_AT + _ID_BYTES :]
@@ -139,7 +138,7 @@ class NftTrace:
 
 
 class RuleOrder:
-    """Which rule of its chain, counted from 1, a report is about, and where that chain hangs; in one namespace."""
+    """The number of a report's rule in its chain, from 1, and the hook of that chain; in one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
@@ -149,7 +148,7 @@ class RuleOrder:
         self._hooks: dict[tuple[int, str, str], tuple[int, int]] = {}
 
     def number(self, event: NftEvent) -> int:
-        """The number of the report's rule; 0 if it is about none, or about one that is gone. Raises ``OSError``."""
+        """The number of the report's rule; 0 for a report without a rule, or a deleted rule. Raises ``OSError``."""
         if not event.handle:
             return 0
         where = (event.family, event.table, event.chain)
@@ -159,13 +158,13 @@ class RuleOrder:
         return self._numbers[where].get(event.handle, 0)
 
     def hook(self, event: NftEvent) -> tuple[int, int]:
-        """The hook of the report's base chain and its priority there; zeros if it is gone. Raises ``OSError``."""
+        """The hook and priority of the report's base chain; zeros for a deleted chain. Raises ``OSError``."""
         if not self._hooks:
             self._hooks = dict(map(_hook, self._dump.all(_GET_CHAIN, bytes(4))))
         return self._hooks.get((event.family, event.table, event.chain), (0, 0))
 
     def forget(self) -> None:
-        """Read chains anew when they are next asked for."""
+        """Clear the cache: the next call reads the chains again."""
         self._numbers.clear()
         self._hooks.clear()
 
@@ -174,7 +173,7 @@ class RuleOrder:
         self._dump.close()
 
     def _handles(self, family: int, table: str, chain: str) -> list[int]:
-        """The handles of a chain's rules, in order: its rules come in theirs (nf_tables_dump_rules)."""
+        """The handles of a chain's rules, in the order of the rules (nf_tables_dump_rules)."""
         wanted = nla.text(_RULE_TABLE, table) + nla.text(_RULE_CHAIN, chain)
         bodies = self._dump.all(_GET_RULE, bytes([family, 0, 0, 0]) + wanted)
         return [
@@ -187,7 +186,7 @@ def _event(body: bytes) -> NftEvent:
     handle = _number(found.get(_HANDLE, b""))
     kind = _KINDS.get(_number(found.get(_TYPE, b"")), "unknown")
     if kind == "rule" and not handle:
-        kind = "return"  # the end of a chain, which the kernel has as a last rule that is none
+        kind = "return"  # the end of a chain: the kernel reports a last rule without a handle
     return NftEvent(
         identity=_number(found.get(_IDENTITY, b"")),
         family=body[0],
@@ -204,7 +203,7 @@ def _event(body: bytes) -> NftEvent:
 
 
 def _hook(body: bytes) -> tuple[tuple[int, str, str], tuple[int, int]]:
-    """Family, table and name of a chain, and where it hangs; zeros for a chain that only others call."""
+    """Family, table and name of a chain, and its hook and priority; zeros for a regular chain."""
     found = nested(body, 4)
     hook = nested(found.get(_CHAIN_HOOK, b""))
     priority = int.from_bytes(hook.get(_HOOK_PRIORITY, b""), "big", signed=True)
@@ -219,7 +218,7 @@ def _verdict(found: dict[int, bytes]) -> str:
     if _CODE not in parts:
         return ""
     (code,) = struct.unpack("!i", parts[_CODE])
-    # An errno or a queue's number may stand in the upper half of what netfilter itself decides.
+    # The upper half of a netfilter verdict may hold an errno or a queue number.
     word = _VERDICTS.get(code if code < 0 else code & 0xFF, "")
     return f"{word} {_text(parts[_TARGET])}" if _TARGET in parts else word
 

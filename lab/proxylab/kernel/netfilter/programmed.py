@@ -1,7 +1,7 @@
-"""The rules that the kernel holds, as bytes in which somebody looks for a name.
+"""The rules in the kernel as bytes, in which an engine searches for a name.
 
-Owns: reading them in this process: comments of iptables rules stand there as text, and so do names of nftables chains.
-Must not: know what is looked for, or run a program: this is asked a hundred times a second.
+Comments of iptables rules stand there as text, and so do names of nftables chains. An engine polls a hundred times a
+second, so the module reads the rules in this process and starts no program.
 """
 
 import socket
@@ -31,7 +31,7 @@ _PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 
 
 def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
-    """A table of legacy iptables in one piece (xt_comment keeps a comment as it is)."""
+    """A table of legacy iptables in one piece (xt_comment stores a comment as text)."""
     reader = TableReader(netns, family)
     try:
         snapshot = reader.read(table)

@@ -1,12 +1,9 @@
-"""Loading rules into a node, and reading them back.
-
-Owns: the choice among the iptables variants of this machine, and ``IptablesTool``, which runs one of them in a node.
-Must not: write a rule of its own; texts come from an engine.
+"""Loads iptables rules into a node, and reads them back. The rules come from an engine.
 
 iptables comes in two variants that do not see each other's rules: ``legacy`` (x_tables, the kernel's ip_tables) and
-``nft`` (the same rules translated to nf_tables). Which of them works depends on what the kernel can do. Nobody in a
-user namespace can load a module, but the kernel itself loads some when they are asked for by name (``request_module``),
-as far as the machine lets it. So each is tried, in an empty namespace, with every table, match and target that the
+``nft`` (the same rules translated to nf_tables). Which of them works depends on the kernel. No process in a user
+namespace can load a module, but the kernel itself loads some on first use (``request_module``), as far as the machine
+allows. So ``choose_iptables`` tries each variant in an empty namespace, with every table, match and target that the
 engine uses.
 """
 
@@ -18,7 +15,7 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
-from proxylab.kernel.netfilter.leftover_tables import delete_table
+from proxylab.kernel.netfilter.nftables import delete_table
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.plan.masquerade import masquerade_text, without_masquerade
@@ -56,7 +53,7 @@ COMMIT
 
 
 class RestoreRefusedError(Exception):
-    """iptables-restore refused a text. ``output`` is what it said; the refused table is as it was before."""
+    """iptables-restore refused a text. ``output`` is its output; the refused table is unchanged."""
 
     def __init__(self, output: str) -> None:
         super().__init__(output)
@@ -65,13 +62,13 @@ class RestoreRefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class IptablesVariant:
-    """One of the machine's iptables: ``name`` is ``legacy`` or ``nft``, ``version`` as it prints it itself."""
+    """One of the machine's iptables: ``name`` is ``legacy`` or ``nft``, ``version`` is what it prints."""
 
     name: str
     version: str
 
     def command(self, family: Family, verb: str) -> str:
-        """The program for ``verb`` (``restore`` or ``save``) of one family; without a verb, iptables itself."""
+        """The program for ``verb`` (``restore`` or ``save``) of one family; with an empty verb, iptables itself."""
         return f"{'iptables' if family is Family.IPV4 else 'ip6tables'}-{self.name}{verb and '-'}{verb}"
 
 
@@ -81,11 +78,11 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
     Legacy comes first: it loads a few services in 3 ms, where the nft variant takes ten times that.
 
     Raises:
-        CapabilityError: none works; says what each of them answered.
+        CapabilityError: no variant works; the message has the output of each.
     """
     scratch = make_netns("iptables-trial")
     netns_name = "iptables-trial"
-    answers: list[str] = []
+    failures: list[str] = []
     try:
         for name in variants:
             variant = IptablesVariant(name, "")
@@ -94,12 +91,12 @@ async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANT
             if done.status == 0:
                 version = await _run(launcher, scratch, netns_name, (restore, "--version"), b"")
                 return IptablesVariant(name, version.stdout.decode(errors="replace").strip())
-            answers.append(f"{restore}: {_words(done)}")
+            failures.append(f"{restore}: {_output(done)}")
     finally:
         launcher.forget([netns_name])
         scratch.close()
     raise CapabilityError(
-        "an iptables that works in a network namespace (" + "; ".join(answers) + ")",
+        "an iptables that works in a network namespace (" + "; ".join(failures) + ")",
         "install iptables ('apt-get install iptables'), or load its kernel modules as root: "
         "'modprobe -a ip_tables iptable_nat iptable_filter iptable_mangle xt_conntrack xt_comment xt_mark "
         "xt_MASQUERADE xt_nat xt_statistic xt_recent xt_addrtype ipt_REJECT nf_tables nft_compat'",
@@ -114,20 +111,20 @@ class IptablesTool:
         self._netns = netns
         self._netns_name = netns_name
         self.variant = variant
-        self._fed = False  # most texts fit, and holding input back costs a process
+        self._hold_input = False  # most texts fit, and ``feeding`` costs a process
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.
 
         Raises:
-            RestoreRefusedError: a table was refused, with the words of iptables-restore; tables before it are loaded.
-            CapabilityError: a table does not fit into one transaction, with all the room that this machine allows.
+            RestoreRefusedError: iptables-restore refused a table; tables before it are loaded.
+            CapabilityError: a table does not fit into the largest transaction that this machine allows.
         """
         argv = (self.variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
         done = await self._restore(argv, text)
-        if _is_too_long(done) and not self._fed:
-            # Nothing of the table was loaded, and tables before it are as the text says: it may be said again.
-            self._fed = True
+        if _is_too_long(done) and not self._hold_input:
+            # Nothing of the table is loaded, and tables before it match the text, so a second load is safe.
+            self._hold_input = True
             done = await self._restore(argv, text)
         if _is_too_long(done):
             raise CapabilityError(
@@ -135,31 +132,31 @@ class IptablesTool:
                 "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules with --iptables legacy",
             )
         if done.status != 0:
-            raise RestoreRefusedError(_words(done))
+            raise RestoreRefusedError(_output(done))
 
     async def _restore(self, argv: Sequence[str], text: str) -> Completed:
         deadline = Deadline.after(_SECONDS)
         return await self._launcher.run(
-            self._netns, argv, netns_name=self._netns_name, stdin=text.encode(), fed=self._fed, deadline=deadline
+            self._netns, argv, netns_name=self._netns_name, stdin=text.encode(), fed=self._hold_input, deadline=deadline
         )
 
     async def masquerade(self, masquerade: Masquerade) -> None:
-        """Load what the wire itself masquerades.
+        """Load the masquerade rules of the network itself.
 
         Raises:
-            CapabilityError: this machine's iptables has not what that needs.
+            CapabilityError: this machine's iptables cannot masquerade.
         """
         try:
             await self.load(masquerade.family, masquerade_text(masquerade))
         except RestoreRefusedError as refused:
             raise CapabilityError(
                 f"{masquerade.family} masquerading ({refused.output})",
-                "load the kernel's modules as root ('modprobe -a iptable_nat ip6table_nat xt_MASQUERADE'), or take "
-                "outboundMasquerade out of the scenario",
+                "load the kernel's modules as root ('modprobe -a iptable_nat ip6table_nat xt_MASQUERADE'), or remove "
+                "outboundMasquerade from the scenario",
             ) from refused
 
     async def flush(self, family: Family) -> None:
-        """Take away every rule and chain of the tables in which kube-proxy has some, as ``iptables -F`` and ``-X`` do.
+        """Delete every rule and chain of the tables that kube-proxy uses, as ``iptables -F`` and ``-X`` do.
 
         Raises:
             EngineError: iptables-restore failed.
@@ -167,7 +164,7 @@ class IptablesTool:
         text = "".join(f"*{table}\nCOMMIT\n" for table in _TABLES)
         done = await self._restore((self.variant.command(family, "restore"), "--wait", "5"), text)
         if done.status != 0:
-            raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
+            raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _output(done))
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
@@ -175,13 +172,13 @@ class IptablesTool:
         return (await _run(self._launcher, self._netns, self._netns_name, argv, b"")).status == 0
 
     def drop_nft_table(self, family: Family, name: str) -> bool:
-        """Delete the nftables table of that name; whether there was one. Raises ``OSError``."""
+        """Delete the nftables table of that name, and return whether it existed. Raises ``OSError``."""
         return delete_table(self._netns, family, name)
 
     async def save(self, family: Family) -> str:
         """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.
 
-        The wire's own are left out: no engine has made them, and none may take them for what another one left.
+        The network's own rules are left out: no engine made them, and an engine must not take them for leftovers.
 
         Raises:
             EngineError: iptables-save failed.
@@ -189,27 +186,27 @@ class IptablesTool:
         return without_masquerade(await self.save_all(family))
 
     async def save_all(self, family: Family) -> str:
-        """The same with the wire's own rules, for whoever counts what packets meet; a line on top names the command.
+        """The same with the network's own rules, for counters and traces; the first line names the command.
 
-        Asked for table by table: which tables there are, iptables-legacy-save reads from /proc/net/ip_tables_names, and
-        that file is the machine's root's; to an ordinary user it would print nothing at all.
+        One command saves one table: without ``--table``, iptables-legacy-save reads /proc/net/ip_tables_names, which
+        only the machine's root may read, and prints nothing for an ordinary user.
 
         Raises:
             EngineError: iptables-save failed.
         """
         command = self.variant.command(family, "save")
-        answers = await together(
+        outputs = await together(
             _run(self._launcher, self._netns, self._netns_name, (command, "--counters", "--table", table), b"")
             for table in _TABLES
         )
-        for done in answers:
+        for done in outputs:
             if done.status != 0:
-                raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _words(done))
-        saved = (_without_comments(done.stdout.decode()) for done in answers)
+                raise EngineError(self._netns.name, f"{' '.join(done.argv)} failed", _output(done))
+        saved = (_without_comments(done.stdout.decode()) for done in outputs)
         return "".join([f"# {command} --counters\n", *saved])
 
     async def save_legacy(self, family: Family, table: str) -> str:
-        """One table of legacy iptables with counters, whichever variant the engine uses; empty without that tool."""
+        """One table of legacy iptables with counters, also for an engine on nft; empty without iptables-legacy."""
         command = IptablesVariant("legacy", "").command(family, "save")
         if self._launcher.path_of(command) is None:
             return ""
@@ -218,7 +215,7 @@ class IptablesTool:
 
 
 def _without_comments(text: str) -> str:
-    """Without the lines that tell the program's version and the hour: two texts of the same rules are the same text."""
+    """Drop the lines with the program's version and the time, so that equal rules give equal texts."""
     return "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
 
 
@@ -231,7 +228,7 @@ def _is_too_long(done: Completed) -> bool:
     return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 
 
-def _words(done: Completed) -> str:
-    """What a failed command said, or at least how it ended."""
-    said = (done.stderr or done.stdout).decode(errors="replace").strip()
-    return said or f"exit status {done.status}"
+def _output(done: Completed) -> str:
+    """The output of a failed command, or its exit status."""
+    output = (done.stderr or done.stdout).decode(errors="replace").strip()
+    return output or f"exit status {done.status}"

@@ -1,21 +1,20 @@
-"""What a node's rules do to one packet, as the kernel tells it while it happens.
+"""Traces single packets through a node's rules, legacy iptables and nf_tables alike.
 
-Owns: the table that marks packets to be traced, and putting together what legacy iptables and nf_tables tell of them.
-Must not: touch the rules under test, or know what a rule says.
+A rule of the lab's own nf_tables table marks packets with ``meta nftrace set 1``, at priority -350, before every table
+of iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``), and both kinds of rules honour it:
 
-A packet is marked by ``meta nftrace set 1`` in an nf_tables table of our own, at priority -350, before every table of
-iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``) that both kinds of rules honour:
+* x_tables logs each matching rule, each return and each policy as ``TRACE: table:chain:kind:number``, with the packet
+  as it is there (``trace_packet`` in net/ipv4/netfilter/ip_tables.c). ``kernel.netfilter.nflog`` reads the log.
+* nf_tables reports each matching rule, each end of a chain and each policy to NFNLGRP_NFTRACE, by handle and verdict,
+  with the headers as they are at the start of a base chain. The reports bear no time. ``kernel.netfilter.nftrace``
+  reads them.
 
-* x_tables logs each rule that matches, each return and each policy as ``TRACE: table:chain:kind:number``, with the
-  packet as it comes there (``trace_packet`` in net/ipv4/netfilter/ip_tables.c). ``kernel.nflog`` reads that.
-* nf_tables tells each rule that matches, each end of a chain and each policy to NFNLGRP_NFTRACE, by handle and verdict,
-  with the headers as they are where a base chain begins (``kernel.nftrace`` reads that). It does not tell the time.
+So the lab's own rule also logs the packet. This log line, the *entry*, has the whole packet with its time, and opens a
+passage of one packet through the node. Entries, and nf_tables' reports of the lab's own rule, come one to one in the
+same order.
 
-So our rule also logs the packet: that line, the *entry*, has the packet whole, with its time, and opens a passage of
-one packet through the node. Entries and nf_tables' reports of our own rule come one to one and in the same order.
-
-A packet that leaves over a veth loses the mark (``skb_scrub_packet``); the next node marks it anew. The table belongs
-to its socket and goes with it.
+A packet that leaves over a veth loses the mark (``skb_scrub_packet``), and the next node marks it again. The kernel
+removes the table when its socket closes. The tool that wrote a rule has its text.
 """
 
 import errno
@@ -46,12 +45,12 @@ _CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)
 _REGISTER_1: Final = 1
 _META_NFTRACE: Final = 12
 _META_L4PROTO: Final = 16
-_GROUP: Final = 0  # the group that legacy iptables traces to
+_GROUP: Final = 0  # legacy iptables logs traces to this group
 _LEGACY: Final = "TRACE: "
-_OURS: Final = "proxylab entry"  # rules under test may log to the group, too
+_ENTRY_PREFIX: Final = "proxylab entry"  # rules under test may log to the group, too
 
-# Where iptables hangs its chains: the number of the hook, and the table's priority there (enum nf_ip_hook_priorities in
-# include/uapi/linux/netfilter_ipv4.h). A packet meets hooks in the order of their numbers, and tables in theirs.
+# The hook of each iptables chain, and the priority of each table there (enum nf_ip_hook_priorities in
+# include/uapi/linux/netfilter_ipv4.h). A packet meets hooks by number, and tables of a hook by priority.
 _HOOKS: Final = {"PREROUTING": 0, "INPUT": 1, "FORWARD": 2, "OUTPUT": 3, "POSTROUTING": 4}
 _PRIORITIES: Final = {"raw": -300, "mangle": -150, "nat": -100, "filter": 0, "security": 50}
 _SOURCE_NAT: Final = 100
@@ -68,7 +67,7 @@ class Bytes:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Packets to be traced: their protocol number (IANA), and bytes that all must be there."""
+    """Packets to trace: their protocol number (IANA), and bytes that all must match."""
 
     protocol: int
     bytes: tuple[Bytes, ...]
@@ -80,14 +79,14 @@ class TraceEvent:
 
     Attributes:
         table: of the rules, without its family.
-        chain: in which it happened.
+        chain: of the rule.
         kind: ``entry``, or the kernel's word: ``rule``, ``return`` or ``policy``.
         number: of the rule in its chain, from 1; 0 where there is none.
-        verdict: what came of it, such as ``drop`` or ``jump KUBE-SERVICES``; empty where the kernel does not tell.
-        packet: as it came there, from the IP header on.
-        mark: as it came there.
-        in_index: of the device; 0 where there is none, as for ``out_index``.
-        at_ns: CLOCK_REALTIME; 0 where the kernel does not tell it.
+        verdict: such as ``drop`` or ``jump KUBE-SERVICES``; empty where the kernel does not report it.
+        packet: before this step, from the IP header on.
+        mark: before this step.
+        in_index: of the device, or 0; likewise ``out_index``.
+        at_ns: CLOCK_REALTIME; 0 where the kernel does not report it.
     """
 
     table: str
@@ -104,7 +103,7 @@ class TraceEvent:
 
 @dataclass(slots=True)
 class _Passage:
-    """One packet through the node: its entry, and what each kind of rules told."""
+    """One packet through the node: its entry, and the events of each kind of rules."""
 
     entry: Logged
     legacy: list[Logged] = field(default_factory=list)
@@ -141,36 +140,36 @@ class Tracer:
             opened.pop_all()
 
     def arm(self, matches: Sequence[Match]) -> None:
-        """Trace packets of any of ``matches`` from now on. What was told before is forgotten."""
+        """Trace packets that fit any of ``matches`` from now on, and discard earlier events."""
         self._log.read()
         self._log.lost()
         self._trace.read()
         self._table.append([[*_tracing(match)] for match in matches])
 
     def disarm(self) -> None:
-        """Trace nothing any more."""
+        """Stop tracing."""
         self._table.clear()
 
     def read(self) -> list[TraceEvent]:
-        """What has been told since this was last asked, passage after passage. Never waits.
+        """The events since the last call, passage by passage. Never blocks.
 
-        Rules of nf_tables are told by handle, and are looked up in their chains now: they must be as they were.
+        nf_tables reports rules by handle. This call looks up their numbers, so the rules must not have changed since.
 
         Raises:
-            OSError: ENOBUFS if it did not fit its buffer: then the trace is not whole.
+            OSError: ENOBUFS if events did not fit the buffer: the trace is incomplete.
         """
-        logged, told_by_nft = self._log.read(), self._trace.read()
+        logged, reports = self._log.read(), self._trace.read()
         if self._log.lost():
             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
         self._order.forget()
         events: list[TraceEvent] = []
-        for passage in _passages(logged, told_by_nft):
-            told = merge(_legacy_events(passage.legacy), self._nft_events(passage), key=itemgetter(0))
-            events += (_entry(passage.entry), *(event for _, event in told))
+        for passage in _passages(logged, reports):
+            merged = merge(_legacy_events(passage.legacy), self._nft_events(passage), key=itemgetter(0))
+            events += (_entry(passage.entry), *(event for _, event in merged))
         return events
 
     def close(self) -> None:
-        """Close every socket; the table goes with its owner."""
+        """Close all sockets, which removes the table."""
         self._order.close()
         self._table.close()
         self._trace.close()
@@ -200,23 +199,23 @@ class Tracer:
                     out_index=out_index,
                 ),
             )
-            mark = event.mark  # it is told as the rule left it
+            mark = event.mark  # the report has the mark after the rule
 
 
-def _passages(logged: Sequence[Logged], told: Sequence[NftEvent]) -> list[_Passage]:
-    """What belongs together: lines of legacy iptables follow their entry, events of nf_tables bear an identity.
+def _passages(logged: Sequence[Logged], reports: Sequence[NftEvent]) -> list[_Passage]:
+    """Group events by packet: lines of legacy iptables follow their entry, reports of nf_tables bear an identity.
 
-    A rule that rejects makes a packet of its own, whose passage is told in the midst of the rejected one's.
+    A REJECT rule makes a packet of its own, and that passage comes in the middle of the rejected packet's passage.
     """
     passages: list[_Passage] = []
     for line in logged:
-        if line.prefix == _OURS:
+        if line.prefix == _ENTRY_PREFIX:
             passages.append(_Passage(line))
         elif passages and line.prefix.startswith(_LEGACY):
             passages[-1].legacy.append(line)
     by_identity: dict[int, _Passage] = {}
     opened = iter(passages)
-    for event in told:
+    for event in reports:
         if event.table != _TABLE:
             if event.identity in by_identity:
                 by_identity[event.identity].events.append(event)
@@ -241,7 +240,7 @@ def _entry(entry: Logged) -> TraceEvent:
 def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent]]:
     where = (0, 0)
     for line in lines:
-        table, chain, kind, netns_name = line.prefix.removeprefix(_LEGACY).strip().split(":")
+        table, chain, kind, rule_number = line.prefix.removeprefix(_LEGACY).strip().split(":")
         if chain in _HOOKS:
             to_source = table == "nat" and chain in _SOURCE_HOOKS
             where = (_HOOKS[chain], _SOURCE_NAT if to_source else _PRIORITIES.get(table, 0))
@@ -249,7 +248,7 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent
             table=table,
             chain=chain,
             kind=kind,
-            number=int(netns_name),
+            number=int(rule_number),
             packet=line.packet,
             mark=line.mark,
             in_index=line.in_index,
@@ -264,8 +263,8 @@ def _tracing(match: Match) -> Iterator[bytes]:
     register = number(1, _REGISTER_1)
     yield from equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([match.protocol]))
     for wanted in match.bytes:
-        netns_name = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
-        yield from equal(expression("payload", register, *netns_name), wanted.value)
+        location = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
+        yield from equal(expression("payload", register, *location), wanted.value)
     yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
     yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
-    yield expression("log", nla.short(1, _GROUP), nla.text(2, _OURS))
+    yield expression("log", nla.short(1, _GROUP), nla.text(2, _ENTRY_PREFIX))

@@ -1,8 +1,7 @@
-"""Single flows in a node's connection tracking, looked up by their tuple.
+"""Looks up single flows in a node's connection tracking, by their tuple.
 
-Owns: the lookup and its encoding (include/uapi/linux/netfilter/nfnetlink_conntrack.h).
-Must not: dump the table. A dump walks the buckets of all namespaces and costs 10 ms even of an empty table; a lookup
-costs microseconds.
+A lookup costs microseconds. A dump walks the buckets of all namespaces and costs 10 ms even of an empty table. The
+encoding is that of include/uapi/linux/netfilter/nfnetlink_conntrack.h.
 """
 
 import socket
@@ -30,11 +29,11 @@ _CTA_IP: Final = {4: (1, 2), 6: (3, 4)}  # source and destination, by IP version
 _SEQUENCE: Final = struct.Struct("=I")
 _SEQUENCE_AT: Final = 8
 _PORT: Final = struct.Struct("!H")
-_SOURCE_PORT_FROM_END: Final = 12  # the destination port's attribute is the last, eight bytes with its padding
-_IDENTIFIER_FROM_END: Final = 20  # the attributes of type and code are the last
+_SOURCE_PORT_FROM_END: Final = 12  # the destination port's attribute comes last, eight bytes with its padding
+_IDENTIFIER_FROM_END: Final = 20  # the attributes of type and code come last
 
-# Where an IPv4 entry's reply direction stands, and how, as long as nothing comes between the two directions
-# (ctnetlink_dump_tuples in net/netfilter/nf_conntrack_netlink.c). Any other layout is read attribute by attribute.
+# Offset and layout of an IPv4 entry's reply direction, where it follows the original direction at once
+# (ctnetlink_dump_tuples in net/netfilter/nf_conntrack_netlink.c). ``_reply`` parses any other layout by attributes.
 _V4_REPLY_AT: Final = 4 + 52
 _V4_REPLY_HEAD: Final = ATTRIBUTE.pack(52, 0x8000 | _CTA_TUPLE_REPLY) + ATTRIBUTE.pack(20, 0x8000 | _CTA_TUPLE_IP)
 _V4_REPLY: Final = struct.Struct("!4x4s4x4s4x4xB3x4xH2x4xH2x")
@@ -42,7 +41,7 @@ _AT_ONCE: Final = 64  # answers of some 300 bytes each must fit the receive buff
 
 
 class Tuple(NamedTuple):
-    """One direction of a flow. Of an echo request and its reply the port of who asked is the identifier."""
+    """One direction of a flow. For ICMP echo, the identifier is the port of the side that sent the request."""
 
     protocol: int
     source: IPAddress
@@ -52,14 +51,14 @@ class Tuple(NamedTuple):
 
 
 class FlowLookup:
-    """Looks flows up in one namespace."""
+    """Looks up flows in one namespace."""
 
     def __init__(self, netns: NetNs) -> None:
         with inside(netns):
             self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
 
     def replies(self, original: Tuple, source_ports: Sequence[int]) -> list[Tuple | None]:
-        """For flows that differ in their source port alone, the reply direction of each; ``None`` without an entry."""
+        """The reply direction of each flow, or ``None`` without an entry; the flows differ only in source port."""
         request = bytearray(_request(original))
         port_at = len(request) - (_IDENTIFIER_FROM_END if original.protocol in _CTA_ICMP else _SOURCE_PORT_FROM_END)
         found: list[Tuple | None] = []
@@ -82,7 +81,7 @@ class FlowLookup:
         found: list[Tuple | None] = [None] * waiting
         while waiting:
             for kind, _, sequence, body in messages(self._socket.recv(1 << 16)):
-                # An entry is an answer of its own; ENOENT, or a kernel that tracks nothing yet, comes as an error.
+                # Each request has one answer: the entry, or an error such as ENOENT.
                 waiting -= 1
                 if kind == _CT_NEW:
                     found[sequence] = _reply(body)
@@ -102,8 +101,8 @@ def _request(original: Tuple) -> bytes:
 def _ends(original: Tuple) -> tuple[bytes, ...]:
     if original.protocol in _CTA_ICMP:
         identifier, kind, code = _CTA_ICMP[original.protocol]
-        asked = nla.tiny(kind, _ECHO_REQUEST[original.protocol])
-        return nla.short(identifier, original.source_port), asked, nla.tiny(code, 0)
+        request_type = nla.tiny(kind, _ECHO_REQUEST[original.protocol])
+        return nla.short(identifier, original.source_port), request_type, nla.tiny(code, 0)
     return (
         nla.short(_CTA_PROTO_SRC_PORT, original.source_port),
         nla.short(_CTA_PROTO_DST_PORT, original.destination_port),

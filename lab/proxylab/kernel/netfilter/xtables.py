@@ -1,13 +1,12 @@
-"""The tables of legacy iptables, as the kernel holds them, without a process.
-
-Owns: reading one table's entries by getsockopt(2), and where in them each rule's counters stand.
-Must not: decode matches or targets. What a rule says, iptables-save knows; this module only counts.
+"""The tables of legacy iptables as the kernel holds them, read without a process.
 
 ``iptables-save`` itself reads a table by IPT_SO_GET_INFO and IPT_SO_GET_ENTRIES (include/uapi/linux/netfilter_ipv4/
-ip_tables.h; net/ipv4/netfilter/ip_tables.c), and starting it costs a hundred times what those two calls do. A table is
-one array of entries, chain after chain: the built-in chains begin where ``hook_entry`` says and end with their policy
-at ``underflow``; a user's chain begins with an ERROR target that bears its name and ends with a RETURN; a last ERROR
-ends the table. libiptc writes and lists chains and rules in that order (iptables, libiptc/libiptc.c).
+ip_tables.h; net/ipv4/netfilter/ip_tables.c), and starting it costs a hundred times as much as those two calls. A table
+is one array of entries, chain by chain. The built-in chains begin at ``hook_entry`` and end with their policy at
+``underflow``. A user's chain begins with an ERROR target that bears its name and ends with a RETURN. A last ERROR ends
+the table. libiptc writes and lists chains and rules in that order (iptables, libiptc/libiptc.c).
+
+The module finds where each counter stands; it does not decode matches or targets, which iptables-save prints.
 """
 
 import ctypes
@@ -55,14 +54,14 @@ _ERROR: Final = b"ERROR"
 # The order of hooks in include/uapi/linux/netfilter.h.
 CHAINS: Final = ("PREROUTING", "INPUT", "FORWARD", "OUTPUT", "POSTROUTING")
 
-# A table that is replaced between the two calls changes its size, and the second call says EAGAIN.
+# A replacement of the table between the two calls changes its size, and the second call fails with EAGAIN.
 _ATTEMPTS: Final = 16
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
 class Shape(NamedTuple):
-    """Where the fields that matter stand in struct ipt_entry, or ip6t_entry, and how long it is."""
+    """Offsets of the needed fields in struct ipt_entry or ip6t_entry, and its size."""
 
     level: int
     offsets: int
@@ -79,7 +78,7 @@ SHAPES: Final = {
 class Snapshot(NamedTuple):
     """One table at one moment.
 
-    ``hooks`` and ``ends`` are offsets by chain: of its first entry, and of its policy.
+    ``hooks`` has the chain that begins at an offset, and ``ends`` the chain with its policy at an offset.
     """
 
     family: Family
@@ -89,7 +88,7 @@ class Snapshot(NamedTuple):
 
 
 class Kind(Enum):
-    """What an entry is. Only rules are listed by iptables-save, and policies in a line of their chain."""
+    """The kind of an entry. iptables-save lists rules, and a policy in the line of its chain."""
 
     RULE = auto()
     ACCEPT_POLICY = auto()
@@ -98,7 +97,7 @@ class Kind(Enum):
 
 
 class Entry(NamedTuple):
-    """One entry: its kind, its chain, and where its counters stand in the snapshot's entries."""
+    """One entry: its kind, its chain, and the offset of its counters in the snapshot's entries."""
 
     kind: Kind
     chain: str
@@ -106,20 +105,20 @@ class Entry(NamedTuple):
 
 
 class TableReader:
-    """Reads the tables of one family in one namespace, by a socket that belongs to it."""
+    """Reads the tables of one family in one namespace, through a socket of that namespace."""
 
     def __init__(self, netns: NetNs, family: Family) -> None:
-        """Open the socket; it needs CAP_NET_RAW, and reading CAP_NET_ADMIN, over the namespace."""
+        """Open the socket, which needs CAP_NET_RAW over the namespace; reading needs CAP_NET_ADMIN."""
         self._family = family
         kind = socket.AF_INET if family is Family.IPV4 else socket.AF_INET6
         with inside(netns):
             self._socket = socket.socket(kind, socket.SOCK_RAW, socket.IPPROTO_RAW)
 
     def read(self, table: str) -> Snapshot | None:
-        """The table as it stands; ``None`` where the namespace has none of that name.
+        """The current table; ``None`` where the namespace has none of that name.
 
         Raises:
-            OSError: EPERM, or EAGAIN when the table was being replaced each time.
+            OSError: EPERM, or EAGAIN when every attempt met a replacement of the table.
         """
         for _ in range(_ATTEMPTS):
             try:
@@ -129,18 +128,18 @@ class TableReader:
                     return None
                 if error.errno != errno.EAGAIN:
                     raise
-        raise OSError(errno.EAGAIN, f"table {table} was replaced during each of {_ATTEMPTS} readings")
+        raise OSError(errno.EAGAIN, f"each of {_ATTEMPTS} readings met a replacement of the table {table}")
 
     def walk(self, snapshot: Snapshot) -> Iterator[Entry]:
         """Every entry, in the table's order: ``walk`` of this module."""
         return walk(snapshot)
 
     def counters(self, offsets: Sequence[int]) -> struct.Struct:
-        """Reads, of entries, how many packets those have counted whose counters stand at ``offsets``."""
+        """A struct that unpacks the packet counters at ``offsets`` of the entries."""
         return counters("=", offsets)
 
     def volatile(self, entry: Entry) -> slice:
-        """The bytes of an entry that change without its rule being changed: ``volatile`` of this module."""
+        """The bytes of an entry that change while its rule stays the same: ``volatile`` of this module."""
         return volatile(entry)
 
     def close(self) -> None:
@@ -165,7 +164,7 @@ class TableReader:
         )
 
     def _getsockopt(self, option: int, buffer: "ctypes.Array[ctypes.c_char]") -> None:
-        """getsockopt(2) with a buffer that is also read, which Python's own cannot."""
+        """getsockopt(2) with a buffer that the kernel also reads, which Python's own cannot do."""
         length = ctypes.c_uint(len(buffer))
         level = SHAPES[self._family].level
         if _libc.getsockopt(self._socket.fileno(), level, option, buffer, ctypes.byref(length)) != 0:
@@ -177,11 +176,11 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
     """Every entry, in the table's order.
 
     Raises:
-        ValueError: for entries that do not lie one behind the other up to the end.
+        ValueError: an entry has an impossible length.
     """
     shape, entries = SHAPES[snapshot.family], snapshot.entries
     chain, at = "", 0
-    last: Entry | None = None  # of a user's chain: its RETURN if a boundary follows, else a rule
+    last: Entry | None = None  # of a user's chain: the RETURN if a boundary follows, otherwise a rule
     while at < len(entries):
         to_target, to_next = _OFFSETS.unpack_from(entries, at + shape.offsets)
         if to_next <= to_target or at + to_next > len(entries):
@@ -209,17 +208,17 @@ def walk(snapshot: Snapshot) -> Iterator[Entry]:
 
 
 def volatile(entry: Entry) -> slice:
-    """The bytes of an entry that change without its rule being changed."""
+    """The bytes of an entry that change while its rule stays the same."""
     return slice(entry.counters_at, entry.counters_at + COUNTERS.size)
 
 
 def counters(order: str, offsets: Iterable[int]) -> struct.Struct:
-    """Unpacks the numbers of 64 bits at ``offsets``, which ascend, in the byte order that ``struct`` has a sign for.
+    """A struct that unpacks the 64-bit numbers at ascending ``offsets``; ``order`` is the sign of its byte order.
 
-    A table has thousands of them, and to unpack them one by one would cost more than all else that is done for a probe.
+    A table has thousands of counters. To unpack them one by one would cost more than the rest of a probe.
     """
-    form, end = [order], 0
+    formats, end = [order], 0
     for offset in offsets:
-        form.append(f"{offset - end}xQ")
+        formats.append(f"{offset - end}xQ")
         end = offset + _PACKETS_BYTES
-    return struct.Struct("".join(form))
+    return struct.Struct("".join(formats))

@@ -1,1 +1,1 @@
-"""Route netlink: namespaces, links, addresses and routes are made and read back."""
+"""Route netlink: building namespaces, links, addresses and routes, and reading them back."""

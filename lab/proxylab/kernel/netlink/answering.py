@@ -1,13 +1,10 @@
-"""Addresses that answer: the wait between an IPv6 address that was given and one that is the namespace's own.
+"""Waiting until IPv6 addresses answer: the second gate of every build with IPv6, after ``kernel.netlink.carry``.
 
-Owns: the second gate every build with IPv6 ends with, beside ``kernel.carry``.
-Must not: give addresses or change routes.
-
-RTM_NEWADDR returns before an IPv6 address can be used, even one that skips the search for duplicates: a work item
-(``addrconf_dad_work``, net/ipv6/addrconf.c) joins its solicited-node group and then inserts its route into the local
-table, and it needs the RTNL lock that every namespace of the machine shares. Until then nobody is told where the
-address is, and packets to it are not delivered. The route comes last, so it is the sign that is waited for.
-IPv4 has no such interval (``fib_add_ifaddr`` runs within the request).
+RTM_NEWADDR returns before an IPv6 address works, even one without duplicate address detection. A work item
+(``addrconf_dad_work``, net/ipv6/addrconf.c) joins the solicited-node group and then inserts the address's route into
+the local table, and it needs the RTNL lock that all namespaces of the machine share. Until then the namespace answers
+no neighbour solicitation for the address, and the kernel does not deliver packets to it. The route comes last, so the
+module waits for the route. IPv4 has no such interval (``fib_add_ifaddr`` runs within the request).
 """
 
 import select
@@ -40,12 +37,12 @@ _LOOK: Final = 0.05
 def make_addresses_answer(
     plan: Plan, namespaces: Mapping[str, NetNs], *, only: str | None = None, patience: float = _PATIENCE
 ) -> None:
-    """Return when every IPv6 address of ``plan`` is local where it was given. ``patience`` is in seconds.
+    """Return when every IPv6 address of ``plan`` is local in its namespace. ``patience`` is in seconds.
 
-    With ``only``, those of that namespace.
+    With ``only``, wait for the addresses of that namespace.
 
     Raises:
-        InternalError: naming the namespace and the address that did not become its own in time.
+        InternalError: an address did not become local in time; names it and its namespace.
     """
     deadline = Deadline.after(patience)
     for namespace in plan.namespaces:
@@ -57,19 +54,19 @@ def make_addresses_answer(
 
 
 def _wait(netns: NetNs, wanted: set[IPv6Address], deadline: Deadline) -> None:
-    """Look, and look again whenever a route came; the group is joined before the look, so that none comes unseen."""
+    """Read the local table after each route event. The socket joins the group first, so that no route is missed."""
     if not wanted - _local(netns):
         return
     with _route_events(netns) as events:
         while missing := wanted - _local(netns):
             if deadline.passed:
-                raise InternalError(f"{netns.name}: {min(missing)} was given to a device, but did not become local")
+                raise InternalError(f"{netns.name}: the address {min(missing)} did not become local after RTM_NEWADDR")
             select.select([events], [], [], min(_LOOK, deadline.remaining))
             _drain(events)
 
 
 def _local(netns: NetNs) -> set[IPv6Address]:
-    """The addresses that ``netns`` takes packets for."""
+    """The IPv6 addresses in the local table of ``netns``."""
     found = set()
     for body in ask(netns, socket.NETLINK_ROUTE, _RTM_GETROUTE, _RTMSG.pack(socket.AF_INET6, *bytes(8)), dump=True):
         if body[_TYPE_AT] == _RTN_LOCAL:
@@ -89,7 +86,7 @@ def _route_events(netns: NetNs) -> socket.socket:
 
 
 def _drain(events: socket.socket) -> None:
-    """Read what woke us, at most a buffer of it; an overrun (ENOBUFS) wakes as well as a message does."""
+    """Read the pending events, at most one buffer. An overrun (ENOBUFS) also makes the socket readable."""
     try:
         events.recv(1 << 16)
     except OSError:

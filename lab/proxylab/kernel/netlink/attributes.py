@@ -1,12 +1,8 @@
-"""Netlink attributes as bytes.
+"""Packs netlink attributes (``struct nlattr``: length and type, two bytes each, then the value, padded to 4 bytes).
 
-Owns: the packing of a netlink attribute (``struct nlattr``: length and type, two bytes each, then the value, padded to
-four bytes), and the few kinds of value that route netlink asks for.
-Must not: know a message; ``kernel.requests`` does.
-
-Six lines of packing instead of a library's message classes, because of what those cost here: pyroute2 encodes the 180
-messages of a small lab in 30 ms, twice what the kernel needs to carry them out, and importing it takes half of a lab
-process's start. ``tests/unit/kernel`` decodes every message with pyroute2 and so holds it to a second opinion.
+The module packs by hand for speed: pyroute2 encodes the 180 messages of a small lab in 30 ms, twice the time that the
+kernel needs to execute them, and its import takes half of a lab process's start. ``tests/unit/kernel`` decodes every
+message with pyroute2 as a second opinion. ``kernel.netlink.requests`` builds the messages.
 """
 
 import struct
@@ -21,7 +17,7 @@ _NLA_F_NESTED: Final = 0x8000  # include/uapi/linux/netlink.h
 
 
 def raw(kind: int, value: bytes) -> bytes:
-    """An attribute with a value that is packed already."""
+    """An attribute with a packed value."""
     return ATTRIBUTE.pack(ATTRIBUTE.size + len(value), kind) + value + bytes(-len(value) & 3)
 
 
@@ -31,7 +27,7 @@ def tiny(kind: int, value: int) -> bytes:
 
 
 def short(kind: int, value: int) -> bytes:
-    """A 16-bit number in network byte order, as ports have it."""
+    """A 16-bit number in network byte order, such as a port."""
     return raw(kind, value.to_bytes(2, "big"))
 
 

@@ -1,8 +1,4 @@
-"""Receive buffers of sockets, as large as may be had.
-
-Owns: ``raise_receive_buffer``.
-Must not: know what a socket is for.
-"""
+"""The largest receive buffer that the kernel grants a socket."""
 
 import socket
 from typing import Final
@@ -13,10 +9,11 @@ _SO_RCVBUFFORCE: Final = 33  # include/uapi/asm-generic/socket.h
 
 
 def raise_receive_buffer(sock: socket.socket, wanted: int) -> int:
-    """Ask for a receive buffer of ``wanted`` bytes and return what was granted, both in bytes of ``truesize``.
+    """Request a receive buffer of ``wanted`` bytes; return the granted size. Both are in bytes of ``truesize``.
 
-    SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine; without it the kernel caps the wish at net.core.rmem_max,
-    which only the machine's own namespace can raise. The kernel doubles what is asked for (socket(7)).
+    SO_RCVBUFFORCE needs CAP_NET_ADMIN over the machine; without it the kernel caps the size at
+    net.core.rmem_max, which only the machine's own namespace can raise. The kernel doubles the requested size
+    (socket(7)).
     """
     try:
         sock.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, wanted // 2)

@@ -1,12 +1,12 @@
-"""A plan made real: namespaces, links, addresses, routes, neighbours, sysctls.
+"""Builds a plan in the kernel: namespaces, links, addresses, routes, neighbours, sysctls.
 
-Owns: the order in which it happens, and the promise that every link carries and every address answers when it has.
-Must not: choose anything; what stands in the plan is done, and nothing else.
+The module does what the plan says and chooses nothing. When it returns, every link carries packets and every address
+answers.
 
-The order matters. Sysctls are written before a namespace's first link, since devices copy ``conf.default`` when they
-are born; those of single devices before any of them is up. Both ends of a veth are made in place. Ports are brought up
-before their bridge, and routes follow when all that they name is up. Nothing is deleted, moved or closed on the way:
-each of these waits for an RCU grace period of 10 to 25 ms.
+The order matters. Sysctls come before a namespace's first link, since a new device copies ``conf.default``; sysctls of
+single devices come before any device is up. Both ends of a veth are created in their namespaces. Bridge ports come up
+before their bridge, and routes follow once all their devices are up. The build deletes, moves and closes nothing: each
+of these waits for an RCU grace period of 10 to 25 ms.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +41,7 @@ __all__ = ["Wiring", "realise"]
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """A plan that is real: its namespaces, and a route socket in each."""
+    """A built plan: its namespaces, and a route socket in each."""
 
     plan: Plan
     namespaces: Mapping[str, NetNs]
@@ -50,13 +50,13 @@ class Wiring:
 
 @contextmanager
 def realise(plan: Plan) -> Iterator[Wiring]:
-    """Make ``plan`` real for the length of the block.
+    """Build ``plan`` for the length of the block.
 
-    On leaving, descriptors are closed and the kernel takes the namespaces apart in its own time.
+    At the end the function closes the descriptors, and the kernel takes the namespaces apart later.
 
     Raises:
-        CapabilityError: a sysctl of the plan cannot be written on this machine.
-        InternalError: the kernel refused something, which a right plan rules out.
+        CapabilityError: this machine cannot write a sysctl of the plan.
+        InternalError: the kernel refused a request, so the plan is wrong.
     """
     with ExitStack() as stack:
         namespaces: dict[str, NetNs] = {}
@@ -73,14 +73,14 @@ def realise(plan: Plan) -> Iterator[Wiring]:
         ends = ends_by_namespace(plan)
         for namespace in plan.namespaces:
             write_sysctls(namespaces[namespace.name], namespace.device_sysctls)
-            routes[namespace.name].send(_furnishing(namespace, ends[namespace.name]))
+            routes[namespace.name].send(_interior_requests(namespace, ends[namespace.name]))
         make_links_carry(plan, namespaces, routes)
         make_addresses_answer(plan, namespaces)
         yield wiring
 
 
 def _make_links(wiring: Wiring) -> None:
-    """Bridges first, since their ports name them; then the veths, from the namespace of their first end."""
+    """Make bridges first, since ports name them; then veths, from the namespace of their first end."""
     requests: dict[str, list[Request]] = {
         namespace.name: [add_bridge(bridge) for bridge in namespace.bridges] for namespace in wiring.plan.namespaces
     }
@@ -90,8 +90,8 @@ def _make_links(wiring: Wiring) -> None:
         wiring.routes[name].send(batch)
 
 
-def _furnishing(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
-    """All that happens inside one namespace once its veths and bridges exist, in order."""
+def _interior_requests(namespace: Namespace, ends: Sequence[LinkEnd]) -> list[Request]:
+    """The requests inside one namespace once its veths and bridges exist, in order."""
     tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
     known = {"lo": 1} | {device.device: device.index for device in [*ends, *tops]}
 

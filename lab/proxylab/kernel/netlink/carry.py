@@ -1,13 +1,10 @@
-"""Links that carry: the wait between a device that is up and a device that passes packets.
+"""Waiting until links carry: the first gate of every build.
 
-Owns: the gate every build ends with.
-Must not: change the plan or the devices.
-
-A veth that was brought up has a carrier event pending; until linkwatch (net/core/link_watch.c) has handled it, the
-device's queue is the no-op one and a bridge port does not forward: the first packet after a build is lost now and then.
-From kernel 6.8 on, RTM_GETLINK for one device handles that device's event on the spot (``rtnl_getlink`` calls
-``linkwatch_sync_dev``), which costs microseconds; ports before their bridges, whose state follows from them. Before
-6.8 there is no such call: a frame is sent over each link until it arrives.
+A veth that has come up has a carrier event pending. Until linkwatch (net/core/link_watch.c) has handled it, the device
+has the no-op queue and a bridge port does not forward: the first packet after a build is lost now and then. From kernel
+6.8 on, RTM_GETLINK for one device handles that device's event at once (``rtnl_getlink`` calls ``linkwatch_sync_dev``),
+which costs microseconds. Ports come before their bridges, whose state follows from the ports. Before 6.8 the module
+sends frames over each link until one arrives.
 """
 
 import os
@@ -28,7 +25,7 @@ from proxylab.plan.model import Device, LinkEnd, Plan, Veth, ends_by_namespace
 __all__ = ["kernel_release", "make_links_carry"]
 
 _SYNC_ON_GETLINK: Final = (6, 8)
-_ETHERTYPE: Final = 0x88B5  # IEEE 802 local experimental ethertype 1: no protocol of the lab, so nobody answers it
+_ETHERTYPE: Final = 0x88B5  # IEEE 802 local experimental ethertype 1: no protocol of the lab
 _PATIENCE: Final = 5.0
 
 
@@ -48,10 +45,10 @@ def make_links_carry(
 ) -> None:
     """Return when every link of ``plan`` passes packets both ways.
 
-    ``release`` is the kernel's, ``patience`` how many seconds a link may take on kernels before 6.8.
+    ``release`` is the kernel's version, ``patience`` the seconds that a link may take on kernels before 6.8.
 
     Raises:
-        InternalError: naming the link over which no frame arrived in time (kernels before 6.8 only).
+        InternalError: no frame arrived over a link in time; names the link (kernels before 6.8 only).
     """
     if (release or kernel_release()) >= _SYNC_ON_GETLINK:
         ports = ends_by_namespace(plan)
@@ -66,9 +63,9 @@ def make_links_carry(
 
 
 def _ways(link: Veth) -> Iterator[tuple[LinkEnd, tuple[str, str]]]:
-    """Each direction of a link: the end to send on, and the device on which the frame must be seen.
+    """Each direction of a link: the end to send on, and the device on which the frame must arrive.
 
-    What goes into a bridge must be seen on the bridge itself, which proves that the port forwards.
+    A frame into a bridge must arrive on the bridge device itself, which proves that the port forwards.
     """
     for near, far in (link.ends, link.ends[::-1]):
         if near.master is None:
@@ -78,14 +75,14 @@ def _ways(link: Veth) -> Iterator[tuple[LinkEnd, tuple[str, str]]]:
 def _pass_a_frame(
     stack: ExitStack, namespaces: Mapping[str, NetNs], sender: LinkEnd, receiver: tuple[str, str], patience: float
 ) -> None:
-    """Send a frame again and again until it arrives: that it was lost is the very thing waited for."""
+    """Send a frame until one arrives: a link that does not carry yet loses frames."""
     outgoing = _packet_socket(stack, namespaces[sender.namespace], sender.device)
     incoming = _packet_socket(stack, namespaces[receiver[0]], receiver[1])
     frame = b"\xff" * 6 + bytes.fromhex(sender.mac.replace(":", "")) + struct.pack("!H", _ETHERTYPE) + bytes(46)
     deadline = time.monotonic() + patience
     incoming.settimeout(0.001)
     while time.monotonic() < deadline:
-        with suppress(OSError):  # ENETDOWN: a device that is not up yet does not carry yet
+        with suppress(OSError):  # ENETDOWN: the device is not up yet
             outgoing.send(frame)
         try:
             while incoming.recv(2048)[6:14] != frame[6:14]:

@@ -1,14 +1,13 @@
-"""The kernel's own clean-up of namespaces, watched until it is done.
+"""Waits until the kernel has taken apart the namespaces that this process has closed.
 
-Owns: the proof that a namespace which nobody in this process holds is gone, with its links, addresses and rules.
-Must not: hurry it, or be in the way of the next lab: it is asked once, after the last.
+Another process, a packet or a kernel bug may still hold a closed namespace, and no file shows that to an ordinary user.
+But one namespace can give another a number (RTM_NEWNSID). The number holds nothing, and the kernel takes it back first
+when it takes the other namespace apart (``unhash_nsid`` in ``cleanup_net``, net/core/net_namespace.c). Devices, routes
+and rules follow in the same work item, which never runs twice at once. So ``Cleanup`` makes and closes one more
+namespace, the sentinel, after all others have begun to go. When the kernel takes back the sentinel's number, all others
+are gone to the last device: a device that is still referenced would hold up that work item.
 
-What this process let go of may still be held: by a process elsewhere, by a packet, by a bug of the kernel. No file says
-so to an ordinary user. But a namespace can give another one a number (RTM_NEWNSID), which holds nothing and which the
-kernel takes back as the first thing when it takes the other apart (``unhash_nsid`` in ``cleanup_net``,
-net/core/net_namespace.c). Then come devices, routes and rules, in the same work item, which never runs twice at once.
-So when the number of one more namespace, made and let go after all others had begun to go, is taken back, then all
-others are gone to the last device: a device that is still referenced would hold that work up.
+The lab process waits once, after its last lab, so the wait delays no other lab.
 """
 
 import os
@@ -36,7 +35,7 @@ _NUMBER: Final = struct.Struct("=i")
 
 
 class Cleanup:
-    """Follows namespaces to their end, seen from the namespace in which it was made."""
+    """Follows namespaces to their end, from the namespace of its own socket."""
 
     def __init__(self) -> None:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
@@ -45,31 +44,31 @@ class Cleanup:
         self._last = 0
 
     def follow(self, lab: str, namespaces: Iterable[NetNs]) -> None:
-        """Give each namespace of a lab a number; to be called while they are still held."""
-        self._names = self._left()  # of those that are gone meanwhile there is nothing to remember
+        """Give each namespace of a lab a number. The caller must still hold the namespaces."""
+        self._names = self._left()  # forget the namespaces that are gone
         for netns in namespaces:
             self._last += 1
-            asked = nla.integer(_NETNSA_NSID, self._last) + nla.integer(_NETNSA_FD, netns.fd)
-            code = self._dump.ask(_RTM_NEWNSID, _RTGENMSG + asked)
+            attributes = nla.integer(_NETNSA_NSID, self._last) + nla.integer(_NETNSA_FD, netns.fd)
+            code = self._dump.ask(_RTM_NEWNSID, _RTGENMSG + attributes)
             if code:
-                raise InternalError(f"{netns.name}: the kernel gives it no number ({os.strerror(code)})")
+                raise InternalError(f"{netns.name}: the kernel refused RTM_NEWNSID for it ({os.strerror(code)})")
             self._names[self._last] = f"{netns.name} of {lab}"
 
     async def finish(self, patience: float) -> None:
-        """Return when everything that was followed is gone.
+        """Return when all followed namespaces are gone.
 
         Args:
-            patience: seconds without progress after which it is given up. A thousand namespaces take less than one.
+            patience: seconds without progress before the wait fails. A thousand namespaces take less than one.
 
         Raises:
-            InternalError: naming the namespaces that somebody still holds, or saying that a device is held.
+            InternalError: namespaces are left; names them.
         """
         if not self._names:
             return
         try:
-            await wait_while_fewer(lambda: len(self._left()), patience, "namespaces to be let go")
+            await wait_while_fewer(lambda: len(self._left()), patience, "the holders of namespaces to close them")
             self._names.clear()
-            sentinel = make_netns("fence")
+            sentinel = make_netns("sentinel")
             try:
                 self.follow("the clean-up", [sentinel])
             finally:
@@ -78,7 +77,7 @@ class Cleanup:
         except DeadlineExceededError as late:
             left = ", ".join(sorted(self._left().values()))
             raise InternalError(
-                f"the kernel has not taken apart: {left}; something outside of this lab process holds it "
+                f"the kernel has not removed the namespaces {left}; something outside this lab process holds them "
                 f"('dmesg' names a device that is still referenced)"
             ) from late
         finally:

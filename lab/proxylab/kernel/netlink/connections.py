@@ -1,10 +1,7 @@
-"""Connections that are left in a namespace, ended.
+"""Ends the connections that are left in a namespace of a closed lab.
 
-Owns: ``end_connections``.
-Must not: end what anyone still wants; it is called when a lab is over.
-
-TIME_WAIT keeps a 5-tuple for a minute. A socket that was closed with something unsaid goes on to say it, and holds its
-namespace for as long. SOCK_DESTROY ends both (net/ipv4/tcp.c, tcp_abort).
+TIME_WAIT keeps a 5-tuple for a minute. A socket that closed with unsent data goes on sending, and holds its namespace
+for as long. SOCK_DESTROY ends both (net/ipv4/tcp.c, tcp_abort).
 """
 
 import errno
@@ -30,11 +27,11 @@ _DIAG_REQUEST: Final = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, witho
 _DIAG_SOCKET_ID: Final = slice(4, 52)  # of struct inet_diag_msg
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP})
-"""What a kernel answers that cannot list or end sockets."""
+"""Errors of a kernel that cannot list or end sockets."""
 
 
 class Left(NamedTuple):
-    """What a namespace's own statistics say is left in it."""
+    """What is left in a namespace, by its own statistics."""
 
     sockets: int
     waiting: int
@@ -43,7 +40,7 @@ class Left(NamedTuple):
 
     @classmethod
     def read(cls, sockstat: bytes, associations: bytes) -> Self:
-        """From sockstat and sockstat6 (proc(5)), and from sctp/assocs: a headline, and a line for each association."""
+        """Parse sockstat and sockstat6 (proc(5)), and sctp/assocs: a heading, and a line for each association."""
         return cls(
             sum(map(int, re.findall(rb"^(?:TCP|UDP)6?: inuse (\d+)", sockstat, re.MULTILINE))),
             sum(map(int, re.findall(rb"^TCP: .*\btw (\d+)", sockstat, re.MULTILINE))),
@@ -53,10 +50,10 @@ class Left(NamedTuple):
 
 
 def end_connections(netns: NetNs) -> str:
-    """End every TCP connection that is left in a namespace, and say in words what is left even then.
+    """End every TCP connection that is left in a namespace; return in words what is left even then.
 
-    The kernel walks the whole machine's table of sockets to list some (inet_diag), so it is asked only where there are
-    any. What waits for fragments, and an association of SCTP that outlives its sockets, is not ended.
+    To list sockets the kernel walks the whole machine's table (inet_diag), so the function does it only where the
+    statistics count any. It ends neither packets that wait for fragments nor SCTP associations without sockets.
     """
     if not any(_left(netns)):
         return ""
@@ -69,12 +66,12 @@ def end_connections(netns: NetNs) -> str:
         return ""
     return (
         f"{netns.name}: {left.sockets} sockets, {left.waiting} connections in TIME_WAIT, "
-        f"{left.fragments} packets that wait for their fragments, {left.associations} associations of SCTP"
+        f"{left.fragments} packets that wait for fragments, {left.associations} SCTP associations"
     )
 
 
 def _try(netns: NetNs, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
-    """The answers to one request; none where the kernel cannot do what is asked."""
+    """The answers to one request; none where the kernel does not support it."""
     try:
         return ask(netns, NETLINK_SOCK_DIAG, kind, body, dump=dump)
     except OSError as error:
@@ -89,7 +86,7 @@ def _left(netns: NetNs) -> Left:
 
 
 def _statistics(name: str) -> bytes:
-    """The beginning of a file of the thread's namespace; nothing where the kernel lacks what it tells of."""
+    """The beginning of a statistics file of the thread's namespace; empty where the kernel lacks the file."""
     try:
         fd = os.open(f"/proc/thread-self/net/{name}", os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

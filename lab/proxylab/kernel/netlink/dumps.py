@@ -1,7 +1,6 @@
-"""Netlink requests and dumps.
+"""Netlink requests and dumps: sends one request, and gathers the kernel's answers to the end.
 
-Owns: sending one request, and gathering what the kernel answers until it is done.
-Must not: know what the attributes mean (``kernel.conntrack`` and ``kernel.addresses`` do).
+Its users know what the attributes mean, such as ``kernel.netfilter.conntrack`` and ``kernel.netlink.survey``.
 """
 
 import errno
@@ -31,27 +30,27 @@ class Dump:
         self._socket.close()
 
     def all(self, kind: int, body: bytes) -> list[bytes]:
-        """The body of every object of a dump, of which none was missed.
+        """The body of every object of a complete dump.
 
         Raises:
-            OSError: the kernel's errno; EINTR where objects changed in the midst of every round.
+            OSError: the kernel's errno; EINTR where objects changed during every round.
         """
         for _ in range(_ROUNDS):
             self._send(kind, NLM_F_DUMP, body)
             found, interrupted = self._gather()
             if not interrupted:
                 return found
-        raise OSError(errno.EINTR, "what was dumped changed all the time")
+        raise OSError(errno.EINTR, "the dumped objects changed during every round")
 
     def one(self, kind: int, body: bytes) -> bytes:
-        """The body of the one object by which a request is answered. Raises ``OSError``: the kernel's errno."""
+        """The body of the one object that answers a request. Raises ``OSError`` with the kernel's errno."""
         self._send(kind, 0, body)
         for answer, _, _, content in messages(self._socket.recv(_MOST)):
             if answer != NLMSG_ERROR:
                 return content
             code = -struct.unpack_from("=i", content)[0]
             raise OSError(code, os.strerror(code))
-        raise OSError(errno.EPROTO, "a request was answered by nothing")
+        raise OSError(errno.EPROTO, "the kernel sent an empty answer")
 
     def ask(self, kind: int, body: bytes) -> int:
         """Carry out one request and return the kernel's errno, or 0."""
@@ -77,6 +76,6 @@ class Dump:
                     if code:
                         raise OSError(code, os.strerror(code))
                     if kind == NLMSG_ERROR:
-                        raise OSError(errno.EPROTO, "a dump was acknowledged and not made")
+                        raise OSError(errno.EPROTO, "the kernel acknowledged a dump without making it")
                     return found, interrupted
                 found.append(content)

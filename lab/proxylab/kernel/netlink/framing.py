@@ -1,7 +1,7 @@
-"""Netlink's framing, read: messages in what one recv(2) gave, and attributes in a message.
+"""Parsing of netlink framing: messages in the bytes of one recv(2), and attributes in a message.
 
-Owns: ``struct nlmsghdr`` and ``struct nlattr`` (include/uapi/linux/netlink.h), for every netlink protocol alike.
-Must not: open sockets, or know what a message or an attribute means. Attributes are packed by ``kernel.attributes``.
+The structures are ``struct nlmsghdr`` and ``struct nlattr`` (include/uapi/linux/netlink.h), the same for every netlink
+protocol. ``kernel.netlink.attributes`` packs attributes.
 """
 
 import errno
@@ -22,13 +22,13 @@ def messages(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     while at + HEADER.size <= len(data):
         length, kind, flags, sequence, _ = HEADER.unpack_from(data, at)
         if length < HEADER.size:
-            raise OSError(errno.EBADMSG, "a netlink message that is shorter than its header")
+            raise OSError(errno.EBADMSG, "a netlink message is shorter than its header")
         yield kind, flags, sequence, data[at + HEADER.size : at + length]
         at += length + (-length & 3)
 
 
 def attributes(data: bytes, at: int = 0) -> Iterator[tuple[int, bytes]]:
-    """The attributes from ``at`` on, each with its content; what follows a length that cannot be is left unread."""
+    """The attributes from ``at`` on, each with its content, up to the first impossible length."""
     while at + ATTRIBUTE.size <= len(data):
         length, kind = ATTRIBUTE.unpack_from(data, at)
         if length < ATTRIBUTE.size:

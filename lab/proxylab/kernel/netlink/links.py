@@ -1,14 +1,12 @@
-"""Links that are cut and mended, as a cable is.
+"""Cuts and mends links, as a cable is cut and mended.
 
-Owns: what the end of a link that is taken down for it loses, and that it gets all of it back.
-Must not: choose a link.
+A veth has a carrier while both of its ends are up (``veth_open`` and ``veth_close`` in drivers/net/veth.c). So to cut a
+link is to take one end down. The other end is then like the end of a cut cable: up, and without a carrier. The end that
+goes down loses what the kernel removes with it (``fib_disable_ip``, ``addrconf_ifdown``, ``neigh_ifdown``): IPv6
+addresses, routes and neighbours, permanent ones too. IPv4 addresses stay. ``mend`` restores all of it.
 
-A veth has a carrier while both of its ends are up (``veth_open`` and ``veth_close`` in drivers/net/veth.c), so to cut
-one is to take an end down, and only the other end is then as a cable that is cut: up, and without a carrier. The port
-of a bridge has nothing else to lose. Where neither end is one, a node stands at one of them, by which it routes to a
-pod; it must keep its route, as it does when a cable is cut, and the pod's end goes down. With an end that goes down the
-kernel takes along what stands on it (``fib_disable_ip``, ``addrconf_ifdown``, ``neigh_ifdown``): IPv6 addresses,
-routes, and neighbours, permanent ones too. IPv4 addresses stay.
+A bridge port has none of these to lose, so it is the end to take down. A link without a bridge port joins a node and a
+pod. The node must keep its route to the pod, as with a cut cable, so the pod's end goes down.
 """
 
 from collections.abc import Iterator
@@ -24,28 +22,28 @@ __all__ = ["cut", "mend"]
 
 
 def cut(wiring: Wiring, netns_name: str, device: str) -> None:
-    """Take the carrier away from a link. Raises ``KeyError`` where the device is no end of one."""
+    """Take the carrier from a link. Raises ``KeyError`` where the device is no end of a link."""
     end = wiring.plan.end_to_cut(netns_name, device)
     wiring.routes[end.namespace].send([set_down(end)])
 
 
 def mend(wiring: Wiring, netns_name: str, device: str) -> None:
-    """Give it back, with all that had gone with it; when this returns, the link passes packets.
+    """Restore the carrier and all that the cut removed. When this returns, the link passes packets.
 
     Raises:
         KeyError: the device is no end of a link.
-        InternalError: the kernel refused something, or no packet passes.
+        InternalError: the kernel refused a request, or no packet passes.
     """
     plan, end = wiring.plan, wiring.plan.end_to_cut(netns_name, device)
     indexes = {each.device: each.index for each in ends_by_namespace(plan)[end.namespace]}
-    wiring.routes[end.namespace].send([set_up(end), *_furnishing(plan.namespace(end.namespace), end, indexes)])
+    wiring.routes[end.namespace].send([set_up(end), *_restore_requests(plan.namespace(end.namespace), end, indexes)])
     link = Veth(plan.end(netns_name, device), plan.peer(netns_name, device))
     make_links_carry(replace(plan, links=(link,)), wiring.namespaces, wiring.routes)
     make_addresses_answer(plan, wiring.namespaces, only=end.namespace)
 
 
-def _furnishing(namespace: Namespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:
-    """What stands on that device. Some of it is there still."""
+def _restore_requests(namespace: Namespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:
+    """Requests for everything that the plan has on a device. Some of it still exists."""
     yield from (put_address(each, end.index) for each in namespace.addresses if each.device == end.device)
     yield from (add_neighbour(each, end.index) for each in namespace.neighbours if each.device == end.device)
     for route in namespace.routes:

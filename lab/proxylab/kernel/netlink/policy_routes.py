@@ -1,7 +1,6 @@
-"""The way that one errand asks of the router.
+"""The policy route of one probe: a route on the router in ``DETOUR_TABLE``, which the router consults first.
 
-Owns: the routes in ``DETOUR_TABLE``, which the router looks at before all others.
-Must not: choose them (``plan.errands`` does), or touch a route of the plan.
+``plan.resolved`` describes it. The routes of the plan stay as they are.
 """
 
 from proxylab.kernel.netlink.build import Wiring
@@ -13,23 +12,23 @@ __all__ = ["PolicyRoutes"]
 
 
 class PolicyRoutes:
-    """At most one detour stands: that of the latest errand."""
+    """At most one policy route exists: that of the latest probe."""
 
     def __init__(self, wiring: Wiring) -> None:
         self._wiring = wiring
-        self._standing: PolicyRoute | None = None
+        self._current: PolicyRoute | None = None
 
     def take(self, policy_route: PolicyRoute | None) -> None:
-        """Make the detour stand, and no other one; with ``None``, the routes of the plan hold."""
-        if policy_route == self._standing:
+        """Install this policy route and remove the former one; with ``None``, leave only the routes of the plan."""
+        if policy_route == self._current:
             return
-        if self._standing is not None:
-            self._wiring.routes[self._standing.namespace].send([delete_route(_route(self._standing))])
-        self._standing = None
+        if self._current is not None:
+            self._wiring.routes[self._current.namespace].send([delete_route(_route(self._current))])
+        self._current = None
         if policy_route is not None:
             index = self._wiring.plan.end(policy_route.namespace, policy_route.device).index
             self._wiring.routes[policy_route.namespace].send([replace_route(_route(policy_route), index)])
-            self._standing = policy_route
+            self._current = policy_route
 
 
 def _route(policy_route: PolicyRoute) -> Route:

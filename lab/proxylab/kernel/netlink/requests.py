@@ -1,7 +1,6 @@
-"""What is asked of route netlink, message by message.
+"""Messages of route netlink: devices, addresses, routes, rules and neighbours, each with words for an error message.
 
-Owns: the requests to make devices, addresses, routes, rules and neighbours, each with the words for it.
-Must not: send them (``kernel.netlink`` does), or decide which are sent (``kernel.realise`` does).
+``kernel.netlink.build`` decides which messages a plan needs, and ``kernel.netlink.socket`` sends them.
 
 Layouts are those of the kernel's headers: ``struct ifinfomsg``, ``rtmsg`` and ``rtnexthop`` of linux/rtnetlink.h,
 ``ifaddrmsg`` of linux/if_addr.h, ``ndmsg`` and ``ndtmsg`` of linux/neighbour.h, ``fib_rule_hdr`` of linux/fib_rules.h.
@@ -134,9 +133,9 @@ _NDTMSG: Final = struct.Struct("=Bxxx")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One message without its ``struct nlmsghdr``, and the words for it, should the kernel refuse it.
+    """One message without its ``struct nlmsghdr``, and words for it in an error message.
 
-    ``needs`` names what a kernel may lack and its cure: EOPNOTSUPP is then the machine's fault and not the plan's.
+    ``needs`` names what a kernel may lack, and the cure: EOPNOTSUPP is then the machine's fault and not the plan's.
     """
 
     what: str
@@ -155,10 +154,10 @@ def _link(index: int, *attributes: bytes, family: int = 0, flags: int = 0) -> by
 
 
 def _kind(name: str, *data: bytes) -> bytes:
-    about = [nla.text(_IFLA_INFO_KIND, name)]
+    info = [nla.text(_IFLA_INFO_KIND, name)]
     if data:
-        about.append(nla.nested(_IFLA_INFO_DATA, *data))
-    return nla.nested(_IFLA_LINKINFO, *about)
+        info.append(nla.nested(_IFLA_INFO_DATA, *data))
+    return nla.nested(_IFLA_LINKINFO, *info)
 
 
 def add_bridge(bridge: Bridge) -> Request:
@@ -170,7 +169,7 @@ def add_bridge(bridge: Bridge) -> Request:
 
 
 def add_device(device: str, kind: str, index: int) -> Request:
-    """Make a device of a kind that needs no more than a name, such as ``dummy``."""
+    """Make a device of a kind that needs only a name, such as ``dummy``."""
     body = _link(index, nla.text(_IFLA_IFNAME, device), _kind(kind))
     return Request(f"make the {kind} device {device}", _RTM_NEWLINK, _NEW, body)
 
@@ -178,12 +177,12 @@ def add_device(device: str, kind: str, index: int) -> Request:
 def add_veth(link: Veth, peer: NetNs) -> Request:
     """Make a veth pair: the first end in the socket's namespace, the second in ``peer``, both down.
 
-    Made in place, since moving an end afterwards waits for an RCU grace period (19 ms instead of 0.3). One queue a
-    side: the default is one per possible processor, which costs up to 2 ms a pair on a big machine. The second end
-    must be created down (IFF_UP in VETH_INFO_PEER is answered with ENOTCONN).
+    Both ends are created in place: moving an end later waits for an RCU grace period (19 ms instead of 0.3). Each end
+    has one queue: the default is one per possible processor, which costs up to 2 ms a pair on a big machine. The second
+    end must be created down (the kernel answers IFF_UP in VETH_INFO_PEER with ENOTCONN).
     """
-    there = _link(link.second.index, *_end(link.second), nla.integer(_IFLA_NET_NS_FD, peer.fd))
-    body = _link(link.first.index, *_end(link.first), _kind("veth", nla.nested(_VETH_INFO_PEER, there)))
+    peer_end = _link(link.second.index, *_end(link.second), nla.integer(_IFLA_NET_NS_FD, peer.fd))
+    body = _link(link.first.index, *_end(link.first), _kind("veth", nla.nested(_VETH_INFO_PEER, peer_end)))
     what = f"make the veth {link.first.device} to {peer.name}/{link.second.device}"
     return Request(what, _RTM_NEWLINK, _NEW, body)
 
@@ -200,7 +199,7 @@ def _end(end: LinkEnd) -> tuple[bytes, ...]:
 
 
 def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
-    """Make a VXLAN device, down, over the device with index ``underlay``. It learns nothing: the plan tells it all."""
+    """Make a VXLAN device, down, over the device with index ``underlay``. It learns no addresses."""
     local = _IFLA_VXLAN_LOCAL if vxlan.local.version == 4 else _IFLA_VXLAN_LOCAL6
     body = _link(
         vxlan.index,
@@ -220,7 +219,7 @@ def add_vxlan(vxlan: Vxlan, underlay: int) -> Request:
 
 
 def set_up(device: Device, master: int | None = None) -> Request:
-    """Bring a device up; as a port of the bridge with index ``master`` if given."""
+    """Bring a device up, as a port of the bridge with index ``master`` if given."""
     attributes = () if master is None else (nla.integer(_IFLA_MASTER, master),)
     promiscuous = isinstance(device, Bridge) and device.promiscuous
     flags = _IFF_UP | (_IFF_PROMISC if promiscuous else 0)
@@ -240,10 +239,10 @@ def set_hairpin(end: LinkEnd) -> Request:
 
 
 def set_proxy_delay(end: LinkEnd) -> Request:
-    """Let a device answer ARP for others at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
+    """Let a device answer proxy ARP at once, not after a random part of 0.8 s (proxy_delay, arp(7))."""
     parms = nla.nested(_NDTA_PARMS, nla.integer(_NDTPA_IFINDEX, end.index), nla.long(_NDTPA_PROXY_DELAY, 0))
     body = _NDTMSG.pack(socket.AF_INET) + nla.text(_NDTA_NAME, "arp_cache") + parms
-    return Request(f"answer ARP for others at once on {end.device}", _RTM_SETNEIGHTBL, 0, body)
+    return Request(f"answer proxy ARP at once on {end.device}", _RTM_SETNEIGHTBL, 0, body)
 
 
 def set_loopback_up() -> Request:
@@ -252,47 +251,47 @@ def set_loopback_up() -> Request:
 
 
 def get_link(device: Device) -> Request:
-    """Ask for one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
+    """Read one device, which makes the kernel handle its pending carrier event at once (rtnl_getlink)."""
     return Request(f"read {device.device}", RTM_GETLINK, 0, _link(device.index))
 
 
 def add_address(address: Address, index: int) -> Request:
-    """Give a device an address, without duplicate address detection, which takes a second or two."""
+    """Add an address to a device, without duplicate address detection, which takes a second or two."""
     return _address(address, index, _NEW)
 
 
 def put_address(address: Address, index: int) -> Request:
-    """Give a device an address that it may have already."""
+    """Add an address to a device that may have it already."""
     return _address(address, index, _REPLACE)
 
 
-def _address(address: Address, index: int, how: int) -> Request:
+def _address(address: Address, index: int, flags: int) -> Request:
     interface = address.interface
-    flags = _IFA_F_NODAD if interface.version == 6 else 0
+    no_dad = _IFA_F_NODAD if interface.version == 6 else 0
     body = (
-        _IFADDRMSG.pack(_family(interface.ip), interface.network.prefixlen, flags, _RT_SCOPE_UNIVERSE, index)
+        _IFADDRMSG.pack(_family(interface.ip), interface.network.prefixlen, no_dad, _RT_SCOPE_UNIVERSE, index)
         + nla.address(_IFA_LOCAL, interface.ip)
         + nla.address(_IFA_ADDRESS, interface.ip)
     )
-    return Request(f"give {address.device} the address {interface}", _RTM_NEWADDR, how, body)
+    return Request(f"add the address {interface} to {address.device}", _RTM_NEWADDR, flags, body)
 
 
 def add_route(route: Route, *indexes: int) -> Request:
-    """Add a route. ``indexes`` are those of its devices: one, or one for each of its next hops, or none to nowhere."""
+    """Add a route. ``indexes`` are those of its devices: one, one for each next hop, or none if unreachable."""
     return _route(route, _NEW, indexes)
 
 
 def replace_route(route: Route, *indexes: int) -> Request:
-    """Add a route, or put it in the place of the one with the same destination."""
+    """Add a route, or replace the one with the same destination."""
     return _route(route, _REPLACE, indexes)
 
 
 def delete_route(route: Route) -> Request:
-    """Delete the route with that destination in that table, whichever way it goes."""
+    """Delete the route with that destination in that table, by whatever next hop."""
     family, length = _family(route.destination), route.destination.prefixlen
     head = _RTMSG.pack(family, length, 0, 0, _RT_TABLE_UNSPEC, 0, _RT_SCOPE_NOWHERE, 0, 0)
     body = head + nla.integer(_RTA_TABLE, route.table) + nla.address(_RTA_DST, route.destination.network_address)
-    return Request(f"route {route.destination} no longer", _RTM_DELROUTE, 0, body)
+    return Request(f"delete the route {route.destination}", _RTM_DELROUTE, 0, body)
 
 
 def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
@@ -304,7 +303,7 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
         route.destination.prefixlen,
         0,
         0,
-        _RT_TABLE_UNSPEC,  # RTA_TABLE says it, and has room for more than 8 bits
+        _RT_TABLE_UNSPEC,  # RTA_TABLE has the table, which may need more than 8 bits
         _RTPROT_STATIC,
         scope,
         _RTN_UNREACHABLE if route.unreachable else _RTN_UNICAST,
@@ -314,7 +313,7 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
     if route.destination.prefixlen:
         attributes.append(nla.address(_RTA_DST, route.destination.network_address))
     if route.unreachable:
-        way = "nowhere"
+        way = "unreachable"
     elif route.hops:
         hops = zip(route.hops, indexes, strict=True)
         attributes.append(nla.raw(_RTA_MULTIPATH, b"".join(_next_hop(hop, index) for hop, index in hops)))
@@ -326,7 +325,7 @@ def _route(route: Route, flags: int, indexes: tuple[int, ...]) -> Request:
         attributes.append(nla.address(_RTA_GATEWAY, route.via))
     if route.source is not None:
         attributes.append(nla.address(_RTA_PREFSRC, route.source))
-    return Request(f"route {route.destination} {way}", _RTM_NEWROUTE, flags, head + b"".join(attributes))
+    return Request(f"add the route {route.destination} {way}", _RTM_NEWROUTE, flags, head + b"".join(attributes))
 
 
 def _next_hop(hop: NextHop, index: int) -> bytes:
@@ -335,25 +334,25 @@ def _next_hop(hop: NextHop, index: int) -> bytes:
 
 
 def add_rule(rule: PolicyRule) -> Request:
-    """Add a policy rule (ip-rule(8)): what comes from a network is routed by a table of its own."""
+    """Add a policy rule (ip-rule(8)): packets from a network use their own routing table."""
     family = int(socket.AF_INET if rule.family is Family.IPV4 else socket.AF_INET6)
     length = 0 if rule.source is None else rule.source.prefixlen
     body = _RTMSG.pack(family, 0, length, 0, _RT_TABLE_UNSPEC, 0, 0, _FR_ACT_TO_TBL, 0)
     body += nla.integer(_FRA_PRIORITY, rule.priority) + nla.integer(_FRA_TABLE, rule.table)
     if rule.source is not None:
         body += nla.address(_FRA_SRC, rule.source.network_address)
-    what = f"look up what is from {rule.source or 'anywhere'} in table {rule.table}"
+    what = f"add the rule from {rule.source or 'all'} lookup {rule.table}"
     return Request(what, _RTM_NEWRULE, _NEW, body)
 
 
 def blackhole(family: Family) -> Request:
-    """Let nothing leave a namespace but to itself: a rule behind the one for local addresses, before all others."""
-    return Request(f"let no {family} packet leave", _RTM_NEWRULE, _NEW, _blackhole(family))
+    """Drop all packets that leave a namespace: a rule after that for local addresses and before all others."""
+    return Request(f"add the blackhole rule for {family}", _RTM_NEWRULE, _NEW, _blackhole(family))
 
 
 def end_blackhole(family: Family) -> Request:
-    """Take that rule away."""
-    return Request(f"let {family} packets leave again", _RTM_DELRULE, 0, _blackhole(family))
+    """Delete the blackhole rule."""
+    return Request(f"delete the blackhole rule for {family}", _RTM_DELRULE, 0, _blackhole(family))
 
 
 def _blackhole(family: Family) -> bytes:
@@ -369,14 +368,16 @@ def add_neighbour(neighbour: Neighbour, index: int) -> Request:
         + nla.address(_NDA_DST, neighbour.address)
         + nla.mac(_NDA_LLADDR, neighbour.mac)
     )
-    return Request(f"note the neighbour {neighbour.address} on {neighbour.device}", _RTM_NEWNEIGH, _REPLACE, body)
+    return Request(f"add the neighbour {neighbour.address} on {neighbour.device}", _RTM_NEWNEIGH, _REPLACE, body)
 
 
 def add_forwarding_entry(entry: ForwardingEntry, index: int) -> Request:
-    """Tell a VXLAN device behind which remote end a MAC address is (``bridge fdb`` of bridge(8))."""
+    """Map a MAC address to a remote tunnel end on a VXLAN device (``bridge fdb`` of bridge(8))."""
     body = (
         _NDMSG.pack(_AF_BRIDGE, index, _NUD_NOARP | _NUD_PERMANENT, _NTF_SELF, 0)
         + nla.address(_NDA_DST, entry.remote)
         + nla.mac(_NDA_LLADDR, entry.mac)
     )
-    return Request(f"forward {entry.mac} on {entry.device} to {entry.remote}", _RTM_NEWNEIGH, _REPLACE, body)
+    return Request(
+        f"add the forwarding entry {entry.mac} to {entry.remote} on {entry.device}", _RTM_NEWNEIGH, _REPLACE, body
+    )

@@ -1,10 +1,7 @@
-"""Route netlink, one socket per namespace, many messages per system call.
+"""Sockets of route netlink, one per namespace, with many messages per system call.
 
-Owns: the sockets, batches, and the reading of the kernel's answers.
-Must not: know what a message is about; ``kernel.requests`` packs them, ``kernel.realise`` says what to send.
-
-A batch goes out in one sendmsg(2), and every message asks for an acknowledgement, so that an error is that of one
-message and can name it.
+A batch goes out in one sendmsg(2). Every message requests an acknowledgement, so that an error names its message.
+``kernel.netlink.requests`` packs the messages.
 """
 
 import errno
@@ -32,10 +29,8 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["RouteSocket", "ask"]
 
-# include/uapi/linux/netlink.h
-
-# What a batch is answered with must fit the socket's receive buffer, 208 KiB for an ordinary user, of which an
-# acknowledgement takes 1 KiB and a link some 6 (skb->truesize). What does not fit is lost (ENOBUFS, netlink(7)).
+# The answers to a batch must fit the socket's receive buffer, 208 KiB for an ordinary user. An acknowledgement takes
+# 1 KiB and a link some 6 (skb->truesize). The kernel drops what does not fit (ENOBUFS, netlink(7)).
 _PATIENCE: Final = 10.0  # seconds for an answer; the kernel gives it before send(2) returns, or while it dumps
 _BATCH: Final = 64
 _BATCH_OF_LINKS: Final = 16
@@ -60,8 +55,8 @@ class RouteSocket:
         """Carry out ``requests`` in order.
 
         Raises:
-            CapabilityError: the kernel lacks what a request says it needs.
-            InternalError: naming the first request that the kernel refused, its errno and the kernel's own words.
+            CapabilityError: the kernel lacks what a request needs.
+            InternalError: the kernel refused a request; names the first one, its errno and the kernel's own words.
         """
         size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
         try:
@@ -87,7 +82,7 @@ class RouteSocket:
             data = self._socket.recv(1 << 18)
             for kind, flags, sequence, body in messages(data):
                 if kind != NLMSG_ERROR:
-                    continue  # the link that RTM_GETLINK asked for; its acknowledgement follows
+                    continue  # the answer to RTM_GETLINK; its acknowledgement follows
                 request = waiting.pop(sequence)
                 code = -struct.unpack_from("=i", body)[0]
                 if code and refused is None:
@@ -103,22 +98,22 @@ class RouteSocket:
 
 
 def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
-    """Send one request of any netlink protocol through a socket of its own, and return the bodies of what is answered.
+    """Send one request of any netlink protocol through a new socket, and return the bodies of the answers.
 
     Raises:
-        OSError: with the errno that the kernel answered, or of a protocol that it does not have.
-        TimeoutError: no answer came, though each request asks for one.
+        OSError: the kernel's errno, or the errno for a protocol that it lacks.
+        TimeoutError: no answer came.
     """
     with inside(netns):
-        asking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+        control = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
     found: list[bytes] = []
-    with asking:
-        asking.settimeout(_PATIENCE)
+    with control:
+        control.settimeout(_PATIENCE)
         if dump:
-            return Dump(asking).all(kind, body)
-        asking.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
+            return Dump(control).all(kind, body)
+        control.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
         while True:
-            for answer, _, _, content in messages(asking.recv(1 << 18)):
+            for answer, _, _, content in messages(control.recv(1 << 18)):
                 if answer == NLMSG_ERROR:
                     code = -struct.unpack_from("=i", content)[0]
                     if code:

@@ -1,8 +1,8 @@
-"""What stands in a namespace, read back from the kernel in the plan's own terms.
+"""What exists in a namespace, read back from the kernel in the plan's own terms.
 
-Owns: ``Kernel``, which realises plans, and ``Survey``, what can be seen of one namespace of a plan that is real.
-Must not: tell of what the kernel makes by itself (loopback and link-local addresses, routes that follow from
-addresses): it stands in no plan. ``proxylab.testing`` has a stand-in for ``Kernel`` that needs no kernel.
+``Kernel`` builds plans, and ``Survey`` is what one namespace of a built plan shows. A survey omits what the kernel
+makes by itself (loopback and link-local addresses, routes that follow from addresses), since no plan has it.
+``proxylab.testing`` has a stand-in for ``Kernel`` that needs no kernel.
 """
 
 import socket
@@ -22,7 +22,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 from proxylab.plan.model import Address, Neighbour, NextHop, Plan, Route
 
-__all__ = ["Kernel", "Link", "RealNetwork", "Survey"]
+__all__ = ["Kernel", "Link", "RealNetwork", "Survey", "read_addresses"]
 
 # include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h
 _RTM_GETLINK, _RTM_GETADDR, _RTM_GETROUTE, _RTM_GETNEIGH = 18, 22, 26, 30
@@ -34,7 +34,7 @@ _NDMSG: Final = struct.Struct("=BxxxiHBB")
 _IFF_UP: Final = 0x1
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER = 1, 3, 4, 10
 _IFA_ADDRESS, _IFA_LOCAL, _IFA_PROTO = 1, 2, 11
-_IFAPROT_KERNEL_LL: Final = 3  # the kernel says so from 5.18 on
+_IFAPROT_KERNEL_LL: Final = 3  # the kernel reports it from 5.18 on
 _RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_MULTIPATH, _RTA_TABLE = 1, 4, 5, 7, 9, 15
 _RTPROT_STATIC: Final = 4
 _RTN_UNREACHABLE: Final = 7
@@ -45,7 +45,7 @@ _NUD_PERMANENT: Final = 0x80
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A device; ``master`` is the bridge that it is a port of, ``mac`` is empty where it has none."""
+    """A device. ``master`` is the bridge of a port; ``mac`` is empty for a device without one."""
 
     device: str
     index: int
@@ -57,7 +57,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """One namespace. Nothing in it has an order."""
+    """One namespace."""
 
     links: frozenset[Link]
     addresses: frozenset[Address]
@@ -66,44 +66,59 @@ class Survey:
 
 
 class RealNetwork:
-    """A plan that is real, to be looked at."""
+    """A built plan, to look at."""
 
     def __init__(self, namespaces: Mapping[str, NetNs]) -> None:
         self._netns_by_name = namespaces
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Their names, in the order in which they were made."""
+        """The names of namespaces, in the order of the plan."""
         return tuple(self._netns_by_name)
 
     def survey(self, namespace: str) -> Survey:
-        """What stands in a namespace. Raises ``KeyError``."""
+        """What exists in a namespace. Raises ``KeyError``."""
         return _survey(self._netns_by_name[namespace])
 
     def sysctl(self, namespace: str, name: str) -> str | None:
-        """A sysctl of a namespace; ``None`` where this kernel has none of that name. Raises ``KeyError``."""
+        """A sysctl of a namespace; ``None`` where this kernel lacks it. Raises ``KeyError``."""
         return read_sysctl(self._netns_by_name[namespace], name)
 
 
 class Kernel:
-    """The machine's kernel, as far as plans are concerned."""
+    """The machine's kernel, as the builder of plans."""
 
     @contextmanager
     def realise(self, plan: Plan) -> Iterator[RealNetwork]:
-        """Make a plan real for the length of the block (see ``kernel.realise``).
+        """Build a plan for the length of the block (see ``kernel.netlink.build``).
 
         Raises:
             CapabilityError: the machine lacks something that the plan needs.
-            InternalError: the kernel refused something, which a right plan rules out.
+            InternalError: the kernel refused a request, so the plan is wrong.
         """
         with realise(plan) as wiring:
             yield RealNetwork(wiring.namespaces)
 
 
-def _survey(netns: NetNs) -> Survey:
+def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
+    """Every address in ``netns``, loopback included, in the kernel's order."""
+    dump = _open_dump(netns)
+    try:
+        found = [nested(body, _IFADDRMSG.size) for body in dump.all(_RTM_GETADDR, bytes(_IFADDRMSG.size))]
+    finally:
+        dump.close()
+    # On a point-to-point link IFA_ADDRESS is the other end's. IFA_LOCAL is always this end's; IPv6 lacks it.
+    return tuple(ip_address(each.get(_IFA_LOCAL, each[_IFA_ADDRESS])) for each in found)
+
+
+def _open_dump(netns: NetNs) -> Dump:
     with inside(netns):
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    dump = Dump(opened)
+    return Dump(opened)
+
+
+def _survey(netns: NetNs) -> Survey:
+    dump = _open_dump(netns)
     try:
         bodies = dump.all(_RTM_GETLINK, _IFINFOMSG.pack(0, 0, 0, 0, 0))
         names = {_IFINFOMSG.unpack_from(body)[2]: _name(body) for body in bodies}
@@ -164,7 +179,7 @@ def _routes(bodies: list[bytes], names: Mapping[int, str]) -> Iterator[Route]:
 
 
 def _hops(data: bytes, names: Mapping[int, str]) -> Iterator[NextHop]:
-    """``struct rtnexthop``, each with attributes of its own behind it (rtnetlink(7))."""
+    """Next hops: each ``struct rtnexthop`` has its own attributes after it (rtnetlink(7))."""
     at = 0
     while at + _RTNEXTHOP.size <= len(data):
         length, _, _, index = _RTNEXTHOP.unpack_from(data, at)

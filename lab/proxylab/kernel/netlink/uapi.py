@@ -1,10 +1,7 @@
-"""Numbers of netlink itself, which every family of it speaks.
+"""Constants of netlink that more than one module uses.
 
-Owns: what more than one module here says to the kernel in the same words. Must not: hold what one family alone knows,
-such as routes or connection tracking; that stands with the module that speaks it.
-
-Facts: include/uapi/linux/netlink.h, and linux/socket.h for ``SOL_NETLINK``.
-``NETLINK_ROUTE`` is in Python's socket module.
+The values are those of include/uapi/linux/netlink.h, and of linux/socket.h for ``SOL_NETLINK``. A constant of one
+netlink family stands in the module for that family. ``NETLINK_ROUTE`` is in Python's socket module.
 """
 
 from typing import Final
@@ -40,7 +37,7 @@ NLMSG_DONE: Final = 3
 NLM_F_REQUEST: Final = 0x1
 NLM_F_ACK: Final = 0x4
 NLM_F_DUMP_INTR: Final = 0x10
-# One bit means one thing in a request to make something, another in a request to get it, and a third in an answer.
+# A bit means one thing in a request to create, another in a request to read, and a third in an answer.
 NLM_F_REPLACE: Final = 0x100
 NLM_F_EXCL: Final = 0x200
 NLM_F_CREATE: Final = 0x400

@@ -1,11 +1,9 @@
-"""What commands in a place find under the name ``iptables``.
+"""Which iptables commands in a node, pod or host find under the name ``iptables``.
 
-Owns: the links that lead to the variant of iptables that the lab has chosen, and the PATH that finds them first.
-Must not: choose a variant (``kernel.rules`` does), or start a command.
-
-The two variants do not see each other's rules. The machine calls one of them ``iptables``, which need not be the one
-that loads the lab's rules: ``iptables-save`` in a node would then print empty tables, and kube-proxy, which runs
-whatever PATH calls ``iptables``, would program the wrong ones.
+The two variants of iptables, legacy and nft, do not see each other's rules. The machine calls one of them ``iptables``,
+and that need not be the one that loads the lab's rules. Then ``iptables-save`` in a node would print empty tables, and
+kube-proxy, which runs the ``iptables`` of its PATH, would program the wrong ones. So the lab puts links to its chosen
+variant first in PATH. ``kernel.netfilter.rules`` chooses the variant.
 """
 
 import shutil
@@ -14,20 +12,20 @@ from typing import Final
 __all__ = ["CHOSEN_FIRST", "PATH", "links_to"]
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""Where commands look for others, unless they are told otherwise."""
+"""The default PATH of commands."""
 
 _FOLDER: Final = "/run/iptables"
 _VERBS: Final = ("", "-save", "-restore")
 
 CHOSEN_FIRST: Final = f"{_FOLDER}:{PATH}"
-"""A PATH on which the links come before the machine's own programs."""
+"""A PATH with the links before the machine's own programs."""
 
 
 def links_to(variant: str) -> dict[str, str]:
-    """The path of each link, and the program of this machine that it leads to.
+    """The path of each link, and the program of this machine that it points to.
 
     Args:
-        variant: of iptables, ``legacy`` or ``nft``.
+        variant: ``legacy`` or ``nft``.
     """
     families = ("iptables", "ip6tables")
     wanted = {f"{name}{verb}": f"{name}-{variant}{verb}" for name in families for verb in _VERBS}

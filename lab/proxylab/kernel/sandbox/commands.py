@@ -1,11 +1,11 @@
-"""Which command a process stems from.
+"""Which command of the lab a process belongs to.
 
-Owns: the mark that every command and all its children bear, and the finding of those that bear it.
-Must not: import anything that a command's start does not need; the launcher child is forked with it.
+A command may start children in process groups and sessions of their own, and may have ended before the lab looks for
+them: then nothing in the process table ties them to it. They do inherit its environment, which /proc/PID/environ shows
+as it was at their start (proc(5)). So every command carries a mark in its environment, and this module finds processes
+by that mark.
 
-A command may start children in process groups and sessions of their own, and may have ended itself when they are
-looked for: then nothing in the process table ties them to it. What they do inherit is its environment, which
-/proc/PID/environ shows as it was when they were started (proc(5)).
+The launcher child is forked with this module: it imports nothing that the start of a command does not need.
 """
 
 import os
@@ -21,7 +21,7 @@ _LONGEST: Final = 1 << 16
 
 
 class Command(NamedTuple):
-    """What the mark says: the command's number, its place, the line of code that ran it, and its words."""
+    """The content of the mark: the command's number, its node, pod or host, the line of code that ran it, its argv."""
 
     number: int
     netns_name: str
@@ -33,7 +33,7 @@ class Command(NamedTuple):
 
 
 def command_of(pid: int) -> Command | None:
-    """The command that a process stems from; ``None`` for one that stems from none, or has ended."""
+    """The command that a process belongs to; ``None`` for a process of no command, or one that has ended."""
     head = MARK.encode() + b"="
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
@@ -52,21 +52,21 @@ def command_of(pid: int) -> Command | None:
 
 
 def family_of(number: int, pid: int) -> set[int]:
-    """Every process of one command, started as ``pid``: those that bear its mark, and their children."""
+    """Every process of the command that started as ``pid``: those with its mark, and their children."""
     parents = dict(_parents())
-    found = {each for each in parents if each == pid or _bears(each, number)}
+    found = {each for each in parents if each == pid or _has_mark(each, number)}
     while more := {child for child, parent in parents.items() if parent in found} - found:
         found |= more
     return found
 
 
-def _bears(pid: int, number: int) -> bool:
+def _has_mark(pid: int, number: int) -> bool:
     command = command_of(pid)
     return command is not None and command.number == number
 
 
 def _parents() -> Iterator[tuple[int, int]]:
-    """Every process but the caller, init and zombies, with its parent; fields of stat are counted behind the name."""
+    """Every process but the caller, init and zombies, with its parent. A name in stat may hold spaces and brackets."""
     for name in (each.name for each in Path("/proc").iterdir()):
         if not name.isdigit() or int(name) in (1, os.getpid()):
             continue

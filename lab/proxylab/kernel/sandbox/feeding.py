@@ -1,14 +1,13 @@
-"""Large transactions of commands that do not ask for the room they need.
+"""Input for commands whose netlink transaction is larger than the default send buffer.
 
-Owns: raising the send buffers of another process's netlink sockets before it gets its input.
-Must not: import anything that a command's start does not need; the launcher child is forked with it.
+nft and iptables-nft-restore send their whole input in one netlink message, which must fit the socket's send buffer.
+They ask for room by SO_SNDBUFFORCE, which needs CAP_NET_ADMIN over the machine, and go on without it when the kernel
+refuses: with the usual net.core.wmem_default of 208 KiB some hundred rules end in EMSGSIZE. SO_SNDBUF would give them
+up to net.core.wmem_max (sk_setsockopt, net/core/sock.c). So ``feed`` holds the input back until the command has opened
+its netlink sockets, which both commands do first, borrows them (pidfd_getfd(2)) and raises their buffers. Splitting the
+message is no way out: a packet must meet a set of rules as a whole or not at all.
 
-nft and iptables-nft-restore send all that they were told in one netlink message, which must fit the socket's send
-buffer. They ask for room by SO_SNDBUFFORCE, which needs CAP_NET_ADMIN over the machine, and go on without it when that
-is refused: with the usual net.core.wmem_default of 208 KiB some hundred rules end in EMSGSIZE. SO_SNDBUF would have
-been allowed up to net.core.wmem_max (sk_setsockopt, net/core/sock.c). So their input is held back until they have
-opened their sockets, which both do first; these are borrowed (pidfd_getfd(2)) and get all the room that is allowed.
-The message is never split: to packets, a set of rules comes as a whole or not at all.
+The launcher child is forked with this module: it imports nothing that the start of a command does not need.
 """
 
 import os
@@ -23,16 +22,16 @@ from proxylab.kernel.sandbox.linux import borrow_descriptor
 __all__ = ["feed"]
 
 _ALL: Final = 1 << 30
-"""More than any limit; the kernel gives what is allowed, and twice that for its own book-keeping (socket(7))."""
+"""More than any limit. The kernel caps it, and doubles it for its own book-keeping (socket(7))."""
 
 _PATIENCE: Final = 5.0
 _LOOK_MILLISECONDS: Final = 1
 
 
 def feed(pid: int, text: int, pipe: int) -> None:
-    """Write the file ``text`` into ``pipe``, the standard input of ``pid``, once that has room for what it makes of it.
+    """Raise the buffers of a process's netlink sockets, then write the file ``text`` into ``pipe``, its standard input.
 
-    A process that opens no netlink socket in time is fed all the same.
+    A process that opens no netlink socket in time gets its input all the same.
     """
     deadline = time.monotonic() + _PATIENCE
     clock = select.poll()
@@ -50,7 +49,7 @@ def feed(pid: int, text: int, pipe: int) -> None:
 
 
 def _raise_send_buffers(pid: int, process: int) -> int:
-    """How many netlink sockets of the process have now got their room."""
+    """Raise the buffers of the process's netlink sockets, and return how many sockets that were."""
     raised = 0
     for number in os.listdir(f"/proc/{pid}/fd"):  # noqa: PTH208 - numbers, not paths
         with suppress(OSError):

@@ -1,10 +1,9 @@
 """Commands inside nodes, pods and hosts: the lab process's side.
 
-Owns: ``Launcher``, by which the lab process has commands run, and ``Completed``.
-Must not: fork or start anything itself; the launcher child (``kernel.launcher_child``) does.
+``Launcher`` sends requests to the launcher child (``kernel.sandbox.launcher_child``), which forks and starts commands.
 
-Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and its whole answer is
-read when it has ended. One that runs on (``kernel.running``) speaks through a pipe instead.
+Standard input and output are memfds (memfd_create(2)): a command never blocks on a full pipe, and the lab reads its
+whole output when it has ended. A long-running command (``kernel.sandbox.running``) writes to a pipe instead.
 """
 
 import asyncio
@@ -30,16 +29,14 @@ from proxylab.timing import Deadline
 __all__ = ["Completed", "Launcher"]
 
 _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
-
-
 _GONE: Final = "the lab's launcher, which starts commands, has ended"
 _AT_ONCE: Final = 32
-_LONGEST_WORDS: Final = 200
+_LONGEST_ARGV: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """A command that has ended. ``status`` is its exit code, or minus the number of the signal that ended it."""
+    """A command that has ended. ``status`` is its exit code, or minus the number of the signal that killed it."""
 
     argv: tuple[str, ...]
     status: int
@@ -48,14 +45,14 @@ class Completed:
 
 
 class Launcher:
-    """The lab process's handle on the launcher child. Bound to the running event loop by ``attach``."""
+    """The lab process's handle on the launcher child. ``attach`` binds it to the running event loop."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
         self._waiting: dict[int, asyncio.Future[int]] = {}
         self._number = 0
         self._resolv_confs: dict[str, str] = {}
-        # More at once would fill the channel, or the descriptors that an ordinary user may have in flight (unix(7)).
+        # More at once would fill the channel, or exceed the descriptors that a user may have in flight (unix(7)).
         self._room = asyncio.Semaphore(_AT_ONCE)
         self.gone: asyncio.Event = asyncio.Event()
 
@@ -65,7 +62,7 @@ class Launcher:
         asyncio.get_running_loop().add_reader(self._channel, self._read)
 
     def path_of(self, command: str) -> str | None:
-        """Where a command lies, if there is one of that name among those that commands find."""
+        """The path of a program in the PATH of commands, or ``None``."""
         return shutil.which(command, path=PATH)
 
     async def run(
@@ -82,12 +79,12 @@ class Launcher:
     ) -> Completed:
         """Run one command in ``netns`` and wait for its end.
 
-        What is to be ``fed`` gets its standard input by a pipe, and not before its netlink sockets have all the room to
-        send that this machine allows.
+        With ``fed``, the command gets its standard input by a pipe once its netlink sockets have the largest send
+        buffer that this machine allows (``kernel.sandbox.feeding``).
 
         Raises:
-            TimeoutError: when it has not ended by the deadline; it and all that it has started are killed.
-            LabEndedError: when the launcher is gone.
+            TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.
+            LabEndedError: the launcher has ended.
         """
         made_by = here()
         files = [os.memfd_create(name, os.MFD_CLOEXEC) for name in ("stdin", "stdout", "stderr")]
@@ -113,20 +110,20 @@ class Launcher:
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Running:
-        """Start one command in ``netns`` that runs on.
+        """Start one long-running command in ``netns``.
 
         Args:
-            netns: the namespace it runs in.
+            netns: the network namespace of the command.
             argv: the command.
-            netns_name: whose mount and UTS namespaces it runs in.
-            heard: called with each line that it says, on standard output or standard error.
-            stdin: what it may read.
-            files: texts that it finds in its place, by path, which must lie in the place's own /run.
-            links: what symbolic links there lead to, by path.
-            environment: on top of the launcher's own.
+            netns_name: the node, pod or host; it selects the mount and UTS namespaces.
+            heard: called with each line of its standard output and standard error.
+            stdin: its standard input.
+            files: texts by path; each path must lie in the private /run.
+            links: targets of symbolic links by path, likewise.
+            environment: variables on top of the launcher's own.
 
         Raises:
-            LabEndedError: when the launcher is gone.
+            LabEndedError: the launcher has ended.
         """
         made_by = here()
         given = os.memfd_create("stdin", os.MFD_CLOEXEC)
@@ -135,7 +132,7 @@ class Launcher:
             _write_all(given, stdin)
             os.lseek(given, 0, os.SEEK_SET)
             request = _request(netns, argv, netns_name, environment, files=files, links=links)
-            number = self._numbered(request, made_by)
+            number = self._register(request, made_by)
             async with self._room:
                 self._send({"run": number, **request}, (netns.fd, given, writing, writing))
         except BaseException:
@@ -144,10 +141,10 @@ class Launcher:
         finally:
             os.close(given)
             os.close(writing)
-        return Running(reading, heard, *self._awaited(number))
+        return Running(reading, heard, *self._follow(number))
 
-    def _awaited(self, number: int) -> tuple["asyncio.Future[int]", Callable[[int], None]]:
-        """The end of a command that was just started, and what sends it signals until then."""
+    def _follow(self, number: int) -> tuple["asyncio.Future[int]", Callable[[int], None]]:
+        """A future with the status of command ``number``, and a function that sends it signals until then."""
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         ended.add_done_callback(lambda _: self._waiting.pop(number, None))
@@ -170,37 +167,37 @@ class Launcher:
         links: Mapping[str, str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Attached:
-        """Start one command in ``netns`` on somebody else's standard streams.
+        """Start one command in ``netns`` on a client's standard streams.
 
         Args:
-            netns: the namespace it runs in.
+            netns: the network namespace of the command.
             argv: the command.
-            netns_name: whose mount and UTS namespaces it runs in.
-            standard: descriptors of its standard input, output and error; they stay the caller's.
-            terminal: they are a terminal, which shall be the command's own: it leads a session there.
-            directory: where it works, if the place has that directory.
-            links: what symbolic links in its place's own /run lead to, by path.
-            environment: on top of the launcher's own.
+            netns_name: the node, pod or host; it selects the mount and UTS namespaces.
+            standard: descriptors of its standard input, output and error. The caller closes them.
+            terminal: the streams are a terminal, and the command leads a session on it.
+            directory: its working directory, if it exists there.
+            links: targets of symbolic links by path; each path must lie in the private /run.
+            environment: variables on top of the launcher's own.
 
         Raises:
-            LabEndedError: when the launcher is gone.
+            LabEndedError: the launcher has ended.
         """
         made_by = here()
         request = _request(
             netns, argv, netns_name, environment, links=links, attached=True, terminal=terminal, directory=directory
         )
-        number = self._numbered(request, made_by)
+        number = self._register(request, made_by)
         async with self._room:
             self._send({"run": number, **request}, (netns.fd, *standard))
-        ended, send_signal = self._awaited(number)
+        ended, send_signal = self._follow(number)
         return Attached(ended, send_signal)
 
     def furnish(self, netns_name: str, resolv_conf: str) -> None:
-        """Say what the commands of a place are to find as /etc/resolv.conf; to be said before the first of them."""
+        """Set the /etc/resolv.conf of a node, pod or host. Call it before the first command there."""
         self._resolv_confs[netns_name] = resolv_conf
 
     def forget(self, netns_names: Sequence[str]) -> None:
-        """Let go of the mount and UTS namespaces of ``netns_names``.
+        """Close the mount and UTS namespaces of ``netns_names``.
 
         One message names all of them: a thousand messages fill the channel faster than the launcher reads it.
         """
@@ -209,7 +206,7 @@ class Launcher:
         self._send({"forget": list(netns_names)}, ())
 
     def close(self) -> None:
-        """End the launcher, and with it the commands that still run."""
+        """End the launcher and the commands that still run."""
         with contextlib.suppress(RuntimeError):
             asyncio.get_running_loop().remove_reader(self._channel)
         self._channel.close()
@@ -217,7 +214,7 @@ class Launcher:
     async def _start_and_wait(
         self, request: dict[str, Any], made_by: str, fds: Sequence[int], deadline: Deadline
     ) -> int:
-        number = self._numbered(request, made_by)
+        number = self._register(request, made_by)
         ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting[number] = ended
         try:
@@ -225,7 +222,7 @@ class Launcher:
                 self._send({"run": number, **request}, fds)
                 try:
                     return await ended
-                except asyncio.CancelledError:  # of the deadline, or of whoever wanted this command
+                except asyncio.CancelledError:  # by the deadline or by the caller
                     self._signal(number, signal.SIGKILL)
                     raise
         except TimeoutError:
@@ -234,23 +231,23 @@ class Launcher:
         finally:
             self._waiting.pop(number, None)
 
-    def _numbered(self, request: dict[str, Any], made_by: str) -> int:
-        """Give a command its number, the mark by which its children are known, and its place's resolv.conf."""
+    def _register(self, request: dict[str, Any], made_by: str) -> int:
+        """Number a command, and add its mark and its resolv.conf to the request."""
         self._number += 1
-        words = " ".join(request["argv"])[:_LONGEST_WORDS].partition("\0")[0]
-        request["resolv_conf"] = self._resolv_confs.get(request["place"], "")
-        request["environment"][MARK] = str(Command(self._number, request["place"], made_by, words))
+        argv = " ".join(request["argv"])[:_LONGEST_ARGV].partition("\0")[0]
+        request["resolv_conf"] = self._resolv_confs.get(request["netns_name"], "")
+        request["environment"][MARK] = str(Command(self._number, request["netns_name"], made_by, argv))
         return self._number
 
     def _signal(self, number: int, which: int) -> None:
-        """Send a signal to a command. Without the launcher there is none to send it: the lab is about to end."""
+        """Send a signal to a command. Once the launcher has ended, the lab is about to end with all commands."""
         with contextlib.suppress(LabEndedError):
             self._send({"kill": number, "signal": which}, ())
 
     def _send(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         data = json.dumps(message).encode()
         if len(data) > MESSAGE_LIMIT:
-            raise InternalError(f"a command line of {len(data)} bytes; the launcher takes {MESSAGE_LIMIT}")
+            raise InternalError(f"a command request has {len(data)} bytes; the launcher takes {MESSAGE_LIMIT}")
         try:
             socket.send_fds(self._channel, [data], list(fds))
         except OSError as error:
@@ -291,10 +288,10 @@ def _request(
 ) -> dict[str, Any]:
     for path in (*(files or {}), *(links or {})):
         if not path.startswith("/run/") or ".." in path:
-            raise InternalError(f"{path} does not lie in the /run of {netns_name}: it would be the machine's")
+            raise InternalError(f"{path} is not in the private /run of {netns_name}, but a file of the machine")
     return {
         "argv": list(argv),
-        "place": netns_name,
+        "netns_name": netns_name,
         "hostname": netns.name,
         "files": dict(files or {}),
         "links": dict(links or {}),

@@ -1,18 +1,18 @@
 """Commands inside nodes, pods and hosts: the launcher child.
 
-Owns: the child that starts commands, and the mount and UTS namespaces of the places they run in.
-Must not: import anything that a command's start does not need; a command on a terminal is a fork of this process.
+A process must be in a command's namespaces at the moment it starts the command. A fork of the lab process, with its
+event loop and its hundreds of descriptors, would be slow and full of traps. So a child starts all commands. It has one
+thread and does nothing else, and it imports nothing that the start of a command does not need: a command on a terminal
+is a fork of this process.
 
-Why a child: whoever starts a command must be in its namespaces for that moment, and a fork of the lab process, with its
-event loop and its hundreds of descriptors, is slow and full of traps. The launcher has one thread and nothing else to
-do. It enters the network namespace that it is given, and the mount and UTS namespaces of the place: the hostname is the
-place's name, /run is private to the place (iptables keeps its lock there), /sys and resolv.conf are the place's
-(``kernel.place``). There it calls posix_spawn(3), which copies no page tables, where a fork of this process and the
-pages that the child touches would cost more than iptables takes; and it comes back to its own namespaces. The command
-leads a process group. A place's two namespaces are made for its first command and kept open here.
+For each command the launcher enters the network namespace of the request, and the mount and UTS namespaces of the node,
+pod or host. There the hostname is the node's name, /run is private (iptables keeps its lock there), and /sys and
+resolv.conf are the node's (``kernel.sandbox.command_environment``). The launcher makes these two namespaces for the
+first command and keeps them open. It calls posix_spawn(3), which copies no page tables: a fork and the pages that the
+child touches cost more than iptables takes. Then it returns to its own namespaces. The command leads a process group.
 
-If the launcher dies, the lab process sees end-of-file and closes the lab; if the lab process dies, init ends, and the
-kernel ends the launcher and every command with it.
+If the launcher dies, the lab process sees end-of-file and closes the lab. If the lab process dies, init ends, and the
+kernel kills the launcher and every command.
 """
 
 import contextlib
@@ -46,20 +46,20 @@ from proxylab.kernel.sandbox.linux import (
 __all__ = ["ENDED", "MESSAGE_LIMIT", "fork_launcher"]
 
 MESSAGE_LIMIT: Final = 128 * 1024  # a request; SEQPACKET keeps it whole
-# What nohup(1) and shells in the background ignore, and what Python handles or ignores.
+# Signals that nohup(1) and background shells ignore, and those that Python handles or ignores.
 _RESTORED: Final = tuple(
     getattr(signal, f"SIG{name}") for name in ("HUP", "INT", "QUIT", "TERM", "CHLD", "PIPE", "XFSZ")
 )
 ENDED: Final = struct.Struct("=qi")  # an answer: the request's number, and the exit code or minus the signal
-_ROUNDS: Final = 100
+_KILL_ROUNDS: Final = 100
 _OUTPUT_LIMIT: Final = 256 * 1024 * 1024  # RLIMIT_FSIZE, which bounds memfds too
 
 
 def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socket:
     """Fork the launcher child; return the lab process's end of the channel to it.
 
-    ``client`` is closed in the child: only the lab process may hold it, so that its end is the end of the lab. So are
-    ``others``, which are nothing to a launcher.
+    The child closes ``client``: only the lab process may hold it, so that end-of-file there means the end of the lab.
+    The child also closes ``others``.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.fork() == 0:
@@ -74,14 +74,14 @@ def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socke
 
 @dataclass(frozen=True, slots=True)
 class _Environment:
-    """Mount and UTS namespaces, held open."""
+    """Open descriptors of a mount and a UTS namespace."""
 
     mounts: int
     names: int
 
     @classmethod
     def here(cls) -> "_Environment":
-        """Those that this process is in."""
+        """The namespaces of this process."""
         return cls(*(os.open(f"/proc/self/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC) for kind in ("mnt", "uts")))
 
     def enter(self) -> None:
@@ -94,7 +94,7 @@ class _Environment:
 
 
 class _Environments:
-    """Where commands run, and the way there and back."""
+    """The mount and UTS namespaces of nodes, pods and hosts; enters them and returns."""
 
     def __init__(self) -> None:
         self._own = _Environment.here()
@@ -103,9 +103,9 @@ class _Environments:
 
     @contextlib.contextmanager
     def entered(self, request: Mapping[str, Any], netns: int) -> Iterator[None]:
-        """Be in the place of a command, which is made if there is none of its name. Raises ``OSError``."""
+        """Be in the namespaces of a command; the first command of a name makes them. Raises ``OSError``."""
         try:
-            known = self._known.get(request["place"])
+            known = self._known.get(request["netns_name"])
             if known is not None:
                 known.enter()
                 setns(netns, CLONE_NEWNET)
@@ -114,24 +114,24 @@ class _Environments:
                 socket.sethostname(request["hostname"])
                 setns(netns, CLONE_NEWNET)
                 furnish(request["resolv_conf"])
-                self._known[request["place"]] = _Environment.here()
+                self._known[request["netns_name"]] = _Environment.here()
             yield
         finally:
             try:
                 setns(self._own_netns, CLONE_NEWNET)
                 self._own.enter()
             except OSError:
-                os._exit(1)  # whatever came next would happen in the wrong place; the end of this process ends the lab
+                os._exit(1)  # the next command would run in the wrong namespaces; this exit ends the lab
 
     def forget(self, name: str) -> None:
-        """Let go of the namespaces of a place, if it has any."""
-        netns_name = self._known.pop(name, None)
-        if netns_name is not None:
-            netns_name.close()
+        """Close the namespaces of a node, pod or host, if there are any."""
+        environment = self._known.pop(name, None)
+        if environment is not None:
+            environment.close()
 
 
 def _serve(channel: socket.socket) -> NoReturn:
-    """Start commands, reap them and report how they ended, until the channel is closed."""
+    """Start commands, reap them and report their status, until the lab process closes the channel."""
     _bound_output(_OUTPUT_LIMIT)
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -146,18 +146,18 @@ def _serve(channel: socket.socket) -> NoReturn:
             if fd == wake_read:
                 with contextlib.suppress(BlockingIOError):
                     os.read(wake_read, 4096)
-            elif not _obey(channel, environments, running):
+            elif not _serve_request(channel, environments, running):
                 os._exit(0)
         _reap(channel, running)
 
 
-def _obey(channel: socket.socket, environments: _Environments, running: dict[int, int]) -> bool:
-    """Carry out one request. False when the lab process has gone."""
+def _serve_request(channel: socket.socket, environments: _Environments, running: dict[int, int]) -> bool:
+    """Carry out one request. False when the lab process has ended."""
     try:
         data, fds, flags, _ = socket.recv_fds(channel, MESSAGE_LIMIT, 4)
     except OSError:
         return False
-    if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):  # gone, or speaking another protocol than ours
+    if not data or flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):  # end-of-file, or another protocol
         return False
     for fd in fds:
         os.set_inheritable(fd, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too (cpython 3.11)
@@ -166,7 +166,7 @@ def _obey(channel: socket.socket, environments: _Environments, running: dict[int
             try:
                 running[_start(request, fds, environments)] = number
             except (OSError, ValueError) as error:
-                running[_fork_to_tell(error, request, fds[3])] = number
+                running[_fork_to_report(error, request, fds[3])] = number
         case {"kill": int(number), "signal": int(which)}:
             _kill(number, which, running)
         case {"forget": [*names]}:
@@ -178,13 +178,13 @@ def _obey(channel: socket.socket, environments: _Environments, running: dict[int
 
 
 def _kill(number: int, which: int, running: dict[int, int]) -> None:
-    """Send a signal to one command with all its children, if it still runs, wherever they have gone.
+    """Send a signal to one command and all its children, if it still runs.
 
-    Those that a dying process has started meanwhile are found the next time round; the dead start none.
+    A dying process may start others meanwhile, which the next round finds.
     """
     for pid in [pid for pid, other in running.items() if other == number]:
         killed: set[int] = set()
-        for _ in range(_ROUNDS):
+        for _ in range(_KILL_ROUNDS):
             found = family_of(number, pid) - killed
             if not found:
                 break
@@ -205,14 +205,14 @@ def _reap(channel: socket.socket, running: dict[int, int]) -> None:
 
 
 def _start(request: Mapping[str, Any], fds: Sequence[int], environments: _Environments) -> int:
-    """Start the command in its place. Raises ``OSError``, as execve(2) would there, or ``ValueError`` for its words."""
+    """Start the command in its namespaces. Raises ``OSError`` as execve(2) does, or ``ValueError`` for a bad argv."""
     netns, text, *outputs = fds
     fed = os.pipe2(os.O_CLOEXEC) if request["fed"] else None
     standard = (text if fed is None else fed[0], *outputs)
     try:
         with environments.entered(request, netns):
-            _lay_out(request)
-            _go_to(request["directory"])
+            _write_files(request)
+            _change_directory(request["directory"])
             pid = _fork_on_terminal(request, standard) if request["terminal"] else _spawn(request, standard)
     except BaseException:
         for fd in fed or ():
@@ -224,13 +224,13 @@ def _start(request: Mapping[str, Any], fds: Sequence[int], environments: _Enviro
 
 
 def _spawn(request: Mapping[str, Any], standard: Sequence[int]) -> int:
-    """Start the command as the leader of a process group of its own, looked for as execvpe(3) looks for it."""
+    """Start the command as the leader of its own process group. Searches PATH as execvpe(3) does."""
     argv, environment = request["argv"], request["environment"]
-    there = [path for path in _paths(argv[0], environment) if path.exists()]
+    existing = [path for path in _paths(argv[0], environment) if path.exists()]
     if request["attached"]:
         _bound_output(resource.RLIM_INFINITY)
     try:
-        for path in there:
+        for path in existing:
             if path.is_file() and os.access(path, os.X_OK):
                 return os.posix_spawn(
                     path,
@@ -243,31 +243,31 @@ def _spawn(request: Mapping[str, Any], standard: Sequence[int]) -> int:
     finally:
         if request["attached"]:
             _bound_output(_OUTPUT_LIMIT)
-    number = errno.EACCES if there else errno.ENOENT
+    number = errno.EACCES if existing else errno.ENOENT
     raise OSError(number, os.strerror(number))
 
 
 def _paths(command: str, environment: Mapping[str, str]) -> list[Path]:
-    """Where a command may be found."""
+    """The paths to try for a command."""
     if "/" in command:
         return [Path(command)]
     return [Path(directory, command) for directory in os.get_exec_path(environment)]
 
 
 def _bound_output(most: int) -> None:
-    """Let the commands that are started now write no larger files, in bytes; RLIMIT_FSIZE bounds memfds too."""
+    """Bound the size in bytes of files that commands write from now on; RLIMIT_FSIZE bounds memfds too."""
     _soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def _fork_on_terminal(request: Mapping[str, Any], standard: Sequence[int]) -> int:
-    """Start the command as the leader of a session on a terminal, which posix_spawn(3) cannot give it."""
+    """Start the command as the leader of a session on a terminal, which posix_spawn(3) cannot do."""
     pid = os.fork()
     if pid:
         return pid
     try:
         signal.set_wakeup_fd(-1)
-        # Python ignores SIGPIPE and SIGXFSZ; without the latter RLIMIT_FSIZE would end no command that floods it.
+        # Python ignores SIGPIPE and SIGXFSZ; without SIGXFSZ, RLIMIT_FSIZE ends no command that exceeds it.
         for number in _RESTORED:
             signal.signal(number, signal.SIG_DFL)
         os.setsid()
@@ -277,20 +277,20 @@ def _fork_on_terminal(request: Mapping[str, Any], standard: Sequence[int]) -> in
         _bound_output(resource.RLIM_INFINITY)
         os.execvpe(request["argv"][0], request["argv"], request["environment"])  # noqa: S606 - a shell is not wanted
     except BaseException as error:
-        _end_telling(error, request, standard[2])
+        _report_and_exit(error, request, standard[2])
 
 
-def _fork_to_tell(error: Exception, request: Mapping[str, Any], stderr: int) -> int:
-    """Let a child stand for a command that did not start: whoever reads its words may be slow, or gone."""
+def _fork_to_report(error: Exception, request: Mapping[str, Any], stderr: int) -> int:
+    """Fork a child in the place of a command that did not start: the reader of its message may be slow, or gone."""
     pid = os.fork()
     if pid == 0:
         signal.set_wakeup_fd(-1)
-        _end_telling(error, request, stderr)
+        _report_and_exit(error, request, stderr)
     return pid
 
 
-def _end_telling(error: BaseException, request: Mapping[str, Any], stderr: int) -> NoReturn:
-    """End this child with the words and the status of a shell that could not start a command."""
+def _report_and_exit(error: BaseException, request: Mapping[str, Any], stderr: int) -> NoReturn:
+    """End this child with the message and the status of a shell that could not start a command."""
     try:
         why = error.strerror if isinstance(error, OSError) else error
         os.write(stderr, f"{request['argv'][0]}: {why}\n".encode(errors="replace"))
@@ -299,7 +299,7 @@ def _end_telling(error: BaseException, request: Mapping[str, Any], stderr: int) 
 
 
 def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
-    """Let a child write ``text`` into the pipe, as slowly as the command reads it; then, it ends."""
+    """Fork a child that writes ``text`` into the pipe, as slowly as the command reads it, and then ends."""
     reading, writing = pipe
     feeder = os.fork()
     os.close(reading)
@@ -313,21 +313,21 @@ def _fork_feeder(pid: int, text: int, pipe: tuple[int, int]) -> None:
     os.close(writing)
 
 
-def _lay_out(request: Mapping[str, Any]) -> None:
-    """Put files and links where the command looks for them, in its place."""
+def _write_files(request: Mapping[str, Any]) -> None:
+    """Write the files and links of the request, in the command's mount namespace."""
     for path in (*request["files"], *request["links"]):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
     for path, text in request["files"].items():
         Path(path).write_text(text, encoding="utf-8")
     for path, target in request["links"].items():
-        # What leads there already stays: another command of this place may be looking for it at this moment.
+        # A right link stays: another command may resolve it at this moment.
         if not (Path(path).is_symlink() and str(Path(path).readlink()) == target):
             Path(path).unlink(missing_ok=True)
             Path(path).symlink_to(target)
 
 
-def _go_to(directory: str) -> None:
-    """Work in that directory, which this place may not have."""
+def _change_directory(directory: str) -> None:
+    """Change to a directory, or to / where it does not exist."""
     try:
         os.chdir(directory)
     except OSError:

@@ -1,35 +1,38 @@
-"""What a lab that was closed has left behind.
+"""What a closed lab has left behind, and what the lab process holds when all labs are closed.
 
-Owns: the count of descriptors and processes that still hold a namespace of a closed lab, and of its commands.
-Must not: look at what the kernel does with a namespace that nobody holds (``kernel.cleanup`` does).
+``leftovers`` finds the descriptors and processes that still hold a namespace of one closed lab. ``Census`` counts all
+descriptors, threads and processes before the first lab and after the last: it finds files, pipes, sockets of the lab
+process's own namespace, threads that never end, and commands that have left their namespaces. What the kernel does with
+a namespace that no process holds is the matter of ``kernel.netlink.cleanup``.
 
 A namespace is known by its inode number, and everything that holds one leads to it: a descriptor of it, a socket made
-in it (SIOCGSKNS, net/socket.c), a process in it. So what is left is found whoever made it, and named by the node, pod
-or host that it was made in. As long as something is left, the number cannot pass to another namespace. A command may
-have left its namespace, its process group and its session; by its environment it is still known.
+in it (SIOCGSKNS, net/socket.c), a process in it. So each leftover is found without knowing its maker, and is named by
+the node, pod or host of its namespace. As long as something is left, the kernel does not reuse the inode number. A
+command may have left its namespace, its process group and its session; its environment still names it.
 """
 
 import fcntl
 import os
 import signal
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.commands import command_of
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.sandbox.origins import Origins
+from proxylab.kernel.sandbox.origins import Origins, current_line
 
-__all__ = ["Departed", "end_processes", "leftovers", "note_departure", "told_of"]
+__all__ = ["Census", "Departed", "end_processes", "leftovers", "note_departure"]
 
 _SIOCGSKNS: Final = 0x894C  # include/uapi/linux/sockios.h
 
 
 @dataclass(frozen=True, slots=True)
 class Departed:
-    """A lab that is being closed: its namespaces by their inode numbers, and what its commands' places begin with."""
+    """A lab that is closing: its namespaces by inode number, and the prefix of its names for the launcher."""
 
     lab: str
     spaces: Mapping[int, NetNs]
@@ -37,25 +40,25 @@ class Departed:
 
 
 def note_departure(lab: str, namespaces: Mapping[str, NetNs], prefix: str = "") -> Departed:
-    """Remember the namespaces of a lab; to be called while they are still held."""
+    """Remember the namespaces of a lab. The caller must still hold them."""
     return Departed(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
 
 
 def leftovers(departed: Departed, origins: Origins | None = None) -> list[str]:
-    """Everything in this process's reach that still holds a namespace of the lab, in words."""
+    """Each descriptor and process that still holds a namespace of the lab, in words."""
     held = _descriptors(departed, origins or Origins())
-    return [*held, *(f"process {told_of(pid)} in {netns_name}" for pid, netns_name in _processes(departed))]
+    return [*held, *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(departed))]
 
 
 def end_processes(departed: Departed) -> None:
-    """Kill what commands of the lab have left running. The sandbox's pid namespace holds no process but the lab's."""
+    """Kill the processes that commands of the lab have left. All processes of the sandbox belong to the lab."""
     for pid, _ in _processes(departed):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
 
-def told_of(pid: int) -> str:
-    """A process in words: its number and name, and the command that it stems from with the line that ran it."""
+def _process_words(pid: int) -> str:
+    """A process in words: its pid and name, and its command with the line of code that ran it."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
@@ -66,7 +69,7 @@ def told_of(pid: int) -> str:
 
 def _descriptors(departed: Departed, origins: Origins) -> Iterator[str]:
     for number in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
-        with suppress(OSError):  # the descriptor of the directory itself is closed by now
+        with suppress(OSError):  # the descriptor of the directory itself is closed already
             target = str(Path(f"/proc/self/fd/{number}").readlink())
             if target.startswith("net:["):
                 netns = departed.spaces.get(os.fstat(number).st_ino)
@@ -89,7 +92,7 @@ def _inode_of_socket(number: int) -> int:
 
 
 def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
-    """Processes in the lab's namespaces, and those of its commands wherever they are, each with its place."""
+    """Processes in the lab's namespaces, and those of its commands anywhere, each with its node, pod or host."""
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
@@ -101,3 +104,53 @@ def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
         command = command_of(int(process.name))
         if command is not None and departed.prefix and command.netns_name.startswith(departed.prefix):
             yield int(process.name), command.netns_name.removeprefix(departed.prefix)
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The descriptors, threads and processes at one moment."""
+
+    descriptors: dict[int, str]
+    threads: frozenset[threading.Thread]
+    processes: frozenset[int]
+
+    @classmethod
+    def take(cls) -> Self:
+        """Count now."""
+        return cls(_own_descriptors(), frozenset(threading.enumerate()), frozenset(_live_processes()))
+
+    def since(self, origins: Origins) -> list[str]:
+        """What is new since then, each with the line of code that made it, if known."""
+        now = Census.take()
+        found = []
+        for number, target in now.descriptors.items():
+            if self.descriptors.get(number) != target:
+                maker = origins.of_descriptor(number, target)
+                found.append(f"descriptor {number} ({target}){maker and f', made by {maker}'}")
+        found += [
+            f"thread {thread.name!r}, at {current_line(thread)}"
+            for thread in now.threads - self.threads
+            if thread.is_alive()
+        ]
+        return found + [f"process {_process_words(pid)}" for pid in sorted(now.processes - self.processes)]
+
+
+def _own_descriptors() -> dict[int, str]:
+    found = {}
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # the descriptor of the directory itself is closed already
+            found[int(each.name)] = str(each.readlink())
+    return found
+
+
+def _live_processes() -> set[int]:
+    """Every process of the sandbox but zombies, which hold nothing."""
+    found = set()
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit():
+            continue
+        with suppress(OSError):
+            state = (process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+            if state != "Z":
+                found.add(int(process.name))
+    return found

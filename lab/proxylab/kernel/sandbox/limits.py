@@ -1,7 +1,6 @@
 """Limits of the machine that a large lab runs into.
 
-Owns: raising what may be raised, and the words for a limit that was reached.
-Must not: change a limit of anything but the calling process and its children.
+The module raises the limit of the calling process and its children, and puts a limit that was reached into words.
 """
 
 import errno
@@ -15,15 +14,15 @@ __all__ = ["limit_reached", "raise_descriptor_limit"]
 def raise_descriptor_limit() -> None:
     """Use as many descriptors as the hard limit allows (RLIMIT_NOFILE, getrlimit(2)).
 
-    A lab holds a namespace and a netlink socket for every place, two packet sockets for every tap, and a socket for
-    every listener; the usual soft limit of 1,024 ends at some two hundred pods.
+    A lab holds a namespace and a netlink socket for every node, pod and host, two packet sockets for every tap, and a
+    socket for every listener; the usual soft limit of 1,024 ends at some two hundred pods.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def limit_reached(error: BaseException) -> CapabilityError | None:
-    """What the machine lacks, if a limit of it is at the bottom of ``error``; else nothing."""
+    """The limit of the machine that caused ``error``, or ``None``."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError):

@@ -1,8 +1,8 @@
 """System calls that Python 3.11 does not offer.
 
-Owns: thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and what belongs to it, pidfd_getfd(2),
-prctl(2), sched_getcpu(3) and perf_event_open(2), by the C library.
-Must not: hold policy. Each wrapper makes one call and raises ``OSError`` with the errno it failed with.
+Thin, typed wrappers of unshare(2), setns(2), mount(2), fsopen(2) and its kin, pidfd_getfd(2), prctl(2),
+sched_getcpu(3) and perf_event_open(2), by the C library. Each makes one call, holds no policy, and raises ``OSError``
+with the errno of the failure.
 """
 
 import ctypes
@@ -57,7 +57,7 @@ MS_PRIVATE: Final = 0x40000
 _PR_SET_PDEATHSIG: Final = 1
 _PR_CAPBSET_DROP: Final = 24
 
-# include/uapi/linux/capability.h: what a lab never needs and root could hurt the machine with.
+# include/uapi/linux/capability.h: capabilities that a lab never needs and that can damage the machine.
 _CAP_SYS_MODULE: Final = 16
 _CAP_SYS_RAWIO: Final = 17
 _CAP_SYS_BOOT: Final = 22
@@ -112,17 +112,17 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 
 
 def borrow_descriptor(process: int, number: int) -> int:
-    """A descriptor of one's own for what another process has open as ``number`` (pidfd_getfd(2), Linux 5.6).
+    """A duplicate of descriptor ``number`` of another process (pidfd_getfd(2), Linux 5.6).
 
-    ``process`` is a pidfd of one that the caller might trace.
+    ``process`` is a pidfd. The caller needs the right to trace that process.
     """
     return _descriptor("pidfd_getfd", _SYS_PIDFD_GETFD, process, number, 0)
 
 
 def mount_detached(kind: str) -> int:
-    """A descriptor of the root of a file system that is mounted nowhere, read-only (fsmount(2), Linux 5.2).
+    """A descriptor of the root of a read-only file system that is attached nowhere (fsmount(2), Linux 5.2).
 
-    Nobody else sees it, and it is gone with the descriptor.
+    No other process sees it, and it goes when the descriptor closes.
     """
     context = _descriptor("fsopen", _SYS_FSOPEN, kind.encode(), _FSOPEN_CLOEXEC)
     try:
@@ -133,9 +133,9 @@ def mount_detached(kind: str) -> int:
 
 
 def open_own_perf_event(attributes: bytes) -> int:
-    """A descriptor of an event of the calling thread, on whatever CPU (perf_event_open(2)).
+    """A descriptor of an event of the calling thread, on any CPU (perf_event_open(2)).
 
-    ``attributes`` are a ``struct perf_event_attr``.
+    ``attributes`` is a ``struct perf_event_attr``.
     """
     number = _SYS_PERF_EVENT_OPEN.get(os.uname().machine)
     if number is None:
@@ -145,7 +145,7 @@ def open_own_perf_event(attributes: bytes) -> int:
 
 
 def _descriptor(call: str, number: int, *arguments: object) -> int:
-    """The descriptor that a system call by its number returns."""
+    """Make a system call by number, and return the descriptor that it returns."""
     made = int(_libc.syscall(ctypes.c_long(number), *arguments))
     if made < 0:
         _check(made, call)
@@ -153,7 +153,7 @@ def _descriptor(call: str, number: int, *arguments: object) -> int:
 
 
 def current_cpu() -> int:
-    """The CPU that the calling thread is on (sched_getcpu(3))."""
+    """The CPU on which the calling thread runs (sched_getcpu(3))."""
     cpu = int(_libc.sched_getcpu())
     if cpu < 0:
         _check(cpu, "sched_getcpu")
@@ -163,16 +163,17 @@ def current_cpu() -> int:
 def die_with_parent() -> None:
     """Ask for SIGKILL when the thread that made this process ends (PR_SET_PDEATHSIG, prctl(2)).
 
-    The wish does not reach back: a parent that died before the call is not noticed. Whoever calls this also holds an
-    inherited socket or pipe whose end-of-file tells the same.
+    The kernel does not notice a parent that died before the call. So a caller also holds an inherited socket or pipe,
+    and end-of-file on it says the same.
     """
     _check(_libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0), "prctl")
 
 
 def forgo_machine_capabilities() -> None:
-    """Let no program started from here load modules, touch hardware, reboot, or set the clock (capabilities(7)).
+    """Keep all programs started from here from loading modules, touching hardware, rebooting or setting the clock.
 
-    Taken out of the bounding set, so that root regains them by no exec(2). iptables, for one, would run modprobe.
+    The capabilities leave the bounding set, so that root does not regain them by exec(2) (capabilities(7)). iptables,
+    for one, would run modprobe.
     """
     for capability in (_CAP_SYS_MODULE, _CAP_SYS_RAWIO, _CAP_SYS_BOOT, _CAP_SYS_TIME):
         _check(_libc.prctl(_PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0), "prctl")

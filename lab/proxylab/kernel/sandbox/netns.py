@@ -1,13 +1,10 @@
 """Network namespaces as file descriptors.
 
-Owns: making a namespace, entering it for a moment, and giving it back.
-Must not: name namespaces in the file system, or let anything but sockets and files of /proc/sys be opened inside.
-
-A network namespace is an attribute of a thread. ``inside`` moves the thread, runs a block and moves it back; so a
-block may not await, yield or start another thread's work: the whole event loop would go on in the wrong namespace. A
-socket belongs for good to the namespace it was made in, wherever its owner is later, so a block is short: it makes
-sockets, or opens files below /proc/sys/net (resolved at open(2) by the caller's namespace), and nothing else.
-``tests/unit/test_architecture.py`` walks the syntax tree of every block.
+A network namespace is an attribute of a thread. ``inside`` moves the thread, runs a block and moves it back. A block
+must not await, yield or start another thread's work: the whole event loop would go on in the wrong namespace. A socket
+belongs for good to the namespace that it was made in. So a block is short: it makes sockets, or opens files below
+/proc/sys/net (open(2) resolves them by the caller's namespace), and nothing else. ``tests/unit/test_architecture.py``
+walks the syntax tree of every block. Namespaces have no names in the file system.
 """
 
 import os
@@ -21,7 +18,7 @@ from proxylab.kernel.sandbox.origins import here
 
 __all__ = ["NetNs", "inside", "make_netns"]
 
-# /proc/self is the main thread's; a namespace is the calling thread's (proc(5)).
+# /proc/self is the main thread's, and a namespace belongs to the calling thread (proc(5)).
 _OWN = "/proc/thread-self/ns/net"
 
 
@@ -29,7 +26,7 @@ _OWN = "/proc/thread-self/ns/net"
 class NetNs:
     """A network namespace. It lives as long as ``fd`` is open, or as long as a process or socket is in it.
 
-    ``made_by`` is the line of code that made it, for whoever finds that it was not closed.
+    ``made_by`` is the line of code that made it, for the report on a namespace that was not closed.
     """
 
     name: str
@@ -37,7 +34,7 @@ class NetNs:
     made_by: str = field(default="", compare=False)
 
     def close(self) -> None:
-        """Let go of it. The kernel takes it apart later, in a worker of its own; nobody waits for that."""
+        """Close the descriptor. The kernel takes the namespace apart later, in a worker of its own."""
         os.close(self.fd)
 
 
@@ -45,7 +42,7 @@ class NetNs:
 def inside(netns: NetNs) -> Iterator[None]:
     """Run a block in ``netns``; the block may contain no await and no yield.
 
-    Should the way back fail, the process ends at once: going on in a foreign namespace would be worse than any error.
+    If the way back fails, the process ends at once: work in a foreign namespace is worse than any error.
     """
     home = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -59,7 +56,7 @@ def inside(netns: NetNs) -> Iterator[None]:
 
 
 def make_netns(name: str) -> NetNs:
-    """A new, empty network namespace; the calling thread ends where it began."""
+    """A new, empty network namespace. The calling thread returns to its own."""
     home = os.open(_OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
         unshare(CLONE_NEWNET)

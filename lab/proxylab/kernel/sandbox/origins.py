@@ -1,14 +1,12 @@
-"""Where things of this process were made, for whoever finds one that should be gone.
+"""The line of code that made a socket, opened a file or keeps a thread, for the report on leftovers.
 
-Owns: the line of code that made a socket or opened a file, the one that a thread is at, and ``here``, the line for
-anything else.
-Must not: keep alive what it knows; it forgets a thing with the thing, and all but the last files.
+A leftover descriptor says what it is and not which code made it, and that code has long returned. So ``Origins`` notes
+the line at the moment of making: the interpreter announces every socket and file to its audit hooks (PEP 578;
+``socket.__new__``, ``open``), which costs some microseconds. ``Origins`` ignores files below /proc, since a lab writes
+its thousand sysctls there. The interpreter announces no pipes and threads. A hook cannot be removed, so a process
+installs one at its start.
 
-A descriptor that is left over says what it is and not who made it, and the maker has long returned. So the makers are
-noted while they make: the interpreter announces every socket and file to its audit hooks (PEP 578;
-``socket.__new__``, ``open``), which costs some microseconds. Files below /proc are left alone, since a lab writes its
-thousand sysctls there; pipes and threads are announced to nobody. A hook cannot be taken out
-again, so a process has one, from its start.
+``Origins`` keeps nothing alive: it forgets a socket with the socket, and all but the latest files.
 """
 
 import inspect
@@ -21,37 +19,39 @@ from types import FrameType
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
-__all__ = ["Origins", "here", "whereabouts"]
+import proxylab
+
+__all__ = ["Origins", "current_line", "here"]
 
 _Line = tuple[str, int]
 """A file and the number of a line in it."""
 
 _STANDARD: Final = str(Path(os.__file__).parent) + os.sep
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
-_PACKAGE: Final = str(Path(__file__).resolve().parents[1]) + os.sep
-_ROOT: Final = str(Path(__file__).resolve().parents[2]) + os.sep
+_PACKAGE: Final = str(Path(proxylab.__file__).resolve().parent) + os.sep
+_ROOT: Final = str(Path(proxylab.__file__).resolve().parents[1]) + os.sep
 _MOST_FILES: Final = 256
 _BETWEEN: Final = frozenset({__file__, str(Path(__file__).with_name("netns.py"))})
-"""Modules through which everything is made, and which therefore say nothing."""
+"""Modules that make things for all others; a line in them says nothing."""
 
 
 class Origins:
-    """Who made the sockets that this process has, and who opened files."""
+    """The lines that made this process's sockets and opened its files."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[socket.socket, _Line] = WeakKeyDictionary()
         self._opened: dict[str, _Line] = {}
 
     def watch(self) -> None:
-        """Note what is made from now on, for the rest of the process's life."""
+        """Note every socket and file from now on, for the rest of the process's life."""
         sys.addaudithook(self._note)
 
     def of_descriptor(self, number: int, target: str) -> str:
-        """The line that made a descriptor; empty when it is not known.
+        """The line that made a descriptor; empty when unknown.
 
         Args:
             number: the descriptor.
-            target: what it is by /proc/self/fd: of a file its path, which somebody was the last to open.
+            target: the descriptor's link in /proc/self/fd: of a file its path, for which the latest opening counts.
         """
         line = next((line for made, line in list(self._made.items()) if made.fileno() == number), None)
         line = line or self._opened.get(target)
@@ -71,18 +71,18 @@ class Origins:
 
 
 def _is_file(path: object) -> bool:
-    """Whether a path is one that /proc/self/fd would tell, of a file whose opening is worth a note."""
+    """Whether /proc/self/fd shows this path, and the file is none of /proc."""
     return isinstance(path, str) and path.startswith("/") and not path.startswith("/proc/")
 
 
-def whereabouts(thread: threading.Thread) -> str:
-    """The line that a thread is at, which tells what keeps it; empty when it has ended."""
+def current_line(thread: threading.Thread) -> str:
+    """The line that a thread executes now; empty when it has ended."""
     frame = None if thread.ident is None else sys._current_frames().get(thread.ident)  # noqa: SLF001 - the one way
     return "" if frame is None else _words(*_line(frame))
 
 
 def _caller(above: int = 1) -> FrameType | None:
-    """The frame that called the caller of this function, or one further up."""
+    """The frame that called the caller of this function, or one ``above`` that."""
     frame = inspect.currentframe()
     for _ in range(above + 1):
         frame = None if frame is None else frame.f_back
@@ -90,12 +90,12 @@ def _caller(above: int = 1) -> FrameType | None:
 
 
 def here() -> str:
-    """The line that called the caller, such as ``lab/proxylab/kernel/netlink/build.py:72``."""
+    """The line that called the caller, such as ``proxylab/kernel/netlink/build.py:72``."""
     return _words(*_line(_caller(2)))
 
 
 def _line(frame: FrameType | None) -> _Line:
-    """The nearest line that is neither the standard library's nor one through which everything is made."""
+    """The nearest line outside the standard library, other packages and the modules of ``_BETWEEN``."""
     nearest = frame
     while frame is not None:
         file = frame.f_code.co_filename
@@ -106,7 +106,7 @@ def _line(frame: FrameType | None) -> _Line:
 
 
 def _is_borrowed(file: str) -> bool:
-    """Whether it is the standard library's, or another package's."""
+    """Whether a file belongs to the standard library or to another package."""
     if file.startswith(_PACKAGE):
         return False
     return file.startswith(_STANDARD) or any(each in file for each in _INSTALLED)

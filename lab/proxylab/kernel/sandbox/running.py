@@ -1,11 +1,7 @@
-"""A command that runs on in a place.
+"""Commands under way: ``Running``, with output line by line, and ``Attached``, on a client's streams.
 
-Owns: ``Running``: its output, line by line, its end, and the signals it is sent; and ``Attached``, whose output is none
-of ours.
-Must not: start it (``kernel.launcher`` does).
-
-Its output comes through a pipe that the event loop empties, so it may run for days: nothing is kept here but the line
-that is being written.
+``Launcher`` starts them. The output of ``Running`` comes through a pipe that the event loop empties, so a command may
+run for days: memory holds only the unfinished line.
 """
 
 import asyncio
@@ -27,12 +23,12 @@ class Running:
     """A command under way. Made by ``Launcher.start``.
 
     Args:
-        output: the reading end of its pipe; closed here when the command has closed its own.
-        heard: called with each line of its output, without its end.
+        output: the reading end of its pipe. This object closes it once the command has closed the writing end.
+        heard: called with each line of its output, without the newline.
         send_signal: sends a signal to its process group.
 
     Attributes:
-        status: done when it has ended: its exit code, or minus the number of the signal that ended it.
+        status: done when the command has ended: its exit code, or minus the number of the signal that killed it.
     """
 
     def __init__(
@@ -46,23 +42,19 @@ class Running:
         self._heard = heard
         self._send_signal = send_signal
         self._line = b""
-        self._silent = asyncio.Event()
+        self._closed = asyncio.Event()
         self.status = status
-        self.status.add_done_callback(_looked_at)
+        self.status.add_done_callback(_retrieve_exception)
         os.set_blocking(output, False)
         asyncio.get_running_loop().add_reader(output, self._read)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the command has ended."""
         return self.status.done()
 
     async def stop(self, deadline: Deadline) -> int:
-        """Ask it to end by SIGTERM, and kill it when it has not done so by the deadline; then read its last words.
-
-        Returns:
-            What ``status`` has.
-        """
+        """Send SIGTERM, then SIGKILL at the deadline; read the rest of the output and return the status."""
         if not self.has_ended:
             self._send_signal(signal.SIGTERM)
             try:
@@ -75,7 +67,7 @@ class Running:
         return status
 
     async def kill(self) -> int:
-        """Kill it, and read its last words. Returns what ``status`` has."""
+        """Send SIGKILL, read the rest of the output and return the status."""
         if not self.has_ended:
             self._send_signal(signal.SIGKILL)
         status = await asyncio.shield(self.status)
@@ -83,10 +75,10 @@ class Running:
         return status
 
     async def drained(self) -> None:
-        """Wait until all that it has said has been heard; a child that it left behind is not waited for."""
+        """Wait for the rest of the output, but at most a second for a child that keeps the pipe open."""
         with suppress(TimeoutError):
             async with asyncio.timeout(1):
-                await self._silent.wait()
+                await self._closed.wait()
         self._close()
 
     def _read(self) -> None:
@@ -104,13 +96,13 @@ class Running:
             self._heard(line.decode(errors="replace"))
 
     def _close(self) -> None:
-        if self._silent.is_set():
+        if self._closed.is_set():
             return
         asyncio.get_running_loop().remove_reader(self._output)
         os.close(self._output)
         if self._line:
             self._heard(self._line.decode(errors="replace"))
-        self._silent.set()
+        self._closed.set()
 
 
 class Attached:
@@ -119,21 +111,21 @@ class Attached:
     def __init__(self, status: "asyncio.Future[int]", send_signal: Callable[[int], None]) -> None:
         self.status = status
         self.send_signal = send_signal
-        self.status.add_done_callback(_looked_at)
+        self.status.add_done_callback(_retrieve_exception)
 
     async def hang_up(self, deadline: Deadline) -> None:
-        """Tell it that nobody is there any more, by SIGHUP as a terminal does; kill it if it lives on."""
+        """Send SIGHUP, as a terminal does when its client has gone; kill the command at the deadline."""
         if self.status.done():
             return
         self.send_signal(signal.SIGHUP)
-        self.send_signal(signal.SIGCONT)  # one that is stopped would not hear of it
+        self.send_signal(signal.SIGCONT)  # a stopped process would not act on SIGHUP
         with suppress(TimeoutError):
             async with asyncio.timeout(deadline.remaining):
                 await asyncio.shield(self.status)
         self.send_signal(signal.SIGKILL)
 
 
-def _looked_at(status: "asyncio.Future[int]") -> None:
-    """Nobody need ask how it ended; asyncio would complain of an error that nobody has seen."""
+def _retrieve_exception(status: "asyncio.Future[int]") -> None:
+    """Mark an exception as retrieved: callers may ignore the status, and asyncio would log a warning."""
     if not status.cancelled():
         status.exception()

@@ -1,29 +1,27 @@
 """The sandbox: private user, mount, network, pid and UTS namespaces around a lab process.
 
-Owns: the way into the sandbox and the promise that nothing outlives it.
-Must not: import anything heavy (three processes carry a copy of whatever is loaded here), or make anything of a lab.
-
-    client ── socketpair ──────────────────────────┐        (the client's own world)
-      └─ keeper            waits, holds the leash  │        (outside the pid namespace)
-          └─ init          pid 1: reaps, obeys     │        (inside, as everything below)
-              └─ lab process ─────────────────────-┘        enter() returns here, and only here
+    client ── socketpair ──────────────────────────┐        (in the user's namespaces)
+      └─ supervisor        holds the lifeline pipe │        (outside the pid namespace)
+          └─ init          pid 1: reaps            │        (inside, as everything below)
+              └─ lab process ──────────────────────┘        enter() returns here, and only here
                   └─ launcher, commands, engines
 
-Whoever dies takes the rest along. The client's death is end-of-file on the socketpair, and SIGKILL to the keeper
-(PR_SET_PDEATHSIG); the keeper's death is SIGKILL to init, and end-of-file on the leash for the moment before init
-could ask for that signal; init's death is SIGKILL from the kernel to everybody in its pid namespace
-(pid_namespaces(7)); the lab process's death makes init exit. Namespaces, links, rules and mounts have no other owner
-than these processes, so they go with the last of them.
+No process of a lab outlives another one above it. The client's death is end-of-file on the socketpair, and SIGKILL to
+the supervisor (PR_SET_PDEATHSIG). The supervisor's death is SIGKILL to init, and end-of-file on the lifeline pipe for
+the moment before init has asked for that signal. When init dies, the kernel kills every process in its pid namespace
+(pid_namespaces(7)). When the lab process dies, init exits. Only these processes hold the namespaces, links, rules and
+mounts, so all of them go with the last process.
 
-A lab that may be told to stay (``proxylab.server.process``) has a *door*, a Unix socket that listens, or may come
-to. Its keeper is
-detached: it does not die with the client, and the socketpair alone says that the client has gone. Until it is told to
-stay, that ends the lab process as ever, and from then on the keeper is the last that holds anything. So it takes the
-door's name away when all is over.
+A lab that may be detached (``proxylab.server.process``) has a control socket, a Unix socket that listens at once or
+later. Its supervisor does not die with the client: only the socketpair says that the client has gone, and that ends the
+lab process unless the client has detached the lab. The supervisor is then the last process to end, so it removes the
+socket's name.
 
-PR_SET_PDEATHSIG is forgotten whenever credentials grow (commit_creds() in kernel/cred.c), as they do on entering a
-user namespace: the keeper asks a second time after unshare(2). Pid 1 has no parent it could see (getppid() is 0), so a
-parent that is gone already can only be noticed by the leash.
+The kernel forgets PR_SET_PDEATHSIG whenever credentials grow (commit_creds() in kernel/cred.c), as they do on entering
+a user namespace: the supervisor asks again after unshare(2). Pid 1 sees no parent (getppid() is 0), so only the
+lifeline pipe shows that its parent has died already.
+
+Three processes carry a copy of every module loaded here, so this module imports nothing heavy.
 """
 
 import errno
@@ -65,18 +63,18 @@ _HOSTNAME = "proxylab"
 
 @dataclass(frozen=True, slots=True)
 class ControlSocket:
-    """The socket by which other clients than the first may come, and a descriptor of the folder that it is named in.
+    """The socket for later clients of a detached lab, and a descriptor of the directory that holds its name.
 
-    The folder is held because the keeper, too, sees the sandbox's own /run.
+    The supervisor sees the sandbox's private /run, and reaches the directory by this descriptor alone.
     """
 
     socket: socket.socket
     folder: int
 
     def take_away(self) -> None:
-        """Remove the socket's name, and the note beside it (``client.control_sockets``), if it has come to have one.
+        """Remove the socket's name, if it has one, and the note beside it (``client.control_sockets``).
 
-        The name goes last: who waits for a lab to be gone waits for that.
+        The name goes last: a client that waits for the end of a lab watches the name.
         """
         bound = Path(str(self.socket.getsockname()))
         for name in (bound.stem + ".keeper", bound.name) if bound.name else ():
@@ -87,16 +85,17 @@ class ControlSocket:
 def enter(client: socket.socket, control_socket: ControlSocket | None = None) -> None:
     """Build the sandbox around the calling process's future child; return in that child, the lab process.
 
-    The calling process becomes the keeper and never returns. ``client`` is closed in the keeper and in init, so that
-    the lab process alone keeps it open. With a ``control_socket``, the keeper is detached.
+    The calling process becomes the supervisor and never returns. The supervisor and init close ``client``, so that only
+    the lab process keeps it open. With a ``control_socket``, the supervisor is detached.
 
     Raises:
-        CapabilityError: in whichever process met it, with ``client`` still open there, so that it can be reported.
+        CapabilityError: the machine allows no sandbox. ``client`` is still open in the process that raises this, to
+            report it.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if control_socket is None:
         die_with_parent()
-    _exit_if_hung_up(client.fileno())
+    _exit_if_closed(client.fileno())
     _unshare()
     if control_socket is None:
         die_with_parent()
@@ -104,11 +103,11 @@ def enter(client: socket.socket, control_socket: ControlSocket | None = None) ->
     init = os.fork()
     if init:
         os.close(lifeline_read)
-        _keep(init, client, lifeline_write, control_socket)
+        _supervise(init, client, lifeline_write, control_socket)
     os.close(lifeline_write)
     die_with_parent()
-    _exit_if_hung_up(lifeline_read)
-    _furnish()
+    _exit_if_closed(lifeline_read)
+    _mount_private()
     if control_socket is not None:
         os.close(control_socket.folder)
     lab_process = os.fork()
@@ -122,7 +121,7 @@ def enter(client: socket.socket, control_socket: ControlSocket | None = None) ->
 
 
 def _unshare() -> None:
-    """Take leave of the machine: as root directly, else by way of a user namespace in which this user is root."""
+    """Enter new namespaces: directly as root, otherwise through a user namespace in which this user is root."""
     if os.geteuid() == 0:
         try:
             unshare(_SPACES)
@@ -141,8 +140,8 @@ def _unshare() -> None:
         raise _no_namespaces(error) from error
 
 
-def _furnish() -> None:
-    """Give the sandbox a /proc of its own pids, a private /run (netns names, xtables.lock) and a name."""
+def _mount_private() -> None:
+    """Mount a /proc of the sandbox's own pids and a private /run (netns names, xtables.lock); set the hostname."""
     try:
         mount("none", "/", "", MS_REC | MS_PRIVATE)
         mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
@@ -155,10 +154,10 @@ def _furnish() -> None:
 
 
 def _protect_the_machine() -> None:
-    """Make everything below /proc that is the machine's read-only, for the lab and for commands in it.
+    """Make the machine's part of /proc read-only, for the lab and for commands in it.
 
-    Much of it is writable to whoever is root, without any capability, and belongs to no namespace. What remains is
-    /proc/sys/net: that of the namespace of whoever opens it.
+    Root can write to much of it without any capability, and it belongs to no namespace. /proc/sys/net stays writable:
+    it belongs to the network namespace of the process that opens it.
     """
     mount("/proc/sys/net", "/proc/sys/net", "", MS_BIND)
     for path in ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi"):
@@ -168,7 +167,7 @@ def _protect_the_machine() -> None:
 
 
 def _no_namespaces(error: OSError) -> CapabilityError:
-    """Say which switch of this machine forbids a sandbox, as far as it can be read."""
+    """Name the switch of this machine that forbids a sandbox, where it can be read."""
     reasons = (
         (
             "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
@@ -212,7 +211,7 @@ def _no_namespaces(error: OSError) -> CapabilityError:
     return CapabilityError(f"a way into a sandbox ({error})", cure)
 
 
-def _exit_if_hung_up(fd: int) -> None:
+def _exit_if_closed(fd: int) -> None:
     """End the process if the other end of ``fd`` is closed already."""
     poll = select.poll()
     poll.register(fd, select.POLLHUP)
@@ -220,11 +219,11 @@ def _exit_if_hung_up(fd: int) -> None:
         os._exit(0)
 
 
-def _keep(init: int, client: socket.socket, lifeline: int, control_socket: ControlSocket | None) -> NoReturn:
-    """Be the keeper: hold the leash until init is gone, and pass its status on.
+def _supervise(init: int, client: socket.socket, lifeline: int, control_socket: ControlSocket | None) -> NoReturn:
+    """Be the supervisor: hold the lifeline pipe until init has ended, and pass its status on.
 
-    On SIGTERM init is killed, and with it everything in its pid namespace; the kernel lets init be reaped only when all
-    of that has ended (zap_pid_ns_processes), so the keeper's own end says that nothing is left.
+    On SIGTERM the supervisor kills init, and so everything in its pid namespace. The kernel lets init be reaped only
+    when all of that has ended (zap_pid_ns_processes), so the supervisor's own end means that nothing is left.
     """
     signal.signal(signal.SIGTERM, lambda *_: os.kill(init, signal.SIGKILL))
     client.close()
@@ -236,9 +235,9 @@ def _keep(init: int, client: socket.socket, lifeline: int, control_socket: Contr
 
 
 def _init(lab_process: int, lifeline: int) -> NoReturn:
-    """Be pid 1: reap every orphan, pass SIGTERM on, and end with the lab process or with the keeper.
+    """Be pid 1: reap every orphan, pass SIGTERM on, and end with the lab process or with the supervisor.
 
-    Pid 1 receives no signal it has no handler for, not even from outside (pid_namespaces(7)), but for SIGKILL.
+    Except for SIGKILL from outside, pid 1 receives only signals that it has a handler for (pid_namespaces(7)).
     """
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)

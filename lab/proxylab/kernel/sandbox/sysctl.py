@@ -1,7 +1,7 @@
 """Writing and reading sysctls of a network namespace.
 
-Owns: the translation of a dotted name to a path below /proc/sys, and what a missing or refused key means.
-Must not: choose names or values (``plan.sysctls`` does), or write outside ``net``.
+The module translates a dotted name to a path below /proc/sys, and writes only below ``net``. ``plan.sysctls`` chooses
+names and values.
 """
 
 import os
@@ -20,10 +20,10 @@ def _path(name: str) -> str:
 
 
 def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
-    """Write all of them in ``netns``; a key that is not required may be absent from this kernel.
+    """Write sysctls in ``netns``; this kernel may lack a key that is not required.
 
     Raises:
-        CapabilityError: a required key does not exist here, or may not be written in a network namespace.
+        CapabilityError: a required key does not exist here, or is read-only in a network namespace.
         InternalError: the name leaves ``net``.
     """
     for sysctl in sysctls:
@@ -43,13 +43,14 @@ def write_sysctls(netns: NetNs, sysctls: Sequence[Sysctl]) -> None:
                 if not sysctl.required:
                     continue
                 raise CapabilityError(
-                    f"{sysctl.name}: {sysctl.value!r} could not be written to it in {netns.name} ({error.strerror})",
-                    "use a kernel that has it per network namespace, or take it out of the scenario",
+                    f"{sysctl.name}: the value {sysctl.value!r} could not be written in {netns.name} "
+                    f"({error.strerror})",
+                    "use a kernel that has this sysctl per network namespace, or remove it from the scenario",
                 ) from error
 
 
 def read_sysctl(netns: NetNs, name: str) -> str | None:
-    """The value of one sysctl in ``netns``, ``None`` where this kernel has none of that name."""
+    """The value of one sysctl in ``netns``; ``None`` where this kernel lacks it."""
     with inside(netns):
         try:
             fd = os.open(_path(name), os.O_RDONLY | os.O_CLOEXEC)
