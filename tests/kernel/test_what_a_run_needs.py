@@ -80,5 +80,5 @@ def test_associations_of_kernel_sockets_are_judged(associations: subprocess.Comp
 def test_without_sctp_sockets_a_run_says_so_with_the_cure(associations: subprocess.CompletedProcess[str]) -> None:
     assert associations.returncode == 4, associations.stdout + associations.stderr
     told = " ".join(associations.stdout.split())  # without the ends of lines
-    assert f"SCTP sockets, by which probe '{STRANGER}[ipv4]' connects" in told
+    assert f"SCTP sockets, with which probe '{STRANGER}[ipv4]' connects" in told
     assert "as root: 'modprobe sctp', or let the probe send single packets" in told
