@@ -1,7 +1,6 @@
-"""What nodes answer on the health-check port of a Service, for a diagnosis.
+"""Queries the health-check node port of a Service, for a diagnosis.
 
-Owns: whom to ask, and from where.
-Must not: judge (``proxylab.diagnosis.checked`` does), or send: the caller does.
+This module chooses the nodes and the senders. The caller sends, and ``proxylab.diagnosis.checked`` judges.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,17 +18,17 @@ from proxylab.verdict.model import Judgement, ProbeVerdict
 __all__ = ["Ask", "asked_for_health"]
 
 Ask = Callable[[str, str, ServiceTarget, HttpExpect], ProbeVerdict]
-"""From a probe's name, its sender, the target and what is expected by HTTP, to the verdict on it."""
+"""From a probe's name, its sender, the target and the expected HTTP answer, to the verdict on it."""
 
 
 def asked_for_health(
-    subject: Subject, terms: Terms, everybody: Sequence[Dialler], nodes: Sequence[str], ask: Ask
+    subject: Subject, terms: Terms, all_diallers: Sequence[Dialler], nodes: Sequence[str], ask: Ask
 ) -> Iterator[Checked]:
-    """What each of ``nodes`` answers in each family of the Service, to whoever can ask; none without such a port."""
+    """The answer of each of ``nodes`` in each family of the Service; empty for a Service without such a port."""
     if not subject.service.health_check_node_port:
         return
     for node, address in nodes_at(subject, terms, nodes):
-        for sender in askers(everybody, node, address):
+        for sender in askers(all_diallers, node, address):
             with suppress(ScenarioError):
                 yield _answer(subject, sender, node, address, ask)
                 break

@@ -1,8 +1,4 @@
-"""The control plane of a lab: the objects, who serves them, and an engine in every node that programs them.
-
-Owns: how it is begun on a wire.
-Must not: send a probe, or know one engine from another.
-"""
+"""The control plane of a lab: the objects, the API server, and an engine in every node."""
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
@@ -34,7 +30,7 @@ _SYNC_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """What runs in the nodes of one wire, and by what it is told."""
+    """The control plane on one network."""
 
     choice: EngineChoice
     contexts: Mapping[str, NodeContext]
@@ -44,12 +40,12 @@ class ControlPlane:
 
     @classmethod
     async def begin(cls, request: Build, network: Network, launcher: Launcher, variant: IptablesVariant) -> Self:
-        """Put an engine into every node; when this returns, all have programmed the objects.
+        """Start an engine in every node; when this returns, all have programmed the objects.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
-            ScenarioError: what is to be left in a node before its engine starts cannot be loaded.
+            ScenarioError: a leftover of a node cannot be loaded.
         """
         namespaces = network.wiring.namespaces
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
@@ -76,7 +72,7 @@ class ControlPlane:
 
 
 async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
-    """Load the rules that are the wire's own, before any engine looks at a node."""
+    """Load the network's own masquerade rules, before an engine starts."""
     await together(
         tools[namespace.name].masquerade(masquerade)
         for namespace in plan.namespaces
@@ -86,7 +82,7 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
 
 
 async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
-    """Load what somebody else has left in a node, before any engine looks at it."""
+    """Load a node's leftover rules, before its engine starts."""
     try:
         if leftover.tool == "nft":
             await NftTool(context.launcher, context.netns, context.name).load(leftover.text)
@@ -95,13 +91,15 @@ async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
             await context.tool.load(family, leftover.text)
     except (NftRefusedError, RestoreRefusedError) as refused:
         where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
-        raise ScenarioError([f"{where}: {leftover.tool} does not take it; write what it takes: {refused}"]) from refused
+        raise ScenarioError(
+            [f"{where}: {leftover.tool} refuses it; write rules that it accepts: {refused}"]
+        ) from refused
 
 
 async def _run_engines(
     request: Build, contexts: Mapping[str, NodeContext], store: Store, stack: AsyncExitStack
 ) -> Fleet:
-    """Put the objects into the store and an engine into every node."""
+    """Put the objects into the store and start an engine in every node."""
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
 

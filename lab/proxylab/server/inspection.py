@@ -1,8 +1,4 @@
-"""How the engines of a lab do: whether they live, how far they have come, and what they answer to /healthz.
-
-Owns: ``inspect``.
-Must not: judge, or change what an engine is to program.
-"""
+"""The state of a lab's engines: whether they live, how far they have come, and their answers to /healthz."""
 
 import json
 from typing import Any, Final
@@ -19,12 +15,12 @@ from proxylab.timing import Deadline, together
 __all__ = ["inspect"]
 
 _PROGRESS_SECONDS: Final = 3.0
-"""Longer than ``minSyncPeriod``: what has just changed may still be taken up."""
+"""Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
 _ASK_SECONDS: Final = 2.0
 
 
 async def inspect(control_plane: ControlPlane) -> Inspected:
-    """Look at the engines of all nodes at once."""
+    """Inspect the engines of all nodes at once."""
     deadline = Deadline.after(_PROGRESS_SECONDS)
     return Inspected(await together(_record(control_plane, node, deadline) for node in control_plane.contexts))
 
@@ -37,21 +33,21 @@ async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) ->
     address = healthz.address
     if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
-    status, said = await _asked(control_plane.contexts[node].netns, address, healthz.port)
+    status, document = await _healthz(control_plane.contexts[node].netns, address, healthz.port)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"
     return ProxyRecord(
-        node=node, progress=progress, healthz=status, asked=asked, eligible=said.get("nodeEligible") is not False
+        node=node, progress=progress, healthz=status, asked=asked, eligible=document.get("nodeEligible") is not False
     )
 
 
-async def _asked(netns: NetNs, address: IPAddress, port: int) -> tuple[int | None, dict[str, Any]]:
-    """The status, and what the body says, if it is an object of JSON."""
+async def _healthz(netns: NetNs, address: IPAddress, port: int) -> tuple[int | None, dict[str, Any]]:
+    """The status, and the JSON object in the body, if it is one."""
     try:
         status, body = await fetch(netns, address, port, "/healthz", Deadline.after(_ASK_SECONDS))
     except OSError:  # a TimeoutError is one
         return None, {}
     try:
-        said = json.loads(body)
+        document = json.loads(body)
     except ValueError:
-        said = {}
-    return status, said if isinstance(said, dict) else {}
+        document = {}
+    return status, document if isinstance(document, dict) else {}

@@ -118,8 +118,8 @@ def test_doors_are_where_only_their_owner_is(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert ControlSockets.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
     (tmp_path / "public").mkdir(mode=0o755)
-    with pytest.raises(CapabilityError, match="not this user's alone"):
+    with pytest.raises(CapabilityError, match="is open to other users"):
         ControlSockets(tmp_path / "public")
     (tmp_path / "file").touch(mode=0o600)
-    with pytest.raises(CapabilityError, match="not this user's alone"):
+    with pytest.raises(CapabilityError, match="is open to other users"):
         ControlSockets(tmp_path / "file")
