@@ -9,27 +9,36 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from proxylab.addresses import IPAddress, Transport
-from proxylab.client.health import asked_for_health
+from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.checked import judge_health
+from proxylab.diagnosis.checked import Checked, due_on, judge_health
 from proxylab.diagnosis.iptables import read_iptables
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
 from proxylab.diagnosis.nameserver import judge_name_server
 from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
 from proxylab.diagnosis.nftables import read_nftables
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest, Terms, diallers, loops, path_tests
+from proxylab.diagnosis.path_tests import (
+    Dialler,
+    Kind,
+    PathTest,
+    Terms,
+    askers,
+    diallers,
+    loops,
+    nodes_at,
+    path_tests,
+)
 from proxylab.diagnosis.programmed import by_family
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Backend, Subject
 from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.evidence import HttpReport, Lookup
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
@@ -117,8 +126,7 @@ class Round:
         yield judge_masquerade(subject, self._rules, results, self._addresses)
         own = loops(subject, self._terms, self._diallers_of_lab, self._nodes)
         yield judge_hairpin(subject, self._run_all(subject, own))
-        asked = asked_for_health(subject, self._terms, self._diallers_of_lab, self._nodes, self._ask_for_health)
-        yield judge_health(subject, tuple(asked))
+        yield judge_health(subject, tuple(self._health_checks(subject)))
 
     def _run_all(self, subject: Subject, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
         """The path tests that this network allows: some senders cannot reach some frontends."""
@@ -244,8 +252,38 @@ class Round:
                 return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
         return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
-    def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
-        return self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+    def _health_checks(self, subject: Subject) -> Iterator[Checked]:
+        """The answer of each node in each family of the Service; empty for a Service without a health-check port."""
+        if not subject.service.health_check_node_port:
+            return
+        for node, address in nodes_at(subject, self._terms, self._nodes):
+            for sender in askers(self._diallers_of_lab, node, address):
+                with suppress(ScenarioError):
+                    yield self._check_health(subject, sender, node, address)
+                    break
+
+    def _check_health(self, subject: Subject, sender: str, node: str, address: IPAddress) -> Checked:
+        due = due_on(subject, node, Family.of(address))
+        wanted = HttpExpect(status=200 if due else 503, local_endpoints=len(due))
+        target = ServiceTarget(
+            service=subject.service.name,
+            namespace=subject.service.namespace,
+            via=Frontend.HEALTH_CHECK_NODE_PORT,
+            node=node,
+            address=address,
+        )
+        name = f"{sender} asks {address} on {node}"
+        verdict = self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+        (response,) = verdict.evidence.http or (HttpReport(0, 0, error="timeout"),)
+        return Checked(
+            node=node,
+            address=address,
+            sender=sender,
+            status=response.status,
+            told=response.local_endpoints,
+            error=response.error,
+            proven=verdict.overall is not Judgement.INCONCLUSIVE,
+        )
 
     def _run(self, subject: Subject, path_test: PathTest) -> PathTestResult:
         service, due = subject.service, path_test.due

@@ -1,12 +1,14 @@
 """The control plane of a lab: the objects, the API server, and an engine in every node."""
 
+import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
+from proxylab.control.ask import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
@@ -14,18 +16,24 @@ from proxylab.engines.fleet import Fleet
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import ScenarioError
+from proxylab.evidence.engine_progress import ProxyRecord
+from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Plan, Role
-from proxylab.protocol.messages import Build
+from proxylab.protocol.messages import Build, Inspected
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 
 __all__ = ["ControlPlane"]
 
 _SYNC_SECONDS: Final = 60.0
+_PROGRESS_SECONDS: Final = 3.0
+"""Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
+_ASK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,11 @@ class ControlPlane:
             store = Store()
             fleet = await _run_engines(request, contexts, store, stack)
             return cls(request.engine, contexts, store, fleet, stack.pop_all())
+
+    async def inspect(self) -> Inspected:
+        """Inspect the engines of all nodes at once."""
+        deadline = Deadline.after(_PROGRESS_SECONDS)
+        return Inspected(await together(_record(self, node, deadline) for node in self.contexts))
 
     async def close(self) -> None:
         """Stop the engines."""
@@ -121,3 +134,31 @@ async def _run_engines(
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
     return fleet
+
+
+async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
+    fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
+    progress = await fleet.engines[node].progress(deadline)
+    if not healthz.port:
+        return ProxyRecord(node=node, progress=progress)
+    address = healthz.address
+    if address.is_unspecified:  # every address of either family, as for kube-proxy
+        address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
+    status, document = await _healthz(control_plane.contexts[node].netns, address, healthz.port)
+    asked = f"http://{endpoint(address, healthz.port)}/healthz"
+    return ProxyRecord(
+        node=node, progress=progress, healthz=status, asked=asked, eligible=document.get("nodeEligible") is not False
+    )
+
+
+async def _healthz(netns: NetNs, address: IPAddress, port: int) -> tuple[int | None, dict[str, Any]]:
+    """The status, and the JSON object in the body, if it is one."""
+    try:
+        status, body = await fetch(netns, address, port, "/healthz", Deadline.after(_ASK_SECONDS))
+    except OSError:  # a TimeoutError is one
+        return None, {}
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = {}
+    return status, document if isinstance(document, dict) else {}

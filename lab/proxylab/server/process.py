@@ -58,7 +58,6 @@ from proxylab.protocol.messages import (
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Detach, End, Feed, Greet, Listed, Listing, Remember
 from proxylab.server.conversation import accept_clients, converse, first_of
 from proxylab.server.detached import Detachment
-from proxylab.server.inspection import inspect
 from proxylab.server.lab import Lab
 from proxylab.server.network import Network
 from proxylab.server.streams import Signals, feed
@@ -195,7 +194,7 @@ class _RequestHandler:
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
-                return await inspect(self._standing().control_plane)
+                return await self._standing().control_plane.inspect()
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
