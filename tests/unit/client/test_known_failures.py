@@ -1,4 +1,4 @@
-"""What ``spec.except`` foresees of engines, against what they do."""
+"""Failures of engines that ``spec.except`` foresees, compared with what the engines do."""
 
 import pytest
 

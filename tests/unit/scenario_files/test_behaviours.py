@@ -1,4 +1,4 @@
-"""Every behaviour of upstream's end-to-end tests that needs a step has one: ``behaviours.yaml`` says which."""
+"""Every behaviour of upstream's end-to-end tests that needs a step has one; ``behaviours.yaml`` maps them."""
 
 from pathlib import Path
 from typing import Any

@@ -199,7 +199,7 @@ def test_an_echo_request_and_its_reply_bear_one_token_and_are_told_apart_by_thei
     assert (asked.icmp, answered.icmp) == (None, None), "what is no error needs no number"
 
 
-def test_an_icmp_error_about_an_echo_request_is_its_flows_and_one_about_a_reply_is_nobodys() -> None:
+def test_an_icmp_error_about_an_echo_request_belongs_to_its_flow_and_one_about_a_reply_to_none() -> None:
     token = IDENTITY.token(Kind.PROBE, 3)
     (told,) = seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(8, 77, token))))
     assert (told.flow, told.packet, told.icmp) == (3, Packet.PORT_UNREACHABLE, (3, 3))
