@@ -41,7 +41,7 @@ def test_the_lab_is_brought_to_an_edited_file(handler: RequestHandler, tmp_path:
     edited.write_text(edited.read_text().replace("hosts: {outside: {}}", "hosts: {outside: {}, further: {}}"))
     refused = handler.type("apply", "-f", str(edited))
     assert refused.status == 2
-    assert "further: a wire that stands gets no new place" in refused.errors
+    assert "further: a standing lab cannot get a new node, pod or host" in refused.errors
     assert "`proxylab down killed` and `proxylab up" in refused.errors
 
 

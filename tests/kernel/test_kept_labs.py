@@ -45,7 +45,7 @@ def test_a_run_keeps_the_lab_of_a_probe_that_failed_and_goes_on_in_another(
 ) -> None:
     done = handler.type("run", str(failing), "--no-bundles", "--keep")
     assert done.status == 1
-    assert "the lab stays as killed, for 8h; try\n  proxylab probe client echo --name killed\n" in done.errors
+    assert "the lab is kept as killed for 8h; try\n  proxylab probe client echo --name killed\n" in done.errors
     assert "1 failed, 2 passed" in done.output
     assert handler.type("probe", "client", "echo").status == 0
     rules = handler.type("rules", "node-a").output
@@ -58,7 +58,7 @@ def test_pytest_keeps_the_lab_of_a_failed_item(handler: RequestHandler, failing:
         env=environment(), cwd=failing.parent, capture_output=True, text=True, check=False, timeout=100,
     )  # fmt: skip
     assert "1 failed, 2 passed" in done.stdout, done.stdout + done.stderr
-    assert "the lab stays as killed, for 8h; try" in done.stdout
+    assert "the lab is kept as killed for 8h; try" in done.stdout
     assert handler.type("ps", "-o", "name").output == "killed\n"
     assert handler.type("trace", "client", "echo").status == 0
     left = sorted((failing.parent / ".proxylab/pcap").glob("*.pcapng"))
@@ -78,7 +78,7 @@ def test_pytest_waits_with_the_lab_standing_and_opens_a_shell_in_it(handler: Req
     wait_for(lambda: "echo-1:" in said.so_far(), "the prompt of the shell", said.so_far)
     os.write(ours, b"hostname; exit\r")
     wait_for(lambda: "Enter goes on, and ends the lab" in said.so_far(), "the run to wait", said.so_far)
-    assert "the lab stands as killed; try" in said.so_far()
+    assert "the lab runs as killed; try" in said.so_far()
     assert "with its maker" in handler.type("ps").output
     assert handler.type("probe", "client", "echo").status == 0
     os.write(ours, b"\r")

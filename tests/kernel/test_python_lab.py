@@ -96,7 +96,7 @@ def test_a_reset_of_the_server_is_carried() -> None:
 
 def test_a_server_that_nothing_reaches_stops_the_dialogue_with_words() -> None:
     spoken = converse("client", "other", HANDSHAKE)
-    assert "turn 2 (server: SYN ACK) could not be said: nothing has reached other" in spoken.doubts
+    assert "turn 2 (server: SYN ACK) could not be sent: no segment has reached other" in spoken.doubts
     assert {each.turn for each in spoken.segments} == {1}
 
 

@@ -206,7 +206,9 @@ def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
             }
             assert rejected["fences"] == {}, "an ICMP error settles a flow"
             assert dropped["seen"] == {"client out request": 70, "node-a in request": 70}
-            assert dropped["fences"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), "each fence came back"
+            assert dropped["fences"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), (
+                "each sentinel packet came back"
+            )
             assert dropped["seconds"] < 0.9, "what will never come is not waited for"
             # A closed TCP port answers with a reset, a closed UDP port with ICMP from the pod.
             word = "reset" if protocol is Transport.TCP else "port-unreachable"

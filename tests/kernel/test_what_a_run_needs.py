@@ -1,4 +1,4 @@
-"""What a run loads and uses of the machine: no more than its probes need."""
+"""What a run loads and asks of the machine: no more than its probes need."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from sandboxed import ROOT
 
 from proxylab.traffic.connect import has_sctp
 
-# Every process of the run, the lab process included, records an import of scapy.
+# In every process of the run, the lab process included: whoever begins to import scapy writes it down.
 WATCH = """
 import os, sys
 class Watch:
@@ -59,7 +59,7 @@ def test_only_who_crafts_frames_pays_for_scapy(tmp_path: Path) -> None:
 
 @pytest.fixture
 def associations(tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """SCTP connections: to a pod, to a closed port, and to a Service without endpoints."""
+    """Connecting over SCTP: to a pod, to a port that nobody listens on, and to a Service without endpoint."""
     text = (ROOT / "scenarios/sctp/associations.lab.yaml").read_text(encoding="utf-8")
     assert text.count("as: packet}") == 4
     (tmp_path / "sctp.lab.yaml").write_text(text.replace("as: packet}", "as: connect}"), encoding="utf-8")
@@ -79,6 +79,6 @@ def test_associations_of_kernel_sockets_are_judged(associations: subprocess.Comp
 @pytest.mark.skipif(has_sctp(), reason="this kernel has SCTP sockets")
 def test_without_sctp_sockets_a_run_says_so_with_the_cure(associations: subprocess.CompletedProcess[str]) -> None:
     assert associations.returncode == 4, associations.stdout + associations.stderr
-    told = " ".join(associations.stdout.split())  # without newlines
-    assert f"SCTP sockets, by which probe '{STRANGER}[ipv4]' connects" in told
+    told = " ".join(associations.stdout.split())  # without the ends of lines
+    assert f"SCTP sockets, with which probe '{STRANGER}[ipv4]' connects" in told
     assert "as root: 'modprobe sctp', or let the probe send single packets" in told

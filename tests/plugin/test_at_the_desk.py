@@ -23,7 +23,7 @@ def test_a_failed_item_s_lab_stays_and_the_next_item_gets_another(project: Proje
         "open shop",
     ]
     result.stdout.fnmatch_lines(
-        ["*the lab*", "the lab stays as shop, for 8h; try", "  proxylab probe client echo --name shop"]
+        ["*the lab*", "the lab is kept as shop for 8h; try", "  proxylab probe client echo --name shop"]
     )
 
 
@@ -47,7 +47,7 @@ def test_a_python_test_s_lab_is_kept_whatever_fails_in_it(project: Project) -> N
     result = project.run("test_it.py", "--lab-keep")
     result.assert_outcomes(failed=1)
     assert f"stay shop {KEPT}" in project.events()
-    result.stdout.fnmatch_lines(["the lab stays as shop, for 8h; try"])
+    result.stdout.fnmatch_lines(["the lab is kept as shop for 8h; try"])
 
 
 def test_no_more_labs_are_kept_than_somebody_looks_at(project: Project) -> None:

@@ -19,10 +19,10 @@ from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.match import Matcher, Vantage
-from proxylab.traffic.passing import MOST_TOLD
+from proxylab.traffic.passing import MOST_UNPACKED
 from proxylab.verdict.judge import judge
 
-FLOWS = MOST_TOLD + 4
+FLOWS = MOST_UNPACKED + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)
 ON_A_NODE = Vantage("node-a", "eth0", transit=True)
 SYN, RST, ACK, PSH = 2, 4, 16, 8

@@ -141,7 +141,7 @@ def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group:
     identity = Identity(nonce, 0, 4, 1)
     sender = make_resolved_probe(Transport.TCP, source, source, 1, 0).sender
     request = inet.ICMP(type=8) if source.version == 4 else inet.ICMPv6EchoRequest()
-    told = [(target, identity.token(Kind.FENCE, number)) for number, target in enumerate(targets)]
+    told = [(target, identity.token(Kind.SENTINEL, number)) for number, target in enumerate(targets)]
     for (target, token), frame in zip(told, sentinels(sender, told), strict=True):
         assert frame == bytes(headers(inet, source, target) / request / token)
 

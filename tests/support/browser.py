@@ -1,4 +1,4 @@
-"""Chromium without a screen, spoken to over a pair of pipes: pages as somebody would see and use them.
+"""Headless Chromium, controlled over a pair of pipes: pages as a user sees and uses them.
 
 https://chromedevtools.github.io/devtools-protocol/
 """

@@ -1,4 +1,4 @@
-"""Somebody at a shell, for tests of the command line."""
+"""A user at a shell, for tests of the command line."""
 
 import functools
 from pathlib import Path
@@ -13,7 +13,7 @@ __all__ = ["Caller"]
 
 
 class Caller:
-    """Somebody at a shell, in a folder of their own."""
+    """A user at a shell, in a folder of their own."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder = folder

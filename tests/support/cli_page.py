@@ -1,4 +1,4 @@
-"""The reference page of the command line, made from what the command itself prints."""
+"""The reference page of the command line, made from the command's own help."""
 
 import click
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""A Docker engine in net, mount and pid namespaces of its own, of which nothing remains.
+"""A Docker engine in net, mount and pid namespaces of its own, which leaves nothing behind.
 
 Owns: its start and its end, as the user's world sees them. What happens inside is ``docker_init``'s.
 Must not: touch a Docker engine that the machine has.

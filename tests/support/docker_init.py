@@ -99,7 +99,7 @@ def start_engine(programs: Path, folder: Path) -> subprocess.Popen[bytes]:
                 "PATH": path,
                 "LD_LIBRARY_PATH": ":".join(sorted(libraries)),
                 "TMPDIR": str(folder),
-                # A profile of AppArmor is the whole kernel's. Whom this calls a container's process loads none.
+                # A profile of AppArmor is the whole kernel's. A process of a container here loads none.
                 "container": "proxylab",
             },
             stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The project's pages as programs: files to write, commands to type, and what they print.
+"""The project's pages as programs: files to write, commands to type, and their expected output.
 
 A fenced block of ``yaml title="NAME"`` is a file. In a ``console`` block a line that begins with ``$ `` is a command,
 and what follows up to the next one is what it prints. Numbers, chains' hashes and spaces may differ, and a line ``...``

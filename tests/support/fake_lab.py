@@ -1,4 +1,4 @@
-"""A session without a kernel: labs that are only noted down, and verdicts that the probes' names ask for.
+"""A session without a kernel: it records which labs were opened, and takes each verdict from the probe's name.
 
 ``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
 ``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a

@@ -1,4 +1,4 @@
-"""What no verdict may pass, written a second time.
+"""What no verdict may pass, as a second, independent implementation.
 
 Straight from the observations, without a line of the verdict room: neither its flows nor its fates, its rules or its
 words.

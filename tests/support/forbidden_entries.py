@@ -1,4 +1,4 @@
-"""What no verdict on connection tracking may pass, written a second time: from entries, without the verdict room.
+"""What no verdict on connection tracking may pass, derived from entries without the verdict package.
 
 Owns: which entries an author means, and what makes a pass over a table a lie; of probes and of steps alike.
 Must not: know the addresses of any world, or which protocols are meant where the author names none.
@@ -14,7 +14,7 @@ from proxylab.scenario.model import ConntrackExpect, Entries
 __all__ = ["fits", "in_tables", "other_entries"]
 
 Table = tuple[TableEntry, ...] | None
-"""None is one that nobody read."""
+"""``None`` is a table that no run has read."""
 
 
 def in_tables(wanted: ConntrackExpect, entries: Table) -> list[TableEntry]:

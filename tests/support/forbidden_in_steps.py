@@ -1,4 +1,4 @@
-"""What no verdict on a step may pass, written a second time: from pulses and entries, without the verdict room."""
+"""What no verdict on a step may pass, derived from stream packets and entries without the verdict package."""
 
 from collections.abc import Callable, Iterator
 
@@ -28,7 +28,7 @@ def silent(packet: StreamPacket) -> bool:
 
 
 def may_still_come(record: StreamRecord) -> int:
-    """How many answers nobody has proven to be gone: some fence is not back."""
+    """How many answers may still come: some sentinel packet is not back."""
     return len([packet for packet in record.packets if silent(packet)]) if record.silent else 0
 
 

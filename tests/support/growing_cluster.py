@@ -1,4 +1,4 @@
-"""A cluster as kubectl prints it, which keeps house as the controllers do.
+"""A cluster as kubectl prints it, updated as the controllers would.
 
 Owns: ``Cluster``, in which pods get names and addresses, and Services get EndpointSlices.
 Must not: know what any one cluster is made of; ``kubectl_clusters`` has four.

@@ -1,4 +1,4 @@
-"""Tests that need a kube-proxy are held back while `./dev test` obtains one; all others go on beside that.
+"""Delays the tests that need a kube-proxy while `./dev test` obtains one; all others run meanwhile.
 
 `./dev` holds a lock on a file as long as it obtains, however that ends, and then writes the exit status beside it.
 """

@@ -1,4 +1,4 @@
-"""Programs that say of themselves that they are a kube-proxy, and where they can be had."""
+"""Programs that report a kube-proxy's version, and the places that serve them."""
 
 from dataclasses import dataclass, field
 from pathlib import Path

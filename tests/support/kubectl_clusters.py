@@ -25,7 +25,7 @@ def _dns(cluster: Cluster, name: str, *ips: str, nodes: tuple[str, ...]) -> None
 
 
 def _usual(cluster: Cluster, prefix: str, nodes: list[str]) -> None:
-    """What runs in most clusters, whoever made them; ``prefix`` begins the cluster IPs."""
+    """The Services of most clusters; ``prefix`` begins the cluster IPs."""
     one, two, *_ = nodes
     cluster.deployment(
         "kube-system", "metrics-server", one, ports=[{"containerPort": 10250, "name": "https", "protocol": "TCP"}]

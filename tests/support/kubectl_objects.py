@@ -1,4 +1,4 @@
-"""Objects as ``kubectl get -o yaml`` prints them, with all that servers and controllers write into them."""
+"""Objects as ``kubectl get -o yaml`` prints them, with all fields that servers and controllers write."""
 
 import hashlib
 import json

@@ -51,7 +51,7 @@ def make_checkout(folder: Path, version: str, staged: str = ".*") -> None:
             go_mod = go_mod.replace(f"=> ./staging/src/k8s.io/{name}\n", f"=> k8s.io/{name} {published}\n")
     (folder / "go.mod").write_text(go_mod)
     subprocess.run(["chmod", "-R", "u+w", str(folder)], check=True)  # the module cache is read-only
-    # What was published has its checksums in nobody's go.sum yet.
+    # No go.sum has the checksums of the published modules yet.
     run_go("go", folder, ("list", "-mod=mod", "-deps", "./cmd/kube-proxy"), _SECONDS)
     _commit(folder, version)
 

@@ -1,4 +1,4 @@
-"""Steps and what was seen of them, made by hand."""
+"""Steps and their evidence, made by hand."""
 
 from dataclasses import replace
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""Texts of which a little has been changed, somewhere, at random.
+"""Texts with small random changes.
 
 Owns: where a text is changed, and how much.
 Must not: know what the texts are for.

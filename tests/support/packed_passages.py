@@ -1,4 +1,4 @@
-"""What devices of nodes saw, packed as a run packs it."""
+"""Frames at devices of nodes, packed as a run packs them."""
 
 import struct
 

@@ -1,4 +1,4 @@
-"""A project of somebody else's with scenarios in it, for tests of the pytest plugin."""
+"""A user's project with scenarios in it, for tests of the pytest plugin."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +32,7 @@ def lab_sessions():
 
 @dataclass
 class Project:
-    """Somebody's project with scenarios in it."""
+    """A user's project with scenarios in it."""
 
     pytester: pytest.Pytester
     journal: Path

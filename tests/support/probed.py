@@ -1,4 +1,4 @@
-"""Probes as they were recorded and judged, one for each way in which a probe comes out; and a run of some of them."""
+"""Recorded and judged probes, one for each result of a probe; and a run of some of them."""
 
 from collections.abc import Callable
 from dataclasses import replace

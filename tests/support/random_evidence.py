@@ -1,4 +1,4 @@
-"""Random evidence: each flow has a story that is likely to be what was expected, and then things go wrong."""
+"""Random evidence: most flows go as expected, and then random faults are added."""
 
 from dataclasses import replace
 from itertools import combinations, product
@@ -157,7 +157,7 @@ def intruders(world: World) -> st.SearchStrategy[Observation]:
 
 
 def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
-    """Nobody looked; conntrack knows every flow as it has likely gone; or it knows something else, or nothing."""
+    """Conntrack unread; or an entry for every flow as it has likely gone; or other entries, or none."""
 
     def known(flow: int, pod: str = "echo-1", source: IPAddress | None = None) -> TrackedFlow:
         return TrackedFlow(flow, "node-a", POD_ADDRESS[pod], 8080, *world.as_seen(flow, source))
@@ -171,7 +171,7 @@ def tracked(world: World) -> st.SearchStrategy[tuple[TrackedFlow, ...] | None]:
 
 
 def answered(world: World) -> list[tuple[HttpReport, ...]]:
-    """Every flow was told what is wanted; or one of them, or nobody, is told something else, nothing, or two things."""
+    """Every flow got the expected answer; or one or none got another one, no answer, or two."""
     right = tuple(HttpReport(flow, 200, 1) for flow in range(world.flows))
     flows = range(world.flows + 1)
     odd = [HttpReport(flow, status, told) for flow, status, told in product(flows, (200, 503), (1, 0, None))]
@@ -189,7 +189,7 @@ def entry(world: World, flow: int, pod: str = "echo-1", source: IPAddress | None
 
 
 def tables(world: World) -> list[tuple[TableEntry, ...] | None]:
-    """Nobody read them; they hold what a flow to echo-1 leaves behind; or up to two others, besides or instead."""
+    """Tables unread; or with the entry of a flow to echo-1; or with up to two other entries, besides or instead."""
     own = entry(world, 0)
     kinds = (
         own,

@@ -127,7 +127,7 @@ class World:
         return tuple(SentinelReport(sentinel.name, True, 10**9) for sentinel in self.resolved.sentinels)
 
     def evidence(self, observations: Sequence[Observation], **changes: object) -> Evidence:
-        """All flows sent, fences back, taps whole; ``changes`` say otherwise."""
+        """All flows sent, sentinel packets back, taps whole; ``changes`` replace fields."""
         evidence = Evidence(sent=self.flows, observations=tuple(observations), sentinels=self.sentinels)
         return replace(evidence, **changes)  # type: ignore[arg-type]
 
@@ -198,7 +198,7 @@ class World:
         return (source, SNAT_PORT + flow) if source else self.client(flow)
 
     def round_trip(self, flow: int, pod: str, source: IPAddress | None = None) -> tuple[Observation, ...]:
-        """All four observations of a flow that went well, from ``source`` if somebody changed it."""
+        """All four observations of a successful flow; ``source`` is its translated source."""
         return (self.leaves(flow), self.arrives(flow, pod, source), self.answers(flow, pod, source), self.hears(flow))
 
     def crossing(self, flow: int, pod: str, source: IPAddress | None = None) -> tuple[Observation, ...]:

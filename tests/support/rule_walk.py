@@ -1,7 +1,7 @@
-"""A packet's way through rules, on paper: where the nat table may send it, masqueraded or not, and who refuses it.
+"""A packet's way through rules, computed: where the nat table may send it, masqueraded or not, and which rule refuses.
 
 It knows the matches and targets of kube-proxy's rules, and stops at any other. Where a rule draws lots, both ways are
-gone. xt_recent remembers nobody.
+gone. xt_recent has no entries.
 """
 
 from dataclasses import dataclass
@@ -116,7 +116,7 @@ def _holds(name: str, value: str, packet: Packet, marked: bool) -> bool:
     }
     if name in known:
         return known[name]
-    assert name in ("--source", "--destination"), f"a match that nobody knows: {name}"
+    assert name in ("--source", "--destination"), f"an unknown match: {name}"
     return (packet.source if name == "--source" else packet.destination) in ip_network(value)
 
 

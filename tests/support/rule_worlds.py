@@ -1,4 +1,4 @@
-"""Any cluster that the API server lets pass, and any proxy that looks at it, for property tests."""
+"""Strategies for every cluster that the API server accepts, and every proxy configuration, for property tests."""
 
 from ipaddress import ip_address, ip_network
 

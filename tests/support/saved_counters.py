@@ -1,4 +1,4 @@
-"""Rule counters, read from what iptables-save prints: the slow way, which the quick ones are held against.
+"""Rule counters, read from the output of iptables-save: slow, and the reference for the quick meters.
 
 ``iptables-save -c`` prints ``*table``, then ``:chain policy [packets:bytes]``, then ``[packets:bytes] -A chain ...``,
 then ``COMMIT`` (iptables-save(8)). Equal rules may stand in one chain more than once: the n-th of the one dump is
@@ -12,8 +12,7 @@ from typing import Final, NamedTuple
 
 from proxylab.evidence.evidence import RuleCount
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.traffic.meters import Save
-from proxylab.traffic.saved import policy_text, rule_texts
+from proxylab.traffic.meters import Save, policy_text, rule_texts
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")

@@ -1,4 +1,4 @@
-"""Scenarios built from the types themselves, for tests of the rooms behind the loader."""
+"""Scenarios built from the types themselves, for tests of the packages that use the loader's result."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Scenario files for tests that care about who reads them, not about what stands in them."""
+"""Scenario files for tests of their readers, not of their content."""
 
 __all__ = ["scenario_text"]
 

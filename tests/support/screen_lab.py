@@ -1,7 +1,7 @@
-"""A session for pictures of screens: its labs show one packet as it was recorded, on each engine another.
+"""A session for screenshots: its labs return one recorded packet for each engine.
 
 An outside host ``debug`` dials the Service ``echo``, and node-a, where it enters, masquerades it. On the engine of
-Kubernetes v1.23 nobody is behind the Service.
+Kubernetes v1.23 the Service has no endpoint.
 """
 
 from dataclasses import replace

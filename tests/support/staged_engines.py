@@ -1,4 +1,4 @@
-"""Engines in namespaces of their own, with nothing in them but a loopback device; to be run in a sandbox."""
+"""Engines in namespaces of their own, with only a loopback device; to be run in a sandbox."""
 
 import os
 from collections.abc import AsyncIterator, Mapping

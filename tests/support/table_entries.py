@@ -1,4 +1,4 @@
-"""Entries of an x_tables table, as the kernel lays them out."""
+"""Entries of an x_tables table, in the kernel's layout."""
 
 import struct
 

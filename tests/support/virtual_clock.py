@@ -1,4 +1,4 @@
-"""A clock for sync loops that stands still until a test moves it."""
+"""A clock for sync loops that advances only when a test advances it."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The service ports of a whole cluster at once, which what is tracked change by change must equal."""
+"""The service ports of a whole cluster at once; tracking change by change must give the same."""
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo, in_order, ports_of, slices_by_service

@@ -1,4 +1,4 @@
-"""Scenarios for every kind of wire that can be drawn, by a name each."""
+"""Scenarios for every kind of network, each with a name."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -69,7 +69,7 @@ def crowded(addresses: int = 300) -> Scenario:
 
 
 def fixed(**network: Any) -> Scenario:
-    """Pods whose addresses stand in the file: in their node's part, in another node's, or in nobody's."""
+    """Pods with addresses from the file: in their node's range, in another node's, or in no node's."""
     own = {"in-order": "10.244.0.10", "elsewhere": "10.244.1.77", "nowhere": "10.244.200.9"}
     own6 = {"in-order": "fd00:10:244::a", "elsewhere": "fd00:10:244:1::77", "nowhere": "fd00:10:244:c8::9"}
     bridged = network.get("pod_network") == "bridge"

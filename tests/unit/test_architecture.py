@@ -28,7 +28,7 @@ def is_entry(node: ast.expr) -> bool:
 def suspensions(block: list[ast.stmt]) -> Iterator[ast.AST]:
     """Where a block hands control to the event loop or to its caller.
 
-    A function defined inside the block counts too: whoever defines one there means to run it there.
+    A function defined inside the block counts too: a function is defined where it is meant to run.
     """
     for statement in block:
         for node in ast.walk(statement):

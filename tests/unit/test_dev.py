@@ -115,7 +115,7 @@ def hiding() -> list[str]:
 
 @pytest.fixture(scope="session")
 def hiding_from_a_user(hiding: list[str]) -> list[str]:
-    """The same, as somebody who is not root."""
+    """The same, as an ordinary user."""
     way = [*hiding, "unshare", "--user", "--map-user=1000", "--map-group=1000"]
     if subprocess.run([*way, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("needs user namespaces (unshare)")

@@ -1,7 +1,7 @@
 """Every error says what to do next.
 
-What is said of scenario files stands in ``tests/golden/scenario/refusals.txt``; what the command line, the printouts
-and the machine are told stands in the code, where it is read here: a text that is made of others' words ends in those.
+Messages about scenario files are in ``tests/golden/scenario/refusals.txt``; those about the command line, imports and
+the machine are read from the code here. A message that quotes another one ends in the quotation.
 """
 
 import ast

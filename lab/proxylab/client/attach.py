@@ -1,10 +1,8 @@
-"""A command in a place, on the user's own standard streams.
-
-Owns: handing them over, the terminal in between where one is asked for, and the signals meanwhile.
-Must not: read what the command says, unless it stands between the user's terminal and the command's.
+"""Runs a command in a node, pod or host on the user's own standard streams.
 
 Without a terminal the command gets this process's own descriptors: nothing is copied, and a pipe is a pipe at both
-ends. With one, the command gets a pseudo-terminal made here (pty(7)), whose size follows the user's.
+ends. With one, the command gets a pseudo-terminal made here (pty(7)) with the size of the user's terminal. This process
+forwards signals to the command.
 """
 
 import errno
@@ -46,7 +44,7 @@ def run_attached(
     terminal: bool,
     environment: dict[str, str] | None = None,
 ) -> int:
-    """Run a command in a place and return its exit status as a shell counts it: 128 and the signal's number for that.
+    """Run a command and return its exit status as a shell counts it: 128 plus the number of a signal that ended it.
 
     Args:
         connection: to the lab process.
@@ -54,7 +52,7 @@ def run_attached(
         argv: the command.
         interactive: it reads this process's standard input.
         terminal: it gets a terminal of its own.
-        environment: on top of the usual.
+        environment: variables to add to the usual ones.
 
     Raises:
         LabError: it cannot be run, or the lab has ended.
@@ -73,9 +71,9 @@ def run_attached(
 
 
 def run_shell(connection: Connection, netns_name: str) -> int:
-    """Open a shell in a place, on a terminal of its own if this process has one; its prompt names the place.
+    """Open a shell in a node, pod or host, on a terminal of its own if this process has one. Its prompt shows the name.
 
-    Bash without start-up files, which would set another prompt, and without the user's history; or what is called sh.
+    It is bash without start-up files, which would set another prompt, and without the user's history; or else sh.
     """
     terminal = os.isatty(0) and os.isatty(1)
     bash = shutil.which("bash")
@@ -124,12 +122,13 @@ def _on_terminal(connection: Connection, request: Attach, awake: int, stack: Exi
             _resize_or_forward(connection, os.read(awake, _READ), ours)
         if 0 in ready and not _copy(0, ours):
             sources.remove(0)
-            os.write(ours, b"\x04")  # what a terminal makes of end-of-file
+            os.write(ours, b"\x04")  # Ctrl-D, which a terminal turns into end-of-file
         if ours in ready and not _copy(ours, 1):
             sources.remove(ours)
         if connection.fileno() in ready:
             status = _ended(connection)
-            # What it said last is there by now. A child that it left behind may keep the terminal, and is not heard.
+            # The command's last output is there by now. A child that it left behind may keep the terminal; its output
+            # is dropped.
             while ours in sources and select.select([ours], [], [], 0)[0] and _copy(ours, 1):
                 pass
             return status
@@ -143,11 +142,11 @@ def _ended(connection: Connection) -> int:
 
 
 def _copy(source: int, target: int) -> bool:
-    """Copy what is there; false at the end."""
+    """Copy the data that is ready; false at end-of-file."""
     try:
         data = os.read(source, _READ)
     except OSError as error:
-        if error.errno != errno.EIO:  # what a pseudo-terminal says when nobody has its other end any more
+        if error.errno != errno.EIO:  # no process has the other end of the pseudo-terminal open
             raise
         data = b""
     view = memoryview(data)
@@ -179,7 +178,7 @@ def _forward(connection: Connection, numbers: bytes) -> None:
 
 @contextmanager
 def _signals() -> Iterator[int]:
-    """A descriptor from which the numbers of signals can be read that come meanwhile; they do nothing else."""
+    """A descriptor that yields the numbers of signals that come during the block; they have no other effect."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     before = {each: signal.getsignal(each) for each in (*_FORWARDED, signal.SIGWINCH)}
     wakeup = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

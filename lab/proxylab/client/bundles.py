@@ -1,7 +1,6 @@
-"""Bundles of evidence on disk.
+"""Writes evidence bundles to disk, and removes those of an earlier run.
 
-Owns: where a probe's bundle lies, writing it, and taking away what an earlier run left there.
-Must not: know what is in it (``proxylab.report.bundle`` does).
+``proxylab.report.bundle`` decides what a bundle contains.
 """
 
 import re
@@ -26,7 +25,7 @@ _SUFFIX: Final = ".lab.yaml"
 
 
 class BundleStore:
-    """The directory in which a run keeps its bundles; runs with different engines keep theirs side by side."""
+    """The directory in which a run keeps its bundles, in a folder for each engine."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -39,28 +38,28 @@ class BundleStore:
         warn: Callable[[str], None],
         name: str = "",
     ) -> _Verdict:
-        """Keep the evidence of what did not pass, and take away what an earlier run kept of what did.
+        """Keep the evidence of a verdict that did not pass, and remove what an earlier run kept of the same probe.
 
         Args:
-            verdict: as judged.
+            verdict: the judgement.
             engine: that it was judged on.
-            files: gathers the bundle; called only for what is kept.
-            warn: told why nothing could be kept. A disk that is full must not end a run.
-            name: what the run calls the probe, where that is more than its name.
+            files: gathers the bundle; called only for a bundle that is kept.
+            warn: receives the reason if nothing could be kept. A full disk must not end a run.
+            name: the run's name for the probe, where that is more than its own name.
 
         Returns:
-            The verdict, with the place of its evidence.
+            The verdict, with the folder of its evidence.
         """
         own = _name_of(verdict)
         folder = self._folder(verdict, engine, name or own)
         try:
             if (folder / CASE).is_file() or (folder / STEP).is_file():
-                shutil.rmtree(folder)  # an earlier run's, which says nothing of this one
+                shutil.rmtree(folder)  # it is an earlier run's
             if verdict.overall in UNRESOLVED:
                 self._keep(folder, files())
                 return replace(verdict, bundle=str(folder))
         except OSError as error:
-            warn(f"no evidence is kept of {own!r}: {error}")
+            warn(f"cannot keep the evidence of {own!r}: {error}")
         return verdict
 
     def _keep(self, folder: Path, files: Mapping[str, bytes]) -> None:
@@ -76,7 +75,7 @@ class BundleStore:
                 file.chmod(0o755)
 
     def _folder(self, verdict: ProbeVerdict | StepVerdict, engine: str, name: str) -> Path:
-        """A probe's place: engine, file, then number and name, in characters that every file system takes.
+        """A probe's folder: engine, file, then number and name, in characters that every file system takes.
 
         Probes of two cases of a matrix have one number, and names that may differ only behind the cut.
         """
@@ -97,7 +96,7 @@ def _name_of(verdict: ProbeVerdict | StepVerdict) -> str:
 
 
 def pcap_file(directory: Path, name: str, frames: bytes) -> Path:
-    """Leave a capture under a name, which may be a pytest item's id, and return its file. Raises ``OSError``."""
+    """Write a capture under a name, which may be a pytest item's id, and return its file. Raises ``OSError``."""
     directory.mkdir(parents=True, exist_ok=True)
     ignored = directory / ".gitignore"
     if not ignored.exists():

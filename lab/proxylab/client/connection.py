@@ -1,8 +1,7 @@
-"""A conversation with a lab process, as a client leads it.
+"""A client's connection to a lab process.
 
-Owns: ``Connection``, on which one request is asked after the other, and ``ControlConnection``, the line to a lab
-that stays.
-Must not: start or end a lab process (``proxylab.client.lab_process`` does).
+``Connection`` sends one request after the other. ``ControlConnection`` is one to a standing lab.
+``proxylab.client.lab_process`` starts and ends lab processes.
 """
 
 import socket
@@ -24,19 +23,19 @@ Wanted = TypeVar("Wanted")
 
 
 class LabGoneError(LabError):
-    """A standing lab has ended while it was asked, or does not speak as this version of proxylab does."""
+    """A standing lab ended during a request, or another version of proxylab runs it."""
 
     exit_code = ExitCode.FAILED
 
     def __init__(self, name: str, what: str) -> None:
         super().__init__(
-            f"the lab {name} hung up before it could {what}: it has ended, or another version of proxylab has made it; "
+            f"the lab {name} hung up before it could {what}: it has ended, or another version of proxylab runs it; "
             f"see `proxylab ps`, and end it with `proxylab down {name}`"
         )
 
 
 class Connection:
-    """A channel to a lab process, on which one request is asked after the other."""
+    """A channel to a lab process for one request after the other."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._channel = Channel(connection)
@@ -51,26 +50,26 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Hang up. Calling it twice does no harm."""
+        """Hang up. A second call does nothing."""
         self.closed = True
         self._channel.close()
 
     def fileno(self) -> int:
-        """The descriptor that is readable when the lab process has said something."""
+        """The descriptor that is readable when the lab process has sent something."""
         return self._channel.fileno()
 
     def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
-        """Ask, and wait for the answer, which must be a ``wanted``.
+        """Send a request and wait for the answer, which must be a ``wanted``.
 
         Raises:
-            LabError: the one that the lab process met, with its own words.
+            LabError: the error that the lab process reports.
             LabEndedError: the lab process is gone.
-            InternalError: it is silent, or answers something else; then, and when this call is
-                interrupted, the line is closed: an answer that comes late would be taken for that to the next request.
+            InternalError: it sends no answer, or another one. Then, and when this call is interrupted, the connection
+                is closed: a late answer would be taken for the answer to the next request.
         """
         what = f"answer {type(request).__name__}"
         try:
-            self._say(request, what, deadline)
+            self._send(request, what, deadline)
             answer = self._receive(what, deadline)
         except BaseException:
             self.close()
@@ -83,8 +82,8 @@ class Connection:
         return answer
 
     def begin(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
-        """Ask for a feed; ``heard`` then gives its answers, to the last of which nothing else can be asked."""
-        self._say(feed, f"begin {type(feed).__name__}", deadline, descriptors)
+        """Begin a feed; ``heard`` then returns its answers. Only after the last of them another request may follow."""
+        self._send(feed, f"begin {type(feed).__name__}", deadline, descriptors)
 
     def heard(self, deadline: Deadline) -> AnyResponse:
         """The next answer of a feed. Raises the ``LabError`` that ended it."""
@@ -94,10 +93,10 @@ class Connection:
         return answer
 
     def signal(self, number: int, deadline: Deadline) -> None:
-        """Hand a signal to the command that runs, or end another feed."""
-        self._say(Signal(number), "take a signal", deadline)
+        """Pass a signal to the running command, or end another feed."""
+        self._send(Signal(number), "take a signal", deadline)
 
-    def _say(self, request: AnyRequest, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+    def _send(self, request: AnyRequest, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
         try:
             self._channel.send(request, AnyRequest, deadline, descriptors)
         except ChannelClosedError as error:
@@ -107,15 +106,15 @@ class Connection:
 
     def _receive(self, what: str, deadline: Deadline) -> AnyResponse:
         try:
-            told: AnyResponse = self._channel.receive(AnyResponse, deadline)
+            answer: AnyResponse = self._channel.receive(AnyResponse, deadline)
         except (ChannelClosedError, CodecError) as error:
             raise self._gone(what) from error
         except TimeoutError:
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None
-        return told
+        return answer
 
     def _error(self, failed: Failed, what: str) -> LabError:
-        """The error of an answer. A lab process that is about to end hears nothing more, and need not say why."""
+        """The error in an answer; closes the connection if the lab process is about to end."""
         error = raised(failed.fault)
         if not isinstance(error, LabEndedError):
             return error
@@ -130,7 +129,7 @@ class Connection:
 
 
 class ControlConnection(Connection):
-    """A conversation with a standing lab, by its door. To leave it closes nothing but the conversation."""
+    """A connection to a standing lab, over its control socket. Closing it does not end the lab."""
 
     def __init__(self, connection: socket.socket, name: str) -> None:
         super().__init__(connection)

@@ -1,14 +1,12 @@
-"""Where the doors of standing labs are: sockets by name, in a folder that is its owner's alone.
+"""The control sockets of standing labs: Unix sockets with names, in a folder that only its owner can enter.
 
-Owns: the folder, claiming and finding names in it, and clearing away what a lab that was killed has left there.
-Must not: know what is said at a door.
+``ControlSockets`` claims and finds names in the folder, and removes those of killed labs.
 
-Theory of operation. A door is a Unix socket that the lab process listens on, and its name is a file in the folder,
-which both must be for its owner only: the kernel then lets nobody else connect (unix(7)). Who starts a lab claims the
-name before anything is built; so it is taken from the first moment, and a connection waits until somebody accepts it.
-A name whose socket nobody has open refuses connections, and belongs to nobody any more. Its keeper takes a name away
-when its lab is over; only a keeper that was killed cannot. A lock on the folder keeps those who look for such names
-from taking one away that is just being claimed.
+A lab process listens on its control socket, a file in the folder. File and folder belong to the owner alone, so the
+kernel lets no other user connect (unix(7)). A client claims the name before the lab is built, so it is taken from the
+first moment, and a connection waits until the lab accepts it. A name with a socket that no process has open refuses
+connections: its lab is gone. The lab's supervisor removes the name when the lab is over; only a killed supervisor
+cannot. A lock on the folder keeps a client that removes stale names from removing one that is just being claimed.
 """
 
 import errno
@@ -29,7 +27,7 @@ from proxylab.errors import CapabilityError
 __all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
 
 SUPERVISOR_SUFFIX: Final = ".keeper"
-"""Of the file that names the supervisor of a control socket; the supervisor takes both away (``kernel.sandbox``)."""
+"""The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 
 _SUFFIX: Final = ".sock"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
@@ -37,20 +35,20 @@ _WAITING: Final = 64
 
 
 class NameTakenError(Exception):
-    """A lab of that name stands."""
+    """A lab of that name is running."""
 
 
 class NoSuchLabError(Exception):
-    """No lab of that name stands."""
+    """No lab of that name is running."""
 
 
 def is_name(text: str) -> bool:
-    """Whether a lab can be called so: up to 63 lower-case letters, digits, dots and hyphens, as a scenario's name."""
+    """Whether a lab can have this name: up to 63 lower-case letters, digits, dots and hyphens, as a scenario's name."""
     return _NAME.fullmatch(text) is not None
 
 
 class ControlSocket:
-    """A socket that a lab process is born with. It has no name until one is claimed for it."""
+    """The socket with which a lab process starts. It has no name until one is claimed for it."""
 
     def __init__(self, control_sockets: "ControlSockets") -> None:
         self._control_sockets = control_sockets
@@ -59,12 +57,12 @@ class ControlSocket:
         self.name = ""
 
     def claim(self, name: str) -> None:
-        """Give it a name, and let connections wait. Raises ``NameTakenError``."""
+        """Give it a name, and queue connections to it. Raises ``NameTakenError``."""
         with self._control_sockets.locked():
             self._control_sockets.clear(name)
-            os.fchmod(self.socket.fileno(), 0o600)  # which bind(2) gives to the file
+            os.fchmod(self.socket.fileno(), 0o600)  # bind(2) gives this mode to the file
             try:
-                # A path of any length: sun_path has room for 107 bytes only.
+                # The folder's path may be long, and sun_path has room for 107 bytes only.
                 self.socket.bind(f"/proc/self/fd/{self.folder}/{name}{_SUFFIX}")
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
@@ -74,19 +72,19 @@ class ControlSocket:
         self.name = name
 
     def tell_supervisor(self, pid: int) -> None:
-        """Note beside the name which process can end the lab, should the lab itself not answer."""
+        """Note beside the name which process can end the lab if the lab itself does not answer."""
         with suppress(OSError):
             self._control_sockets.supervisor_file(self.name).write_text(f"{pid} {_began(pid)}\n", encoding="ascii")
 
     def close(self) -> None:
-        """Let go of the socket; the lab process has its own."""
+        """Close this process's copy of the socket; the lab process has its own."""
         self.socket.close()
         if self.folder >= 0:
             os.close(self.folder)
             self.folder = -1
 
     def give_up(self) -> None:
-        """Let go of it together with its name: no lab came to stay."""
+        """Close it and remove its name: no lab was detached."""
         if self.name:
             with suppress(OSError):
                 os.unlink(self.name + _SUFFIX, dir_fd=self.folder)
@@ -94,30 +92,30 @@ class ControlSocket:
 
 
 class ControlSockets:
-    """The doors of one user's labs."""
+    """The control sockets of one user's labs."""
 
     def __init__(self, folder: Path) -> None:
-        """Those in ``folder``, which is made if need be. Raises ``CapabilityError`` if it is not this user's alone."""
+        """Use ``folder``, which is made if need be. Raises ``CapabilityError`` if another user can enter it."""
         self.folder = folder
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
             raise CapabilityError(
-                f"a private directory for standing labs ({folder} is not this user's alone)",
+                f"a private directory for standing labs ({folder} is open to other users)",
                 "remove it, or set XDG_RUNTIME_DIR to a directory of your own with mode 0700",
             )
 
     @classmethod
     def of_user(cls) -> Self:
-        """Those of whoever asks: below XDG_RUNTIME_DIR, or else below the directory for temporary files."""
+        """Those of the current user: below XDG_RUNTIME_DIR, or else below the directory for temporary files."""
         runtime = Path(os.environ.get("XDG_RUNTIME_DIR", ""))
         if runtime.is_absolute() and runtime.is_dir() and runtime.stat().st_uid == os.geteuid():
             return cls(runtime / "proxylab")
         return cls(Path(tempfile.gettempdir()) / f"proxylab-{os.geteuid()}")
 
     def names(self) -> list[str]:
-        """The labs that stand; what killed ones have left is cleared away on the way."""
+        """The names of running labs; names of killed ones are removed on the way."""
         with self.locked():
             found = sorted(each.name.removesuffix(_SUFFIX) for each in self.folder.glob(f"*{_SUFFIX}"))
             return [name for name in found if not self.clear(name)]
@@ -132,7 +130,7 @@ class ControlSockets:
         except (FileNotFoundError, ConnectionRefusedError):
             connection.close()
             raise NoSuchLabError(name) from None
-        except BlockingIOError:  # EAGAIN: the queue of those that wait is full (connect(2)); a timeout does not count
+        except BlockingIOError:  # EAGAIN: the queue is full (connect(2)), whatever the timeout
             connection.close()
             raise TimeoutError(f"the lab {name} takes no more connections") from None
         except BaseException:
@@ -141,11 +139,11 @@ class ControlSockets:
         return connection
 
     def is_taken(self, name: str) -> bool:
-        """Whether the name is still there."""
+        """Whether the name still exists."""
         return (self.folder / f"{name}{_SUFFIX}").exists()
 
     def clear(self, name: str) -> bool:
-        """Take a name away that nobody answers to; whether it was one. To be called while the folder is ``locked``."""
+        """Remove a name without a lab behind it; returns whether it was one. The caller holds the folder's lock."""
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         probe.setblocking(False)
         with probe, self._opened() as folder:
@@ -154,33 +152,33 @@ class ControlSockets:
             except FileNotFoundError:
                 return False
             except ConnectionRefusedError:
-                for each in (name + SUPERVISOR_SUFFIX, name + _SUFFIX):  # the name last, for which others wait
+                for each in (name + SUPERVISOR_SUFFIX, name + _SUFFIX):  # the name last: clients wait until it is gone
                     with suppress(FileNotFoundError):
                         os.unlink(each, dir_fd=folder)
                 return True
             except BlockingIOError:
-                return False  # so many wait there already that somebody must be meant to answer
+                return False  # its queue is full, so a lab listens
         return False
 
     def supervisor_file(self, name: str) -> Path:
-        """Where it is noted which process keeps a lab."""
+        """The file that names the supervisor of a lab."""
         return self.folder / f"{name}{SUPERVISOR_SUFFIX}"
 
     def kill(self, name: str) -> bool:
-        """Have the keeper of a lab that does not answer end it by force; whether there was one."""
+        """Have the supervisor end by force a lab that does not answer; returns whether there was one."""
         try:
             pid, began = self.supervisor_file(name).read_text(encoding="ascii").split()
         except (OSError, ValueError):
             return False
         if _began(int(pid)) != began:
-            return False  # another process by now
+            return False  # its pid belongs to another process now
         with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGTERM)
         return True
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep everybody else from claiming and clearing."""
+        """Keep every other process from claiming and removing names."""
         with self._opened() as folder:
             fcntl.flock(folder, fcntl.LOCK_EX)
             yield
@@ -195,7 +193,7 @@ class ControlSockets:
 
 
 def _began(pid: int) -> str:
-    """When a process began, in ticks since boot: with its number it is that process and no other (proc(5))."""
+    """When a process began, in ticks since boot: together with its pid that identifies it (proc(5))."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -1,7 +1,7 @@
-"""The round of a diagnosis in a lab that stands: each station is asked for what it needs, until one breaks.
+"""Diagnoses a Service in a standing lab: gathers what each stage needs, until a stage is broken.
 
-Owns: ``Round``: in which order the lab is asked, and for what.
-Must not: judge (``proxylab.diagnosis`` does), print, or change the lab.
+``Round`` decides in which order the lab is queried and probed. ``proxylab.diagnosis`` judges. Nothing here prints, or
+changes the lab.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,27 +9,36 @@ from contextlib import suppress
 from functools import cached_property
 from typing import Final
 
-from proxylab.addresses import IPAddress, Transport
-from proxylab.client.health import asked_for_health
+from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.checked import judge_health
+from proxylab.diagnosis.checked import Checked, due_on, judge_health
 from proxylab.diagnosis.iptables import read_iptables
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
 from proxylab.diagnosis.nameserver import judge_name_server
 from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
 from proxylab.diagnosis.nftables import read_nftables
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
-from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest, Terms, diallers, loops, path_tests
+from proxylab.diagnosis.path_tests import (
+    Dialler,
+    Kind,
+    PathTest,
+    Terms,
+    askers,
+    diallers,
+    loops,
+    nodes_at,
+    path_tests,
+)
 from proxylab.diagnosis.programmed import by_family
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Backend, Subject
 from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
-from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.evidence import HttpReport, Lookup
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
@@ -53,19 +62,19 @@ __all__ = ["Round"]
 _MOST_DIALS: Final = 32
 _MOST_FLOWS: Final = 2000
 _FEW_FLOWS: Final = 4
-"""Where flows stick to an endpoint: none of the others is missed."""
+"""Where flows stick to an endpoint, a few are enough: no other endpoint is due."""
 _READERS: Final = {"iptables": read_iptables, "nftables": read_nftables}
 
 
 class Round:
-    """The stations of one Service.
+    """The stages of one Service.
 
     Args:
-        lab: that stands.
+        lab: the standing lab.
         namespace: of the Service.
         name: of the Service.
-        sender: who shall dial; ``None`` for whoever is the likeliest to.
-        node: whose rules are looked at; ``None`` for those of all nodes.
+        sender: the pod, node or host that dials; ``None`` for the likeliest one.
+        node: the node with the rules in question; ``None`` for all nodes.
     """
 
     def __init__(self, lab: OpenLab, namespace: str, name: str, sender: str | None, node: str | None) -> None:
@@ -77,7 +86,7 @@ class Round:
         self._node = node
 
     def go(self) -> Diagnosis:
-        """Look at one station after the other, until one breaks or nothing is left to look at."""
+        """Examine one stage after the other, until one is broken or none is left."""
         found: list[Finding] = []
         for finding in self._stages():
             found.append(finding)
@@ -94,37 +103,38 @@ class Round:
         if subject.no_rules and not subject.service.headless:
             yield nothing(Stage.ENDPOINTS, subject.no_rules)
             return
-        yield without_backing(subject, self._node, self._home) or judge_endpoints(subject, tuple(self._dials(subject)))
+        yield without_backing(subject, self._node, self._senders_node) or judge_endpoints(
+            subject, tuple(self._dials(subject))
+        )
         yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
         if subject.no_rules:
             yield nothing(Stage.ENTRY, subject.no_rules)
             return
         yield judge_entries(subject, self._rules, self._nodes)
         yield judge_balancing(subject, self._rules, self._nodes)
-        yield from self._walk(subject)
+        yield from self._test_paths(subject)
 
-    def _walk(self, subject: Subject) -> Iterator[Finding]:
+    def _test_paths(self, subject: Subject) -> Iterator[Finding]:
         finding = misled(subject, self._rules, self._nodes)
         if finding is None and subject.service.key == KUBE_DNS:
-            yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._askers()])
+            yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._resolvers()])
             yield nothing(Stage.MASQUERADE, "the lab's own name server answers questions, and no probes")
             return
-        chosen = path_tests(subject, self._terms, self._everybody, self._nodes, self._sender)
-        walked = () if finding is not None else self._all_walked(subject, chosen)
-        yield finding or judge_translation(subject, walked)
-        yield judge_masquerade(subject, self._rules, walked, self._addresses)
-        own = loops(subject, self._terms, self._everybody, self._nodes)
-        yield judge_hairpin(subject, self._all_walked(subject, own))
-        asked = asked_for_health(subject, self._terms, self._everybody, self._nodes, self._ask_for_health)
-        yield judge_health(subject, tuple(asked))
+        chosen = path_tests(subject, self._terms, self._diallers_of_lab, self._nodes, self._sender)
+        results = () if finding is not None else self._run_all(subject, chosen)
+        yield finding or judge_translation(subject, results)
+        yield judge_masquerade(subject, self._rules, results, self._addresses)
+        own = loops(subject, self._terms, self._diallers_of_lab, self._nodes)
+        yield judge_hairpin(subject, self._run_all(subject, own))
+        yield judge_health(subject, tuple(self._health_checks(subject)))
 
-    def _all_walked(self, subject: Subject, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
-        """The walks that can be walked on this wire: some fronts are beyond the reach of some places."""
-        walked = []
+    def _run_all(self, subject: Subject, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
+        """The path tests that this network allows: some senders cannot reach some frontends."""
+        results = []
         for each in chosen:
             with suppress(ScenarioError):
-                walked.append(self._walked(subject, each))
-        return tuple(walked)
+                results.append(self._run(subject, each))
+        return tuple(results)
 
     @property
     def _terms(self) -> Terms:
@@ -155,7 +165,7 @@ class Round:
         return self._lab.addresses
 
     @cached_property
-    def _everybody(self) -> tuple[Dialler, ...]:
+    def _diallers_of_lab(self) -> tuple[Dialler, ...]:
         return diallers(self._subject, self._lab.scenario, self._addresses)
 
     @cached_property
@@ -165,35 +175,35 @@ class Round:
         return {(node, family): _READERS[mode](text) for node, parts in dumps.items() for family, text in parts.items()}
 
     @property
-    def _home(self) -> str | None:
-        """The node of the pod that shall dial, if a pod shall."""
-        pods = (each.node for each in self._everybody if each.name == self._sender and each.kind is Kind.POD)
+    def _senders_node(self) -> str | None:
+        """The node of the sending pod; ``None`` where the sender is no pod."""
+        pods = (each.node for each in self._diallers_of_lab if each.name == self._sender and each.kind is Kind.POD)
         return next(pods, None)
 
-    def _asker(self) -> str:
-        """Who asks for names: the sender, if it is of the cluster, or the first pod that can, else a node."""
+    def _resolver(self) -> str:
+        """The pod or node that resolves names: the sender, if it is in the cluster, or the first pod, else a node."""
         if self._sender is not None and self._sender not in {host.name for host in self._lab.scenario.hosts}:
             return self._sender
-        pods = [each.name for each in self._everybody if each.kind is Kind.POD]
-        return (pods or [each.name for each in self._everybody if each.kind is Kind.NODE])[0]
+        pods = [each.name for each in self._diallers_of_lab if each.kind is Kind.POD]
+        return (pods or [each.name for each in self._diallers_of_lab if each.kind is Kind.NODE])[0]
 
-    def _askers(self) -> Iterator[Dialler]:
-        """Somebody on every node that is looked at: a pod, if there is one."""
+    def _resolvers(self) -> Iterator[Dialler]:
+        """A pod on every examined node, or the node itself where it has none."""
         for node in self._nodes:
-            here = [each for each in self._everybody if each.node == node]
+            here = [each for each in self._diallers_of_lab if each.node == node]
             yield next((each for each in here if each.kind is Kind.POD), here[-1])
 
     def _ask_for_name(self, subject: Subject) -> Finding:
-        asker = self._asker()
+        resolver = self._resolver()
         if not any(service.key == KUBE_DNS for service in self._services):
-            return judge_name(subject, asker, None)
-        return judge_name(subject, asker, self._lab.lookups.resolve(asker, whole_name(subject.service)))
+            return judge_name(subject, resolver, None)
+        return judge_name(subject, resolver, self._lab.lookups.resolve(resolver, whole_name(subject.service)))
 
     def _question(self, netns_name: str, server: IPAddress | None = None) -> Lookup:
         return self._lab.lookups.query(netns_name, whole_name(self._subject.service).rstrip("."), "A", server)
 
     def _dials(self, subject: Subject) -> Iterator[Dial]:
-        """Every endpoint by its own address, until one does not answer; that one from its own node as well."""
+        """Dial every endpoint by its own address, until one does not answer; dial that one from its own node, too."""
         protocols = {(each.addresses[0], number): port.protocol for each, number, port in subject.endpoints()}
         homes = {each.addresses[0]: each.node_name for each, _, _ in subject.endpoints()}
         for backend in ready_endpoints(subject)[:_MOST_DIALS]:
@@ -203,13 +213,13 @@ class Round:
                 yield Dial(backend=backend, sender=senders[0], answered=not lookup.error, why=f"{lookup.error}.")
                 continue
             protocol, home = Transport(protocols[backend]), homes[backend[0]]
-            sender, verdict = self._dialled(senders, backend, protocol)
+            sender, verdict = self._dial(senders, backend, protocol)
             answered = verdict.overall is Judgement.PASS
             at_home = None
             if not answered and home in self._all_nodes and home != sender:
-                at_home = self._dialled([home], backend, protocol)[1].overall is Judgement.PASS
-            told = "" if answered else _because(verdict)
-            yield Dial(backend=backend, sender=sender, answered=answered, why=told, at_home=at_home, node=home)
+                at_home = self._dial([home], backend, protocol)[1].overall is Judgement.PASS
+            reason = "" if answered else _because(verdict)
+            yield Dial(backend=backend, sender=sender, answered=answered, why=reason, at_home=at_home, node=home)
             if not answered:
                 return
 
@@ -218,8 +228,8 @@ class Round:
         return [each.name for each in self._lab.scenario.nodes]
 
     def _diallers(self, backend: Backend, home: str) -> list[str]:
-        """Who may dial an endpoint past the Service: the sender; or other pods, then nodes that are not its own."""
-        chosen = [each for each in self._everybody if self._sender in (None, each.name)]
+        """The candidates for dialling an endpoint directly: the sender; or other pods, then nodes not its own."""
+        chosen = [each for each in self._diallers_of_lab if self._sender in (None, each.name)]
         found = [
             each.name
             for each in sorted(chosen, key=lambda dialler: (dialler.kind is not Kind.POD, dialler.backs))
@@ -229,8 +239,8 @@ class Round:
         ]
         return found or [home or self._nodes[0]]
 
-    def _dialled(self, senders: Sequence[str], backend: Backend, protocol: Transport) -> tuple[str, ProbeVerdict]:
-        """The first of the senders who can dial it, and what became of that.
+    def _dial(self, senders: Sequence[str], backend: Backend, protocol: Transport) -> tuple[str, ProbeVerdict]:
+        """Dial from the first sender that can reach the endpoint, and return that sender and the verdict.
 
         Raises:
             ScenarioError: none can.
@@ -242,10 +252,40 @@ class Round:
                 return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
         return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
-    def _ask_for_health(self, name: str, sender: str, target: ServiceTarget, wanted: HttpExpect) -> ProbeVerdict:
-        return self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+    def _health_checks(self, subject: Subject) -> Iterator[Checked]:
+        """The answer of each node in each family of the Service; empty for a Service without a health-check port."""
+        if not subject.service.health_check_node_port:
+            return
+        for node, address in nodes_at(subject, self._terms, self._nodes):
+            for sender in askers(self._diallers_of_lab, node, address):
+                with suppress(ScenarioError):
+                    yield self._check_health(subject, sender, node, address)
+                    break
 
-    def _walked(self, subject: Subject, path_test: PathTest) -> PathTestResult:
+    def _check_health(self, subject: Subject, sender: str, node: str, address: IPAddress) -> Checked:
+        due = due_on(subject, node, Family.of(address))
+        wanted = HttpExpect(status=200 if due else 503, local_endpoints=len(due))
+        target = ServiceTarget(
+            service=subject.service.name,
+            namespace=subject.service.namespace,
+            via=Frontend.HEALTH_CHECK_NODE_PORT,
+            node=node,
+            address=address,
+        )
+        name = f"{sender} asks {address} on {node}"
+        verdict = self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+        (response,) = verdict.evidence.http or (HttpReport(0, 0, error="timeout"),)
+        return Checked(
+            node=node,
+            address=address,
+            sender=sender,
+            status=response.status,
+            told=response.local_endpoints,
+            error=response.error,
+            proven=verdict.overall is not Judgement.INCONCLUSIVE,
+        )
+
+    def _run(self, subject: Subject, path_test: PathTest) -> PathTestResult:
         service, due = subject.service, path_test.due
         flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
         frontend = path_test.frontend
@@ -259,13 +299,13 @@ class Round:
             address=path_test.at or frontend.address,
         )
         protocol = Transport(frontend.port.protocol)
-        names = [self._called(subject, each) for each in due]
+        names = [self._name_of(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
         verdict = self._send_again_if_unclear(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)
 
-    def _called(self, subject: Subject, backend: Backend) -> str:
-        """The place of an endpoint, as packets that arrive there are said to be at."""
+    def _name_of(self, subject: Subject, backend: Backend) -> str:
+        """The name that observations give to an endpoint's pod; empty for an endpoint with a node's address."""
         if subject.is_of_node(backend[0]):
             return ""
         targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
@@ -283,7 +323,7 @@ class Round:
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         verdict = self._send(name, sender, target, protocol, flows, backends, http)
-        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a witness may be missed
+        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a tap may miss a frame
             verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends, http)
         return verdict
 
@@ -297,15 +337,15 @@ class Round:
         backends: tuple[str, ...] | None = None,
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
-        # Where it is written is its own: a probe that has been sent before some step is not sent again behind it.
-        netns_name = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
+        # The position is unique: a probe sent before some step is not sent again after it.
+        position = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
         probe = Probe(
             name=name,
             source=Source(name=sender),
             target=target,
             send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
-            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=netns_name),
-            position=netns_name,
+            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=position),
+            position=position,
         )
         self._lab.add(probe)
         return self._lab.probe(probe)

@@ -1,10 +1,9 @@
-"""A standing lab, and the edited file that it shall be brought to.
+"""Compares a standing lab with an edited file.
 
-Owns: ``edit``: what changes, in words and as one step; and what cannot change on a wire that stands.
-Must not: ask or change a lab.
+``edit`` returns the changes in words and as one step, and lists what cannot change in a standing lab. It sends nothing.
 
-Theory of operation. Both scenarios are laid out, and all that follows from the choice of addresses, links and routes
-must be equal, for those stand. Objects of the cluster are applied as a step applies them, and sysctls are written.
+It lays out both scenarios. Addresses, links and routes, and all that follows from them, must be equal, for those exist
+already. Objects of the cluster are applied as a step applies them, and sysctls are written.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,13 +27,13 @@ _NEWLY_WRITTEN: Final = {"sysctls"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Edit:
-    """What an edited file comes to.
+    """The effect of an edited file.
 
     Attributes:
         changes: in words, a line each; empty where nothing changes.
-        refused: what cannot be changed in a lab that stands, a line each.
+        refused: changes that a standing lab cannot make, a line each.
         advance: the change as one step.
-        scenario: what the lab is for, afterwards; with what has been allocated for its Services.
+        scenario: the lab's scenario after the change, with the addresses and ports that its Services have.
     """
 
     changes: tuple[str, ...]
@@ -44,10 +43,10 @@ class Edit:
 
 
 def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
-    """What would have to change.
+    """Compare a lab with the edited scenario.
 
     Args:
-        stands: the lab's.
+        stands: the lab's assembly.
         made: how many steps of its scenario have been made.
         wanted: the case of the edited file.
 
@@ -86,20 +85,20 @@ def _names(plan: Plan) -> list[str]:
 
 
 def _refused(old: Plan, new: Plan) -> Iterator[str]:
-    """What of the wire would have to be another one."""
+    """The parts of the network that would have to differ."""
     before, after = _names(old), _names(new)
     for name in [each for each in after if each not in before]:
-        yield f"{name}: a wire that stands gets no new place"
+        yield f"{name}: a standing lab cannot get a new node, pod or host"
     for name in [each for each in before if each not in after]:
-        yield f"{name}: its place stays on the wire; a pod goes by present: false"
+        yield f"{name}: a standing lab cannot lose it; delete a pod with present: false"
     if before != after:
-        return  # all that would be said of addresses follows from that
+        return  # differences of addresses follow from these
     for name in before:
         yield from (f"{name}: its {part} cannot change" for part in _parts(old.namespace(name), new.namespace(name)))
     pairs = zip(old.links, new.links, strict=False)
     links = {end.namespace for one, other in pairs if one != other for end in one.ends}
     if links or len(old.links) != len(new.links):
-        yield f"the links of {', '.join(sorted(links)) or 'the wire'} cannot change"
+        yield f"the links of {', '.join(sorted(links)) or 'the network'} cannot change"
     if old.balancers != new.balancers:
         yield "the load balancers cannot change"
     if not links and old.pods != new.pods:
@@ -107,12 +106,12 @@ def _refused(old: Plan, new: Plan) -> Iterator[str]:
 
 
 def _parts(old: Namespace, new: Namespace) -> Iterator[str]:
-    """What differs of a namespace and is not written anew."""
+    """The parts of a namespace that differ and cannot be written anew."""
     for each in fields(Namespace):
         if each.name not in _NEWLY_WRITTEN and getattr(old, each.name) != getattr(new, each.name):
             yield {"listeners": "open ports", "device_sysctls": "sysctls of devices"}.get(each.name, each.name)
     if {each.name for each in old.sysctls} - {each.name for each in new.sysctls}:
-        yield "sysctls (one that is left out keeps its value; write the one that you want)"
+        yield "sysctls (a sysctl without a line keeps its value; write the value that you want)"
 
 
 def _sysctls(old: Namespace, new: Namespace) -> dict[str, str]:
@@ -138,7 +137,7 @@ def _named(thing: KubeObject) -> str:
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
-    """Every value of a document that holds no others, by its path."""
+    """Every scalar of a document, by its path."""
     match value:
         case dict() if value:
             for key, inner in value.items():

@@ -1,7 +1,6 @@
-"""Labs of failed probes that stay.
+"""Keeps the labs of failed probes running.
 
-Owns: ``KeptLabs``: under which names they stay, how many, and the words that tell of it.
-Must not: decide what has failed.
+``KeptLabs`` chooses their names, limits their number, and formats the message about each.
 """
 
 from typing import Final
@@ -15,46 +14,49 @@ __all__ = ["KeptLabs"]
 
 _SECONDS: Final = 8 * 3600.0
 _MOST: Final = 10
-"""Each of them is a process, and nobody looks at more."""
+"""Each of them is a process, and a user will not look at more."""
 
 _MOST_TRIES: Final = 100
 
 
 class KeptLabs:
-    """Lets the first few labs stay that it is given."""
+    """Keeps the first few labs that it is given."""
 
     def __init__(self, control_sockets: ControlSockets | None = None) -> None:
         self._control_sockets = control_sockets or ControlSockets.of_user()
         self._kept = 0
-        self._held = ""
+        self._opened = ""
 
     def control_socket(self) -> ControlSocket:
-        """What a lab process is born with whose lab may stay."""
+        """The control socket with which a lab process must start so that its lab can be kept."""
         return ControlSocket(self._control_sockets)
 
     def keep(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
-        """Let a lab stay, and give it back; in words, with what to type.
+        """Detach a lab, and give it back. Returns the message for the user, with commands to try.
 
         Args:
             lab: in which something failed.
-            probe: which; the commands are about it.
+            probe: the failed probe, which the commands are about.
         """
         if self._kept == _MOST:
             return [f"the lab is not kept: {_MOST} are kept already; `proxylab down --all` ends them"]
-        name, self._held = self.open_control_socket(lab, _SECONDS), ""
+        name, self._opened = self.open_control_socket(lab, _SECONDS), ""
         self._kept += 1
-        return [f"the lab stays as {name}, for 8h; try", *(f"  {each}" for each in commands(lab.scenario, name, probe))]
+        return [
+            f"the lab is kept as {name} for 8h; try",
+            *(f"  {each}" for each in commands(lab.scenario, name, probe)),
+        ]
 
     def hold(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
-        """Let others come to a lab as long as its session lasts; in words, with what to type. It may be kept then."""
-        name = self._held = self.open_control_socket(lab, None)
-        return [f"the lab stands as {name}; try", *(f"  {each}" for each in commands(lab.scenario, name, probe))][:-1]
+        """Open a lab's control socket while its session lasts. Returns the message. The lab may be kept later."""
+        name = self._opened = self.open_control_socket(lab, None)
+        return [f"the lab runs as {name}; try", *(f"  {each}" for each in commands(lab.scenario, name, probe))][:-1]
 
     def open_control_socket(self, lab: OpenLab, seconds: float | None) -> str:
-        """Let a lab stay, by its scenario's name or the next like it. Raises ``NameTakenError`` if all are taken."""
-        if self._held:
-            lab.stay(self._held, seconds)
-            return self._held
+        """Open a lab's control socket under its scenario's name, or that and a number. Raises ``NameTakenError``."""
+        if self._opened:
+            lab.stay(self._opened, seconds)
+            return self._opened
         wanted = lab.scenario.name if is_name(lab.scenario.name) else "lab"
         for number in range(1, _MOST_TRIES):
             name = wanted if number == 1 else f"{wanted[:58]}-{number}"

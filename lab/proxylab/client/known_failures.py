@@ -1,8 +1,6 @@
-"""A lab, or the failure of its engine that the scenario foresees.
+"""Opens a lab, or recognises the failure of its engine that ``spec.except`` foresees.
 
-Owns: ``open_or_foresee``: what ``spec.except`` says of engines, held against what they did. ``proxylab run`` and pytest
-go by it.
-Must not: build a lab, or print.
+``proxylab run`` and the pytest plugin use it.
 """
 
 from collections.abc import Callable
@@ -18,11 +16,11 @@ Opened = TypeVar("Opened")
 
 
 def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) -> Opened | Foreseen:
-    """The lab of a scenario; or what kept an engine from programming it, where that is what the scenario says.
+    """Open the lab of a scenario, or return the engine's failure if the scenario foresees it.
 
     Raises:
-        EngineError: an engine failed, and that or its words were not foreseen; or none failed, though one was to.
-        LabError: whatever else ``open_lab`` meets.
+        EngineError: an engine failed in a way that the scenario does not foresee, or a foreseen failure did not happen.
+        LabError: every other error of ``open_lab``.
     """
     failure = next(iter(scenario.failures), None)
     try:
@@ -30,13 +28,13 @@ def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) 
     except EngineError as error:
         if failure is None:
             raise
-        said = next((line for line in reversed(error.log.splitlines()) if failure.says in line), "")
-        if not said:
-            what = f"{error.what}, and does not say {failure.says!r}, as {failure.position} foresees"
+        line_found = next((line for line in reversed(error.log.splitlines()) if failure.says in line), "")
+        if not line_found:
+            what = f"{error.what}; its log has no {failure.says!r}, which {failure.position} foresees"
             raise EngineError(error.node, what, error.log) from error
-        return Foreseen(failure.because, said.strip(), failure.position)
+        return Foreseen(failure.because, line_found.strip(), failure.position)
     if failure is not None:
         node = scenario.nodes[0].name
-        what = f"has programmed what {failure.position} says it cannot ({failure.because}); narrow that exception"
+        what = f"it programmed what {failure.position} says it cannot ({failure.because}); narrow that exception"
         raise EngineError(node, what)
     return lab

@@ -1,14 +1,13 @@
-"""A lab process, as its client sees it.
+"""Starts a lab process, and makes sure that it is gone, unless its lab is detached.
 
-Owns: starting a lab process, and making sure that it is gone, unless it was told to stay.
-Must not: import the lab process's own modules, or stay in the sandbox: the client lives in the user's world, with the
-user's files, debugger and network.
+The client stays in the user's world, with the user's files, debugger and network. It never imports the lab process's
+modules.
 
 The lab process is a fresh interpreter, not a fork: a client may have threads (execnet's, a debugger's), and a forked
 copy of a threaded process inherits their locks in whatever state they are. It leads a session of its own, so that
-Ctrl-C at the terminal reaches the client only, which then closes the socket.
+Ctrl-C at the terminal reaches only the client, which then closes the socket.
 
-PR_SET_PDEATHSIG speaks of threads: the thread that starts a lab process must live as long as it.
+PR_SET_PDEATHSIG applies to threads: the thread that starts a lab process must live as long as it.
 """
 
 import os
@@ -27,7 +26,7 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import raised
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
-from proxylab.protocol.standing_labs import AnyRequest, Memory, Stay, Stays
+from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, Memory
 from proxylab.timing import Deadline
 
 __all__ = ["LabProcess"]
@@ -36,8 +35,8 @@ Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 5.0
-_CLOSE_SECONDS_A_PLACE: Final = 0.1
-"""The kernel closes the packet sockets of a killed process one after another: 27 ms a place."""
+_CLOSE_SECONDS_A_NETNS: Final = 0.1
+"""The kernel closes the packet sockets of a killed process one after another: 27 ms a namespace."""
 _STAY_SECONDS: Final = 30.0
 _KILLERS: Final = "as the kernel does when memory runs out (see dmesg)"
 _LOG_LINES: Final = 40
@@ -48,7 +47,7 @@ class LabProcess(Connection):
     """A running lab process. Use as a context manager, or ``close`` it.
 
     Args:
-        control_socket: what other clients shall come by, should it be told to ``stay``; closed with this end of it.
+        control_socket: where other clients connect if the lab is detached; closed with this end of it.
     """
 
     def __init__(self, control_socket: ControlSocket | None = None) -> None:
@@ -69,27 +68,27 @@ class LabProcess(Connection):
         self._control_socket = control_socket
         self._ready: Ready | None = None
         self._refused: LabError | None = None
-        self._places = 0
+        self._namespaces = 0
 
     @property
     def pid(self) -> int:
-        """The keeper's pid, in the client's pid namespace."""
+        """The supervisor's pid, in the client's pid namespace."""
         return self._child.pid
 
     @property
     def stands(self) -> bool:
-        """Whether it is in its sandbox and may be asked."""
+        """Whether it is in its sandbox and takes requests."""
         return self._ready is not None and not self.closed
 
     def ready(self) -> Ready:
-        """Wait until the lab process is in its sandbox; asked first by every ``request``.
+        """Wait until the lab process is in its sandbox; every ``request`` calls this first.
 
         Raises:
             CapabilityError: this machine does not allow a sandbox.
             InternalError: it did not come up.
         """
         if self._refused is not None:
-            raise self._refused  # what it said when it could not start; it is gone since
+            raise self._refused  # the reason why it could not start; it is gone since
         if self._ready is None:
             try:
                 answer = self._receive("get ready", Deadline.after(_START_SECONDS))
@@ -104,52 +103,52 @@ class LabProcess(Connection):
         return self._ready
 
     def request(self, request: AnyRequest, wanted: type[Wanted], deadline: Deadline) -> Wanted:
-        """Ask, and wait for the answer (see ``Connection.request``); first, that it is in its sandbox."""
+        """Wait until it is in its sandbox, then send a request and wait for the answer (see ``Connection.request``)."""
         self.ready()
         if isinstance(request, Build):
-            self._places = max(self._places, len(request.plan.namespaces))
+            self._namespaces = max(self._namespaces, len(request.plan.namespaces))
         return super().request(request, wanted, deadline)
 
     def stay(self, memory: Memory, seconds: float | None) -> None:
-        """Let others come by the door, under the name that the memory has; for so many seconds beyond this client.
+        """Open the control socket under the name in ``memory``; the lab lives for ``seconds`` beyond this client.
 
-        With ``None`` it ends with this client as ever. Otherwise it is asked nothing more from here.
+        With ``None`` it ends with this client. Otherwise this client can send it no more requests.
 
         Raises:
-            NameTakenError: a lab of that name stands.
-            InternalError: it has no door.
+            NameTakenError: a lab of that name is running.
+            InternalError: it has no control socket.
         """
         if self._control_socket is None:
-            raise InternalError("a lab process without a door cannot stay")
+            raise InternalError("a lab process without a control socket cannot be detached")
         if not self._control_socket.name:
             self._control_socket.claim(memory.name)
         self._control_socket.tell_supervisor(self.pid)
-        self.request(Stay(memory, seconds), Stays, Deadline.after(_STAY_SECONDS))
+        self.request(Detach(memory, seconds), Detached, Deadline.after(_STAY_SECONDS))
         if seconds is not None:
             self._leave()
 
     def close(self) -> None:
-        """Close the lab and wait until every process of it has ended. Calling it twice does no harm.
+        """Close the lab and wait until every process of it has ended. A second call does nothing.
 
-        End-of-file is the order to end; a lab process that does not follow it is killed, and its sandbox with it.
+        End-of-file tells the lab process to end; one that does not is killed, and its sandbox with it.
         """
         if self._log.closed:
             return
         super().close()
-        # End-of-file; then SIGTERM to the keeper, which kills init and waits until the kernel has killed all below it;
-        # then, for a keeper that is stopped itself, SIGKILL.
-        for blow in (signal.SIGTERM, signal.SIGKILL):
+        # End-of-file; then SIGTERM to the supervisor, which kills init and waits until the kernel has killed all below
+        # it; then SIGKILL, in case the supervisor itself is stopped.
+        for number in (signal.SIGTERM, signal.SIGKILL):
             try:
-                self._child.wait(_CLOSE_SECONDS + self._places * _CLOSE_SECONDS_A_PLACE)
+                self._child.wait(_CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS)
             except subprocess.TimeoutExpired:
-                self._child.send_signal(blow)
+                self._child.send_signal(number)
         self._child.wait()
         self._release()
 
     def _leave(self) -> None:
-        """Hang up, and let it live; whoever reaps this process's children when it is over need not be this process."""
+        """Hang up, and let it live. Another process may reap it in the end."""
         super().close()
-        self._child.returncode = 0  # or Python would complain of a child that it has forgotten
+        self._child.returncode = 0  # otherwise Python warns of a child that still runs
         self._release()
 
     def _release(self) -> None:
@@ -176,14 +175,14 @@ class LabProcess(Connection):
 
 
 def _how(status: int | None) -> str:
-    """In which way it ended, by the keeper's status, which is the lab process's own as a byte."""
+    """How it ended, by the supervisor's status, which is the lab process's own as a byte."""
     number = 0 if status is None else -status if status < 0 else 256 - status
     names = {each.value: each.name for each in signal.Signals}
-    return f"{names[number]} ended it" if number in names else f"it has status {status}"
+    return f"{names[number]} ended it" if number in names else f"it exited with status {status}"
 
 
 def _environment() -> dict[str, str]:
-    """The client's own, in which the lab process finds the very package that the client runs."""
+    """The client's own environment, and the path to the client's own package."""
     root = str(Path(proxylab.__file__).resolve().parent.parent)
     inherited = os.environ.get("PYTHONPATH", "")
     return os.environ | {"PYTHONPATH": root + (os.pathsep + inherited if inherited else "")}

@@ -1,7 +1,6 @@
-"""Names in a lab that stands: what is asked for a probe, for a program, or for whoever wants to know.
+"""DNS look-ups in a standing lab, for a probe, for a program in it, or for the user.
 
-Owns: ``Lookups``: which questions are asked, from where, and what an answer leads to.
-Must not: ask itself. How a question comes to the lab and its answer back is the caller's.
+``Lookups`` chooses the queries and the sender, and follows the answers. The caller sends them.
 """
 
 from collections.abc import Callable
@@ -17,12 +16,12 @@ __all__ = ["Lookups"]
 
 
 class Lookups:
-    """What can be asked in a lab.
+    """DNS look-ups in one lab.
 
     Args:
         assembly: of the lab.
         made: how many steps of its scenario have been made.
-        ask: asks one question from inside a namespace.
+        ask: sends one query from a namespace, and returns the look-up.
     """
 
     def __init__(self, assembly: Assembly, made: int, ask: Callable[[str, Query], Lookup]) -> None:
@@ -31,10 +30,10 @@ class Lookups:
         self._ask = ask
 
     def resolve(self, netns_name: str, name: str) -> tuple[Lookup, ...]:
-        """What a program in a pod or node asks for a name, until it has an address.
+        """The queries of a program in a pod or node that resolves a name, until one yields an address.
 
         Raises:
-            ScenarioError: there is no such place, or nobody to ask.
+            ScenarioError: there is no such pod or node, or no name server.
         """
         resolved, question = self._assembly.asking(netns_name, name, self._made)
         return tuple(questions(resolved, question, self._ask))
@@ -50,18 +49,18 @@ class Lookups:
         by_tcp: bool = False,
         size: int = 1232,
     ) -> Lookup:
-        """Ask one question from a pod or node; of ``server``, or by way of the Service kube-dns.
+        """Send one query from a pod or node, to ``server`` or through the Service kube-dns.
 
         Raises:
-            ScenarioError: there is no such place, or nobody to ask.
+            ScenarioError: there is no such pod or node, or no name server.
         """
         resolved, _ = self._assembly.asking(netns_name, name, self._made)
-        sender, asked = resolved.sender, server or resolved.destination
+        sender, server_address = resolved.sender, server or resolved.destination
         query = Query(
             name=name,
             kind=kind,
-            server=asked,
-            source=sender.address if asked.version == sender.address.version else None,
+            server=server_address,
+            source=sender.address if server_address.version == sender.address.version else None,
             port=port,
             by_tcp=by_tcp,
             size=size,
@@ -69,9 +68,9 @@ class Lookups:
         return self._ask(sender.namespace, query)
 
     def resolved(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, tuple[Lookup, ...]]:
-        """The errand of a probe and the source that backends must see; with the questions that led to it, if any.
+        """The resolved probe, the source that backends must see, and the look-ups of the name that it dials, if any.
 
-        Where a name leads nowhere the errand is to the name server, as the question was.
+        Where a name has no address, the resolved probe goes to the name server, as its query did.
         """
         resolved, source = self._assembly.resolved(probe), self._assembly.expected_source(probe)
         if resolved.question is None:

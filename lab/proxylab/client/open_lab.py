@@ -1,7 +1,7 @@
-"""A lab that stands, as those see it who send probes into it: pytest, and the verbs of the command line.
+"""A running lab, as pytest and the verbs of the command line use it to send probes.
 
-Owns: the order of steps and probes, what is asked of the lab process for each, and what becomes of the answers.
-Must not: build a lab (``proxylab.client.session`` does), print, or know who asks.
+``OpenLab`` makes the steps in order, sends the requests for each probe and step, and passes the answers to the judge.
+``proxylab.client.session`` builds labs. Nothing here prints.
 """
 
 from collections.abc import Mapping, Sequence
@@ -64,7 +64,7 @@ _PROBE_SECONDS: Final = 300.0
 
 
 class OpenLab:
-    """A lab, until the session opens the next one or closes; or one that stays (``proxylab.client.standing_lab``)."""
+    """A lab, until the session opens the next one or closes; or a detached one (``proxylab.client.standing_lab``)."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class OpenLab:
 
     @property
     def engine(self) -> EngineChoice:
-        """What runs in every node."""
+        """The engine in every node."""
         return self._engine
 
     @property
@@ -101,21 +101,21 @@ class OpenLab:
 
     @property
     def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
-        """Those of every node, pod and host."""
+        """The addresses of every node, pod and host."""
         return self._assembly.addresses
 
     @property
     def connection(self) -> Connection:
-        """To its lab process, for what lasts (``proxylab.protocol.standing_labs.Feed``)."""
+        """The connection to its lab process, for feeds (``proxylab.protocol.standing_labs.Feed``)."""
         return self._process
 
     @property
     def stands(self) -> bool:
-        """Whether it may still be asked from here."""
+        """Whether it still takes requests from here."""
         return not self._given_back and not self._process.closed
 
     def is_past(self, judged: Probe | Step) -> bool:
-        """Whether a step was made that comes after the probe, or the step ended already: it needs a new lab then."""
+        """Whether the lab has gone beyond this probe or step, which then needs a new lab."""
         before = self.scenario.steps_before(judged)
         return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
 
@@ -124,7 +124,8 @@ class OpenLab:
 
         Raises:
             CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not start, or what the step waits for did not come; so it does from then on.
+            EngineError: an engine did not start, or what the step waits for did not come. Every later step raises it
+                again.
         """
         if self._failed is not None:
             raise self._failed
@@ -140,7 +141,7 @@ class OpenLab:
         return advanced
 
     def conclude(self, step: Step) -> StepVerdict:
-        """End a step of the scenario and judge what was seen in it; it and the steps before it are made first.
+        """Make the steps up to this one, end it, and judge what was seen in it.
 
         Raises:
             CapabilityError: a step cannot be made on this machine.
@@ -165,11 +166,11 @@ class OpenLab:
 
     @property
     def _options(self) -> tuple[str, ...]:
-        """What the run was told beyond the defaults, as its command line spells it."""
+        """The options of the run beyond the defaults, as its command line spells them."""
         return (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
 
     def _come_to(self, judged: Probe | Step) -> None:
-        """Make the steps that come before it, without judging them."""
+        """Make the earlier steps, without judging them."""
         if self.is_past(judged):
             raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
         while self._made < self.scenario.steps_before(judged):
@@ -177,17 +178,17 @@ class OpenLab:
             self.step()
 
     def _leave_traces(self) -> None:
-        """Send the probes of the step before the next one that nobody has chosen: what comes after may rest on them."""
+        """Send the unsent probes of the current step: the next step may build on their connection tracking entries."""
         step = self.scenario.steps[self._made - 1] if self._made else None
         for probe in self.scenario.probes if step is None else step.probes:
             if probe.name not in self._sent:
                 self._send(probe)
 
     def add(self, probe: Probe) -> None:
-        """Take a probe that is not the scenario's own among those that can be sent.
+        """Add a probe that is not the scenario's own.
 
         Raises:
-            ScenarioError: it names what is not there.
+            ScenarioError: it names an object that the lab does not have.
         """
         self._assembly = self._assembly.with_probe(probe, self._made)
 
@@ -197,10 +198,10 @@ class OpenLab:
         return self._made
 
     def go_on_as(self, scenario: Scenario) -> None:
-        """Take another scenario for its own, with the same wire and the same steps as far as they are made.
+        """Replace the scenario by another one with the same network, and the same steps as far as they are made.
 
         Raises:
-            ScenarioError: it names what is not there.
+            ScenarioError: it names an object that the lab does not have.
         """
         self._assembly = assemble(scenario)
 
@@ -208,31 +209,31 @@ class OpenLab:
         """Hold a dialogue by crafted TCP segments.
 
         Args:
-            there: whom the client dials, and from where.
+            there: the client, and the target that it dials.
             server: the pod or outside host that answers in the dialogue.
-            turns: what both say, in order.
+            turns: the segments of both sides, in order.
 
         Raises:
-            ScenarioError: a side is no pod of its own and no outside host, or names what is not there.
+            ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
             CapabilityError: the kernel cannot be kept out of it.
         """
         dialogue = lead(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
-        """Send one probe of the scenario and judge what was seen; the steps before it are made first.
+        """Make the earlier steps, send one probe of the scenario, and judge what was seen.
 
-        Of a probe that did not pass, and of every probe with ``trace``, one more packet is sent and followed through
-        the rules; where nobody asked for that and the machine cannot, the explanation goes without.
+        After a probe that did not pass, and with ``trace`` after every probe, one more packet is sent and followed
+        through the rules. Without ``trace``, a machine that cannot trace only shortens the explanation.
 
         Raises:
-            CapabilityError: ``trace`` was asked for, and the machine cannot; or a step cannot be made on it.
+            CapabilityError: ``trace`` is set, and the machine cannot trace; or a step cannot be made on it.
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
         resolved, verdict = self._judged(probe)
         if verdict.overall in UNRESOLVED:
-            recalled = self._recall()  # before the trace's packet takes the place of the probe's
+            recalled = self._recall()  # before the traced packet replaces the probe's frames
             self._recalled = probe, recalled
             verdict = replace(verdict, plan=as_found(self._assembly.plan, recalled))
         elif not trace:
@@ -245,7 +246,7 @@ class OpenLab:
             return verdict
 
     def judged(self, probe: Probe) -> ProbeVerdict:
-        """The same, but that nothing is looked for beyond the verdict, whichever it is.
+        """Make the earlier steps, send one probe and judge it, without tracing or recalling anything.
 
         Raises:
             CapabilityError: a step cannot be made on this machine.
@@ -261,7 +262,7 @@ class OpenLab:
         return resolved, replace(verdict, plan=self._assembly.plan, options=self._options)
 
     def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
-        """The errand of one more packet of a probe, and what was seen of it; ``steps`` are the rules that it met.
+        """Trace one more packet of a probe; ``steps`` of the evidence are the rules that it met.
 
         Raises:
             CapabilityError: the kernel cannot trace in a network namespace.
@@ -269,19 +270,19 @@ class OpenLab:
         return self._trace(self.lookups.resolved(probe)[0])
 
     def plan_as_found(self) -> Plan:
-        """How the lab was planned, with the sysctls that its nodes have now."""
+        """The lab's plan, with the sysctls that its nodes have now."""
         return as_found(self._assembly.plan, self._recall())
 
     @property
     def lookups(self) -> Lookups:
-        """What can be asked about names in the lab as it stands."""
+        """DNS look-ups in the lab as it is now."""
         return Lookups(self._assembly, self._made, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
         return self._ask(LookUp(netns_name, query), LookedUp, _PROBE_SECONDS).lookup
 
     def _send(self, probe: Probe) -> tuple[ResolvedProbe, IPAddress | None, Evidence]:
-        """Ask for the name that a probe dials, if it dials one, and send what then can be sent."""
+        """Resolve the name that a probe dials, if any, and send the probe if it has an address."""
         self._sent.add(probe.name)
         resolved, source, lookups = self.lookups.resolved(probe)
         if led_nowhere(resolved, lookups):
@@ -321,30 +322,30 @@ class OpenLab:
         )
 
     def _absences(self, made: int) -> Absences:
-        """What was taken out of the lab by so many of its steps."""
+        """What the first ``made`` steps took out of the lab."""
         cluster = self._assembly.course[made]
         return Absences(frozenset(cluster.gone), cluster.links)
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
-        """The frames of the probe that was judged last; of a step, those of the last probe before its end."""
+        """The frames of the probe that was judged last; for a step, those of the last probe before its end."""
         if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
             return self._recalled[1].capture
         return self._recall().capture
 
     def rules(self) -> dict[str, str]:
-        """The rules of every node as the kernel holds them, by its name."""
+        """The rules of every node as the kernel has them, by its name."""
         return {each.name: self.rules_of(each.name) for each in self.scenario.nodes}
 
     def rules_of(self, node: str) -> str:
-        """The rules of one node as the kernel holds them, with counters."""
+        """The rules of one node as the kernel has them, with counters."""
         return self._ask(Dump(node), Dumped, _PROBE_SECONDS).text
 
     def proxies(self) -> tuple[ProxyRecord, ...]:
-        """How the engine of every node does."""
+        """The state of every node's engine."""
         return self._ask(Inspect(), Inspected, _PROBE_SECONDS).proxies
 
     def objects(self) -> tuple[KubeObject, ...]:
-        """All that the API server shows, by kind, namespace and name."""
+        """All objects that the API server shows, by kind, namespace and name."""
         return self._ask(Listing(), Listed, _PROBE_SECONDS).objects
 
     def _recall(self) -> Recalled:
@@ -356,23 +357,23 @@ class OpenLab:
         return self._ask(request, Executed, request.seconds + 10)
 
     def memory(self, name: str) -> Memory:
-        """What others must know to go on with it."""
+        """The record that other clients need to go on with it."""
         return memory_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._made)
 
     def stay(self, name: str, seconds: float | None) -> None:
-        """Let others come to it, by that name; for so many seconds, or with ``None`` as long as the session lasts.
+        """Open the lab to other clients under that name, for ``seconds``, or with ``None`` until the session ends.
 
         Raises:
-            NameTakenError: a lab of that name stands.
-            InternalError: its lab process has no door.
+            NameTakenError: a lab of that name is running.
+            InternalError: its lab process has no control socket.
         """
         if not isinstance(self._process, LabProcess):
-            raise InternalError(f"the lab {name} stays already")
+            raise InternalError(f"the lab {name} is detached already")
         self._process.stay(self.memory(name), seconds)
         self._given_back = seconds is not None
 
     def close(self) -> None:
-        """Give the lab back: it is asked nothing more. The lab process takes it down once the next one stands."""
+        """Give the lab back: no more requests from here. The lab process closes it once it has built the next one."""
         self._given_back = True
 
     def _ask(self, request: AnyRequest, wanted: type[Wanted], seconds: float) -> Wanted:

@@ -1,8 +1,4 @@
-"""A run's page on disk.
-
-Owns: writing it, and what its head tells of the run.
-Must not: know what is on it (``proxylab.report.html`` does).
-"""
+"""Writes a run's HTML page to disk. ``proxylab.report.html`` makes its content."""
 
 import platform
 from collections.abc import Sequence
@@ -18,14 +14,14 @@ __all__ = ["Begun", "write_page"]
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """A run that has begun: when, and with which seed."""
+    """When a run began, and with which seed."""
 
     at: datetime
     seed: int = 0
 
     @classmethod
     def now(cls, seed: int = 0) -> "Begun":
-        """A run that begins."""
+        """A run that begins now."""
         return cls(datetime.now(UTC), seed)
 
 
@@ -33,7 +29,7 @@ def write_page(file: Path, entries: Sequence[Entry], begun: Begun) -> str:
     """Write the page of a run that is over.
 
     Returns:
-        Why it could not be written; nothing if it was. A disk that is full must not end a run.
+        The reason if it could not be written, else an empty string. A full disk must not end a run.
     """
     took = (datetime.now(UTC) - begun.at).total_seconds()
     about = {
@@ -48,5 +44,5 @@ def write_page(file: Path, entries: Sequence[Entry], begun: Begun) -> str:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page(entries, about, f"proxylab, {about['begun']}"), encoding="utf-8")
     except OSError as error:
-        return f"the report could not be written: {error}"
+        return f"cannot write the report: {error}"
     return ""

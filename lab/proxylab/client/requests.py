@@ -1,8 +1,4 @@
-"""What is asked of a lab process for a step, and what its answers make of what was planned.
-
-Owns: ``advance_to``, ``as_found``, ``circumstances_of`` and ``memory_of``.
-Must not: ask.
-"""
+"""Builds requests to a lab process, and updates the plan with its answers. It sends nothing."""
 
 import platform
 import time
@@ -22,7 +18,7 @@ __all__ = ["advance_to", "as_found", "circumstances_of", "memory_of"]
 
 
 def advance_to(assembly: Assembly, number: int) -> Advance:
-    """What is asked of the lab process for a step: objects that differ from those before it, and the rest of it."""
+    """The request for a step: the objects that differ from those before it, and the rest of its change."""
     step = assembly.scenario.steps[number]
     before = {thing.key: thing for thing in assembly.course[number].objects}
     after = {thing.key: thing for thing in assembly.course[number + 1].objects}
@@ -38,13 +34,13 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
 
 
 def as_found(plan: Plan, recalled: Recalled) -> Plan:
-    """The plan as the lab stood after a probe: engines write sysctls, and balancers routes."""
+    """The plan with the lab's state after a probe: engines write sysctls, and balancers write routes."""
     found = {each.node: each.sysctls for each in recalled.nodes}
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
 
 
 def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumstances:
-    """Under what a run takes place."""
+    """The circumstances of a run."""
     return Circumstances(
         proxylab=proxylab.__version__,
         python=platform.python_version(),
@@ -59,7 +55,7 @@ def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumsta
 def memory_of(
     name: str, scenario: Scenario, source: str, engine: EngineChoice, seed: int, built: Built, made: int
 ) -> Memory:
-    """What others must know of a lab to go on with it, from now on."""
+    """The record that other clients need to go on with a lab."""
     return Memory(
         name=name,
         scenario=scenario,

@@ -1,7 +1,6 @@
-"""A run's session: one lab process, and one lab after the other in it.
+"""A session: one lab process, and one lab after the other in it.
 
-Owns: the way from a scenario to verdicts, the same for ``proxylab run`` and for pytest.
-Must not: print, or know who asks.
+``proxylab run`` and the pytest plugin both go from a scenario to verdicts through it. Nothing here prints.
 """
 
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from proxylab.timing import Deadline
 __all__ = ["Session"]
 
 _CLOSE_SECONDS: Final = 30.0
-_CLOSE_SECONDS_A_PLACE: Final = 0.1
+_CLOSE_SECONDS_A_NETNS: Final = 0.1
 
 
 class Session:
@@ -38,18 +37,18 @@ class Session:
         seed: int = 0,
         control_socket: Callable[[], ControlSocket] | None = None,
     ) -> None:
-        """A session; no process starts yet.
+        """Make a session; no process starts yet.
 
         Args:
-            engine: what to run.
+            engine: the engine to run.
             seed: orders source ports and payloads.
-            control_socket: makes what each lab process is given, so that its lab may be told to ``stay``.
+            control_socket: makes the control socket of each lab process, so that its lab can be detached.
         """
         self._engine = engine or EngineChoice()
         self._seed = seed
         self._control_socket = control_socket
         self._process: LabProcess | None = None
-        self._places = 0
+        self._namespaces = 0
 
     def __enter__(self) -> Self:
         return self
@@ -60,7 +59,7 @@ class Session:
         self.close(checked=error is None)
 
     def begin(self) -> None:
-        """Start the lab process, which takes its time, while there is something else to do."""
+        """Start the lab process early, so that it starts up while the client does something else."""
         self._started()
 
     def _started(self) -> LabProcess:
@@ -70,7 +69,7 @@ class Session:
 
     @property
     def engine(self) -> EngineChoice:
-        """What runs in every node."""
+        """The engine in every node."""
         return self._engine
 
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
@@ -78,7 +77,7 @@ class Session:
 
         Args:
             scenario: without a matrix, or a case of one.
-            source: its text, where it stands in no file.
+            source: its text, if it is in no file.
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
@@ -95,25 +94,25 @@ class Session:
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         process = self._started()
-        self._places = max(self._places, len(assembly.plan.namespaces))
+        self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self._engine, self._seed, source)
 
     def rest(self) -> None:
-        """Close the lab, if one stands, and keep the lab process for the next one.
+        """Close the lab, if there is one, and keep the lab process for the next one.
 
         Raises:
             InternalError: something of a lab was left, or the lab process is gone.
         """
         if self._process is not None and self._process.stands:
-            seconds = _CLOSE_SECONDS + self._places * _CLOSE_SECONDS_A_PLACE
+            seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
             self._process.request(Close(), Closed, Deadline.after(seconds))
 
     def close(self, *, checked: bool = False) -> None:
-        """End the lab process. Calling it twice does no harm.
+        """End the lab process. A second call does nothing.
 
         Args:
-            checked: ask it first to close its lab and to see that nothing of any of its labs is left.
+            checked: first close its lab and check that nothing of any of its labs is left.
 
         Raises:
             InternalError: something was left, or the lab process is gone; only where ``checked``.

@@ -1,8 +1,4 @@
-"""A standing lab, as a client that comes by its door has it.
-
-Owns: ``attach_to``, and how such a lab is brought to an edited scenario.
-Must not: start a lab, or keep one.
-"""
+"""A standing lab that a client has attached to over its control socket."""
 
 from dataclasses import replace
 from typing import Final
@@ -23,7 +19,7 @@ _CHANGE_SECONDS: Final = 120.0
 
 
 def attach_to(connection: ControlConnection) -> "StandingLab":
-    """The standing lab at the other end of the line.
+    """The standing lab at the other end of the connection.
 
     Raises:
         LabGoneError: it has ended.
@@ -32,7 +28,7 @@ def attach_to(connection: ControlConnection) -> "StandingLab":
 
 
 class StandingLab(OpenLab):
-    """A lab that stays, with all that its maker and later clients have left to be known of it."""
+    """A detached lab, with the state that its maker and later clients have recorded in it."""
 
     def __init__(self, connection: ControlConnection, memory: Memory) -> None:
         assembly = assemble(memory.scenario)
@@ -40,15 +36,15 @@ class StandingLab(OpenLab):
         self._memory = memory
 
     def edit(self, wanted: Scenario) -> Edit:
-        """What the edited scenario would change. Raises ``ScenarioError`` where it cannot be laid out."""
+        """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
         return edit(self._assembly, self._made, wanted)
 
     def bring_to(self, found: Edit) -> None:
-        """Make the change, and let those who come later know of it: from then on it is the edited scenario's lab.
+        """Make the change, and record it for later clients: from then on it is the edited scenario's lab.
 
         Raises:
             CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not take it up.
+            EngineError: an engine did not synchronise.
         """
         self._assembly = assemble(found.scenario)
         self._made = 0

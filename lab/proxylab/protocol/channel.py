@@ -1,10 +1,10 @@
-"""Typed messages over a Unix socket, one JSON document each behind its length.
+"""Typed messages over a Unix socket: a JSON document each, preceded by its length.
 
-Owns: the framing, for the client's blocking side and for the lab process's event loop.
-Must not: know what a message means.
+``Channel`` is the client's blocking side, ``AsyncChannel`` that of the lab process's event loop.
 
-A message may bring descriptors along (SCM_RIGHTS, unix(7)), such as the standard streams of a command. The kernel hands
-them out with the first byte that they were sent with, and no read goes beyond one message: so they are that message's.
+A message may bring descriptors along (SCM_RIGHTS, unix(7)), such as the standard streams of a command. The kernel
+returns them with the first byte that they were sent with, and no read goes beyond one message: so they belong to that
+message.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _MOST_DESCRIPTORS: Final = 8
 
 
 class ChannelClosedError(ConnectionError):
-    """The other side has gone, or is not speaking this protocol."""
+    """The other side has gone, or does not speak this protocol."""
 
 
 def _frame(message: object, hint: Any) -> bytes:
@@ -57,7 +57,7 @@ class Channel:
         self.close()
 
     def fileno(self) -> int:
-        """The descriptor that is readable when an answer, or the beginning of one, is there."""
+        """The descriptor that is readable when an answer, or its beginning, has come."""
         return self._socket.fileno()
 
     def close(self) -> None:
@@ -65,11 +65,11 @@ class Channel:
         self._socket.close()
 
     def send(self, message: object, hint: Any, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
-        """Send one message, with descriptors that the other side shall have too.
+        """Send one message, and descriptors that the other side gets copies of.
 
         Raises:
-            TimeoutError: the other side did not take all of it by the deadline; nothing sensible can follow.
-            ChannelClosedError: nobody is there to read it.
+            TimeoutError: the other side did not take all of it by the deadline; the channel is unusable then.
+            ChannelClosedError: the other side has gone.
         """
         self._socket.settimeout(max(deadline.remaining, 0.001))  # 0 would mean: do not block
         frame = memoryview(_frame(message, hint))
@@ -111,32 +111,32 @@ class AsyncChannel:
         """Take over a connected socket."""
         connection.setblocking(False)
         self._socket = connection
-        self._brought: list[int] = []
+        self._received: list[int] = []
 
     def fileno(self) -> int:
         """The socket's descriptor."""
         return self._socket.fileno()
 
     def close(self) -> None:
-        """Close the socket, and the descriptors that nobody has taken."""
+        """Close the socket, and the descriptors that ``descriptors`` has not returned."""
         self._socket.close()
         for number in self.descriptors():
             os.close(number)
 
     def descriptors(self) -> list[int]:
-        """Those that came with the messages received since this was last asked; the caller's from now on."""
-        brought, self._brought = self._brought, []
-        return brought
+        """The descriptors that came since the last call; the caller owns them from now on."""
+        received, self._received = self._received, []
+        return received
 
     async def send(self, message: object, hint: Any) -> None:
-        """Send one message. Raises ``ChannelClosedError`` when nobody is there to read it."""
+        """Send one message. Raises ``ChannelClosedError`` when the other side has gone."""
         try:
             await asyncio.get_running_loop().sock_sendall(self._socket, _frame(message, hint))
         except OSError as error:
             raise ChannelClosedError(str(error)) from error
 
     async def receive(self, hint: Any) -> Any:
-        """The next message. Raises ``ChannelClosedError`` at end-of-file, and for what is no message."""
+        """The next message. Raises ``ChannelClosedError`` at end-of-file, and for bytes that are no message."""
         body = await self._exactly(_length(await self._exactly(_LENGTH.size)))
         try:
             return loads(body, hint)
@@ -147,15 +147,15 @@ class AsyncChannel:
         data = bytearray()
         while len(data) < size:
             try:
-                part, brought, _, _ = socket.recv_fds(self._socket, min(size - len(data), _PART), _MOST_DESCRIPTORS)
+                part, received, _, _ = socket.recv_fds(self._socket, min(size - len(data), _PART), _MOST_DESCRIPTORS)
             except BlockingIOError:
                 await self._readable()
                 continue
             except OSError as error:
                 raise ChannelClosedError(str(error)) from error
-            for number in brought:
+            for number in received:
                 os.set_inheritable(number, False)  # recv_fds drops its flags argument, MSG_CMSG_CLOEXEC too
-            self._brought += brought
+            self._received += received
             if not part:
                 raise ChannelClosedError("the other side closed the connection")
             data += part
@@ -163,14 +163,14 @@ class AsyncChannel:
 
     async def _readable(self) -> None:
         loop = asyncio.get_running_loop()
-        there: asyncio.Future[None] = loop.create_future()
-        loop.add_reader(self._socket, _resolve, there)
+        readable: asyncio.Future[None] = loop.create_future()
+        loop.add_reader(self._socket, _resolve, readable)
         try:
-            await there
+            await readable
         finally:
             loop.remove_reader(self._socket)
 
 
-def _resolve(there: "asyncio.Future[None]") -> None:
-    if not there.done():
-        there.set_result(None)
+def _resolve(readable: "asyncio.Future[None]") -> None:
+    if not readable.done():
+        readable.set_result(None)

@@ -1,8 +1,4 @@
-"""Errors across the boundary between lab process and client.
-
-Owns: both directions of one translation, side by side so that they cannot drift apart.
-Must not: decide how an error is shown.
-"""
+"""Carries errors from the lab process to the client: both directions of one translation."""
 
 from proxylab.errors import CapabilityError, EngineError, InternalError, LabEndedError, LabError, ScenarioError
 from proxylab.protocol.messages import Fault
@@ -11,7 +7,7 @@ __all__ = ["fault_of", "raised"]
 
 
 def fault_of(error: LabError) -> Fault:
-    """The message that stands for ``error``."""
+    """The message for ``error``."""
     match error:
         case CapabilityError():
             return Fault("capability", (error.missing, error.cure))
@@ -26,7 +22,7 @@ def fault_of(error: LabError) -> Fault:
 
 
 def raised(fault: Fault) -> LabError:
-    """The error that ``fault`` stands for, to be raised by the caller."""
+    """The error that ``fault`` carries, for the caller to raise."""
     match fault.kind, fault.words:
         case "capability", (missing, cure):
             return CapabilityError(missing, cure)

@@ -1,11 +1,8 @@
-"""What a client and a lab process say to each other.
+"""The requests of a client and the answers of a lab process, as frozen dataclasses that ``codec`` can encode.
 
-Owns: the request and answer types, all frozen dataclasses that ``codec`` can carry.
-Must not: hold behaviour.
-
-Every request is answered by the answer named in its docstring, or by ``Failed``. The lab process speaks first, once it
-is in its sandbox: ``Ready``, or ``Failed`` when it cannot be. ``proxylab.protocol.standing_labs`` has what is said
-of a lab that stays.
+Every request gets the answer that its docstring names, or ``Failed``. The lab process speaks first, once it is in its
+sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages about a
+detached lab.
 """
 
 from collections.abc import Mapping
@@ -67,10 +64,10 @@ LAUNCHER_ENDED: Final = 70
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Make ``plan`` real, run ``engine`` in its nodes and wait until ``objects`` are in the rules. Answer: ``Built``.
+    """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
-    A lab that stands already is replaced: the new one is built before the old one is closed. ``seed`` orders source
-    ports, and stands in every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
+    An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
+    part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
     """
 
     plan: Plan
@@ -82,15 +79,15 @@ class Build:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """Make the change of one step in the lab that stands, and wait as it says. Answer: ``Advanced``.
+    """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
 
     Attributes:
         step: its name.
-        applied: objects that are new or others than before.
+        applied: objects that are new or differ from before.
         deleted: objects as they last were.
-        change: what else is done, to engines and nodes; its objects stand in ``applied`` and ``deleted``.
-        until: what is waited for; ``None`` until every engine that runs has taken the objects up.
-        streams: those that go on through the step; one that does not run yet is begun.
+        change: the change to engines and nodes; its objects are in ``applied`` and ``deleted``.
+        until: the condition to wait for; ``None`` waits until every running engine has programmed the objects.
+        streams: those that continue through the step; one that does not run yet is begun.
         addresses: of the names that ``until`` has in conditions of connection tracking.
     """
 
@@ -105,9 +102,9 @@ class Advance:
 
 @dataclass(frozen=True, slots=True)
 class Conclude:
-    """End the step that was made last: let its streams come to rest. Answer: ``Concluded``.
+    """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
-    With ``tables``, what connection tracking holds then is read.
+    With ``tables``, read the connection tracking tables then.
     """
 
     tables: bool = False
@@ -115,7 +112,7 @@ class Conclude:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Run one errand in the lab that stands, and trace its packet if it is asked for. Answer: ``Sent``."""
+    """Send one probe in the lab, and with ``trace`` trace its packet. Answer: ``Sent``."""
 
     resolved: ResolvedProbe
     trace: bool = False
@@ -123,7 +120,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class LookUp:
-    """Ask about a name from inside a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
+    """Look up a name from a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
     netns_name: str
     query: Query
@@ -132,26 +129,26 @@ class LookUp:
 
 @dataclass(frozen=True, slots=True)
 class Converse:
-    """Hold a dialogue in the lab that stands. Answer: ``Conversed``."""
+    """Hold a dialogue in the lab. Answer: ``Conversed``."""
 
     dialogue: Dialogue
 
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """Ask for the rules of one node as the kernel holds them. Answer: ``Dumped``."""
+    """Get the rules of one node as the kernel has them. Answer: ``Dumped``."""
 
     node: str
 
 
 @dataclass(frozen=True, slots=True)
 class Inspect:
-    """Ask how the engines of all nodes do. Answer: ``Inspected``."""
+    """Get the state of the engines of all nodes. Answer: ``Inspected``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Ask for all that the lab still knows of the last errand. Answer: ``Recalled``."""
+    """Get all that the lab still has of the last probe. Answer: ``Recalled``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +162,12 @@ class Execute:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Close the lab that stands, and see that nothing of it or of those before it is left. Answer: ``Closed``."""
+    """Close the lab, and check that nothing of it or of earlier ones is left. Answer: ``Closed``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examine:
-    """Try what this machine can do for a lab. Answer: ``Examined``."""
+    """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
 Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
@@ -195,7 +192,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The lab stands. ``variant`` says what programs the rules, such as ``iptables v1.8.9 (legacy)``."""
+    """The lab is built. ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``."""
 
     variant: str
     stages: tuple[Stage, ...] = ()
@@ -203,35 +200,35 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Advanced:
-    """The step is made, and what it waits for is there. ``seconds`` is how long both took."""
+    """The step is made, and its condition holds. ``seconds`` is how long both took."""
 
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Concluded:
-    """What was seen of a step."""
+    """The evidence of a step."""
 
     evidence: StepEvidence
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What was seen of an errand."""
+    """The evidence of a probe."""
 
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
 class LookedUp:
-    """What became of a question."""
+    """The result of a look-up."""
 
     lookup: Lookup
 
 
 @dataclass(frozen=True, slots=True)
 class Conversed:
-    """What was seen of a dialogue."""
+    """The evidence of a dialogue."""
 
     spoken: Spoken
 
@@ -252,9 +249,9 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord:
-    """A node after an errand: rules with counters, what its engine has said so far, the plan's sysctls as they are.
+    """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
 
-    An engine writes sysctls too, and so may a user who looks around in a lab.
+    Engines write sysctls, too, and so may a user in the lab.
     """
 
     node: str
@@ -265,7 +262,7 @@ class NodeRecord:
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """The frames of the last errand, all nodes after it, and the routes that balancers have made in the router."""
+    """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
     nodes: tuple[NodeRecord, ...]
@@ -274,7 +271,7 @@ class Recalled:
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How a command ended. Output that is no UTF-8 is shown with replacement characters."""
+    """How a command ended. Output that is not UTF-8 contains replacement characters."""
 
     status: int
     stdout: str
@@ -283,19 +280,19 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """No lab stands, and nothing of any is left."""
+    """There is no lab, and nothing of any is left."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What the machine can do, and what not."""
+    """The machine's capabilities, present and missing."""
 
     capabilities: tuple[Capability, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An error that is to be raised again on the client's side; ``kind`` is the class of ``proxylab.errors``."""
+    """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
 
     kind: str
     words: tuple[str, ...] = field(default=())

@@ -1,10 +1,7 @@
-"""What is said of a lab that stays, and by clients that come by its door.
+"""The messages about a detached lab, and those of clients that connect to its control socket.
 
-Owns: those requests and answers, all frozen dataclasses that ``codec`` can carry, and what a conversation consists of.
-Must not: hold behaviour.
-
-A ``Feed`` is answered bit by bit, and last by ``Ended``; while it lasts, the client may say ``Signal``. Every other
-request is answered once, as in ``proxylab.protocol.messages``.
+A ``Feed`` gets several answers, the last of which is ``Ended``; meanwhile the client may send ``Signal``. Every other
+request gets one answer, as in ``proxylab.protocol.messages``.
 """
 
 from collections.abc import Mapping
@@ -47,6 +44,8 @@ __all__ = [
     "AnyRequest",
     "AnyResponse",
     "Attach",
+    "Detach",
+    "Detached",
     "End",
     "Ended",
     "Feed",
@@ -62,25 +61,23 @@ __all__ = [
     "Memory",
     "Remember",
     "Signal",
-    "Stay",
-    "Stays",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a client that comes later must know of a standing lab to go on with it. The lab process only keeps it.
+    """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
-        name: what the lab is called.
-        scenario: what it was built for, or last brought to.
-        source: the scenario's text, where it stands in no file.
+        name: of the lab.
+        scenario: that it was built for, or last brought to.
+        source: the scenario's text, if it is in no file.
         engine: as the client chose it.
         seed: of ports and payloads.
-        built: how it was built.
+        built: the answer to its ``Build``.
         made: how many steps of the scenario have been made.
-        directory: from which its client named the file.
-        began: when it was told to stay, in seconds since the epoch.
+        directory: its client's, to which the file's name is relative.
+        began: when it was detached, in seconds since the epoch.
     """
 
     name: str
@@ -95,10 +92,10 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """Let other clients come by the door. Answer: ``Stays``.
+class Detach:
+    """Open the control socket to other clients. Answer: ``Detached``.
 
-    The lab then outlives the client that says so, for so many seconds; with ``None`` it ends with that client as ever.
+    The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
     """
 
     memory: Memory
@@ -107,24 +104,24 @@ class Stay:
 
 @dataclass(frozen=True, slots=True)
 class Greet:
-    """Ask how a standing lab does. Answer: ``Greeted``."""
+    """Get the state of a standing lab. Answer: ``Greeted``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Ask what is to be known of a standing lab; first, with a ``memory``, let that be known. Answer: ``Memory``."""
+    """Get the memory of a standing lab, after replacing it by ``memory`` if given. Answer: ``Memory``."""
 
     memory: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Ask for the objects that the API server shows. Answer: ``Listed``."""
+    """List the objects that the API server shows. Answer: ``Listed``."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """End a standing lab. Answer: ``Ended``, and then the lab process goes."""
+    """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +131,9 @@ class Attach:
     Attributes:
         netns_name: the node, pod or host.
         argv: the command.
-        terminal: the descriptors are a terminal that shall be the command's own.
-        directory: where it works.
-        environment: on top of the usual.
+        terminal: the descriptors are a terminal, which becomes the command's controlling terminal.
+        directory: its working directory.
+        environment: variables to add to the usual ones.
     """
 
     netns_name: str
@@ -148,7 +145,7 @@ class Attach:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """Ask for what a node's engine has said, and with ``follow`` for what it will say. A feed of ``Lines``."""
+    """Get the log of a node's engine, and with ``follow`` what it logs from then on. A feed of ``Lines``."""
 
     node: str
     follow: bool = False
@@ -156,7 +153,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listen:
-    """Listen to what crosses a device. A feed of ``Frames``, the first of which is empty: from then on it listens.
+    """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
 
     It ends by a signal, after ``seconds``, or after ``count`` frames.
     """
@@ -169,14 +166,14 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Hand a signal to the command that runs, or end another feed. No answer."""
+    """Pass a signal to the running command, or end another feed. No answer."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
-class Stays:
-    """The door is open."""
+class Detached:
+    """The control socket is open."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +199,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """What an engine has said, line by line."""
+    """New lines of an engine's log."""
 
     lines: tuple[str, ...]
 
@@ -218,7 +215,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """What crossed a device since the last ``Frames``; ``lost`` is how many frames found no room."""
+    """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
     frames: tuple[Heard, ...] = ()
     lost: int = 0
@@ -235,13 +232,13 @@ Feed = Attach | Log | Listen
 
 AnyRequest = (
     Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
-    | Stay | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
+    | Detach | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
 )  # fmt: skip
-"""All that a client says."""
+"""All requests of a client."""
 
 AnyResponse = (
     Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
     | Examined | Closed | Failed
-    | Stays | Greeted | Memory | Listed | Lines | Frames | Ended
+    | Detached | Greeted | Memory | Listed | Lines | Frames | Ended
 )  # fmt: skip
-"""All that a lab process says."""
+"""All answers of a lab process."""

@@ -1,1 +1,1 @@
-"""The lab process: its life, its conversation with clients, and the lab that it holds."""
+"""The lab process: its life, its connections to clients, and its lab."""

@@ -1,7 +1,7 @@
-"""Where a lab process begins: ``python -m proxylab.server.boot FD [SOCKET FOLDER]``.
+"""The entry point of a lab process: ``python -m proxylab.server.boot FD [SOCKET FOLDER]``.
 
-Owns: the order sandbox, launcher, event loop.
-Must not: import anything heavy before the launcher is forked; keeper, init and launcher are copies of this process.
+It enters the sandbox, forks the launcher and starts the event loop, in this order. Supervisor, init and launcher are
+copies of this process, so it imports nothing heavy before the launcher is forked.
 """
 
 import gc
@@ -30,11 +30,11 @@ the processor time of the kernel's own part; with this threshold it takes 1.6 ti
 
 
 def main() -> None:
-    """Become keeper, init, launcher and lab process, each in its turn."""
+    """Become supervisor, init, launcher and lab process, each in its turn."""
     client = socket.socket(fileno=int(sys.argv[1]))
     control_socket = ControlSocket(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])) if sys.argv[2:] else None
     if control_socket is not None:
-        os.chdir("/")  # it may outlive whoever works in this directory by far
+        os.chdir("/")  # a detached lab must not keep this directory busy
     _forget_inherited_signals()
     raise_descriptor_limit()
     rootless = os.geteuid() != 0
@@ -45,16 +45,16 @@ def main() -> None:
         os._exit(int(error.exit_code))
     launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
     gc.set_threshold(GC_THRESHOLD)
-    from proxylab.server.process import serve  # noqa: PLC0415 - heavy, and nobody's business but the lab process's
+    from proxylab.server.process import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
 
 
 def _forget_inherited_signals() -> None:
-    """Start from no blocked signal and the usual actions, whatever the client's were; exec(2) passes both on.
+    """Unblock all signals and restore the usual actions, since exec(2) passes on the client's.
 
-    Init learns of dead children by SIGCHLD, and everybody ends by SIGTERM: a client that blocks or ignores them must
-    not make a sandbox that never ends.
+    Init learns of dead children by SIGCHLD, and every process ends by SIGTERM: a client that blocks or ignores them
+    must not make a sandbox that never ends.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -67,7 +67,7 @@ def _report(client: socket.socket, error: CapabilityError) -> None:
     from proxylab.protocol.messages import Answer, Failed  # noqa: PLC0415
     from proxylab.timing import Deadline  # noqa: PLC0415
 
-    with suppress(TimeoutError, ChannelClosedError):  # a client that does not listen does not need to know
+    with suppress(TimeoutError, ChannelClosedError):  # a client that has gone needs no report
         Channel(client).send(Failed(fault_of(error)), Answer, Deadline.after(_REPORT_SECONDS))
 
 

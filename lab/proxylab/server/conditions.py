@@ -1,8 +1,4 @@
-"""What a step waits for, looked at until it is there.
-
-Owns: ``Awaited``: every condition of ``until``, and the words for one that does not come.
-Must not: change anything.
-"""
+"""Waits for the conditions of a step. ``Awaited`` checks every condition of ``until`` and changes nothing."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -23,15 +19,17 @@ __all__ = ["Awaited"]
 
 _LAST_LINES: Final = 30
 _CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
-"""Where a proxy in mode iptables has a rule whatever the cluster is. Jumps into its chains say nothing: it makes sure
-of those first, one by one, and loads what they lead to afterwards."""
+"""By table, a chain in which a proxy in mode iptables always has a rule.
+
+Jumps into its chains prove nothing: the proxy makes those first, one by one, and loads the chains afterwards.
+"""
 
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Awaited:
-    """What can be waited for in one lab."""
+    """Waits for conditions in one lab."""
 
     fleet: Fleet
     plan: Plan
@@ -40,16 +38,16 @@ class Awaited:
     health_checks: HealthChecks | None
 
     async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
-        """Return when all of it is there.
+        """Return when all conditions hold.
 
         Args:
             step: its name.
-            revision: of the store, which engines that must be synchronised must have taken up.
-            until: what is waited for.
+            revision: of the store, which engines in state synced must have programmed.
+            until: the conditions.
             addresses: of the names in conditions of connection tracking.
 
         Raises:
-            EngineError: something did not come in time.
+            EngineError: a condition did not hold in time.
         """
         deadline = Deadline.after(until.within / 1000)
         synced = [node for node, state in until.engines.items() if state is EngineState.SYNCED]
@@ -68,7 +66,7 @@ class Awaited:
             await pass_by(until.elapsed / 1000)
 
     async def settle(self) -> None:
-        """Return when balancers have followed what the engines say: how fast they do is not the engines' matter."""
+        """Return when balancers have followed the engines' health: their delay is not the engines' fault."""
         if self.health_checks is not None:
             await self.health_checks.settle()
 
@@ -91,7 +89,7 @@ class Awaited:
             tables = (self.runner.memory.tables(nodes, family) for family in self.families)
             return held(wanted, [entry for table in tables for entry in table], addresses)
 
-        await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} holds what is expected of it")
+        await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} is as expected")
 
     async def _wait_for_balancer(self, name: str, nodes: tuple[str, ...], deadline: Deadline) -> None:
         balancer = next(each for each in self.plan.balancers if each.name == name)
@@ -99,7 +97,7 @@ class Awaited:
         async def look() -> bool:
             await self.settle()
             chosen = self.health_checks.chosen(balancer) if self.health_checks is not None else ()
-            # An address whose health nobody asks for goes to all nodes.
+            # An address without health checks goes to all nodes.
             return all(each == frozenset(nodes) for each in chosen or (frozenset(balancer.nodes),))
 
         await wait_until_seen(look, deadline, f"{name} sends to {listed(nodes)}, and to no other node")
@@ -112,8 +110,8 @@ class Awaited:
 
 
 def _holds_rules(dump: str, *, present: bool) -> bool:
-    """Whether the proxy's rules are in every table of which it always makes use, or in none of them."""
-    if not dump.startswith(("*", "#")):  # nft prints the one table of a proxy, which is written as a whole
+    """Whether every table that the proxy always uses has its rules, or none has."""
+    if not dump.startswith(("*", "#")):  # nft prints the proxy's one table, which is written as a whole
         return ("chain " in dump) is present
     tables: list[bool] = []
     chain = ""

@@ -1,16 +1,14 @@
-"""The control plane of a lab: the objects, who serves them, and an engine in every node that programs them.
+"""The control plane of a lab: the objects, the API server, and an engine in every node."""
 
-Owns: how it is begun on a wire.
-Must not: send a probe, or know one engine from another.
-"""
-
+import json
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
+from proxylab.control.ask import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
@@ -18,23 +16,29 @@ from proxylab.engines.fleet import Fleet
 from proxylab.engines.names import NFT_TABLE, mode_of
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import ScenarioError
+from proxylab.evidence.engine_progress import ProxyRecord
+from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Plan, Role
-from proxylab.protocol.messages import Build
+from proxylab.protocol.messages import Build, Inspected
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 
 __all__ = ["ControlPlane"]
 
 _SYNC_SECONDS: Final = 60.0
+_PROGRESS_SECONDS: Final = 3.0
+"""Longer than ``minSyncPeriod``, so that a recent change can still be programmed."""
+_ASK_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """What runs in the nodes of one wire, and by what it is told."""
+    """The control plane on one network."""
 
     choice: EngineChoice
     contexts: Mapping[str, NodeContext]
@@ -44,12 +48,12 @@ class ControlPlane:
 
     @classmethod
     async def begin(cls, request: Build, network: Network, launcher: Launcher, variant: IptablesVariant) -> Self:
-        """Put an engine into every node; when this returns, all have programmed the objects.
+        """Start an engine in every node; when this returns, all have programmed the objects.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
             EngineError: an engine did not start, or did not synchronise in time.
-            ScenarioError: what is to be left in a node before its engine starts cannot be loaded.
+            ScenarioError: a leftover of a node cannot be loaded.
         """
         namespaces = network.wiring.namespaces
         nodes = [namespace.name for namespace in request.plan.namespaces if namespace.role is Role.NODE]
@@ -70,13 +74,18 @@ class ControlPlane:
             fleet = await _run_engines(request, contexts, store, stack)
             return cls(request.engine, contexts, store, fleet, stack.pop_all())
 
+    async def inspect(self) -> Inspected:
+        """Inspect the engines of all nodes at once."""
+        deadline = Deadline.after(_PROGRESS_SECONDS)
+        return Inspected(await together(_record(self, node, deadline) for node in self.contexts))
+
     async def close(self) -> None:
         """Stop the engines."""
         await self._stack.aclose()
 
 
 async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
-    """Load the rules that are the wire's own, before any engine looks at a node."""
+    """Load the network's own masquerade rules, before an engine starts."""
     await together(
         tools[namespace.name].masquerade(masquerade)
         for namespace in plan.namespaces
@@ -86,7 +95,7 @@ async def _masquerade(plan: Plan, tools: Mapping[str, IptablesTool]) -> None:
 
 
 async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
-    """Load what somebody else has left in a node, before any engine looks at it."""
+    """Load a node's leftover rules, before its engine starts."""
     try:
         if leftover.tool == "nft":
             await NftTool(context.launcher, context.netns, context.name).load(leftover.text)
@@ -95,13 +104,15 @@ async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
             await context.tool.load(family, leftover.text)
     except (NftRefusedError, RestoreRefusedError) as refused:
         where = f"spec.nodes.{node}.leftovers.{leftover.tool}"
-        raise ScenarioError([f"{where}: {leftover.tool} does not take it; write what it takes: {refused}"]) from refused
+        raise ScenarioError(
+            [f"{where}: {leftover.tool} refuses it; write rules that it accepts: {refused}"]
+        ) from refused
 
 
 async def _run_engines(
     request: Build, contexts: Mapping[str, NodeContext], store: Store, stack: AsyncExitStack
 ) -> Fleet:
-    """Put the objects into the store and an engine into every node."""
+    """Put the objects into the store and start an engine in every node."""
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
 
@@ -123,3 +134,31 @@ async def _run_engines(
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
     return fleet
+
+
+async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:
+    fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
+    progress = await fleet.engines[node].progress(deadline)
+    if not healthz.port:
+        return ProxyRecord(node=node, progress=progress)
+    address = healthz.address
+    if address.is_unspecified:  # every address of either family, as for kube-proxy
+        address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
+    status, document = await _healthz(control_plane.contexts[node].netns, address, healthz.port)
+    asked = f"http://{endpoint(address, healthz.port)}/healthz"
+    return ProxyRecord(
+        node=node, progress=progress, healthz=status, asked=asked, eligible=document.get("nodeEligible") is not False
+    )
+
+
+async def _healthz(netns: NetNs, address: IPAddress, port: int) -> tuple[int | None, dict[str, Any]]:
+    """The status, and the JSON object in the body, if it is one."""
+    try:
+        status, body = await fetch(netns, address, port, "/healthz", Deadline.after(_ASK_SECONDS))
+    except OSError:  # a TimeoutError is one
+        return None, {}
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = {}
+    return status, document if isinstance(document, dict) else {}

@@ -1,11 +1,11 @@
-"""What a lab process and its clients say to each other, one request after the other.
+"""Answers the requests of clients, one after the other.
 
-Owns: ``converse``, with one client until it goes, and ``accept_clients``, who come by the door of a lab that stays.
-Must not: know what a request does.
+``converse`` serves one client until it hangs up, and ``accept_clients`` the clients at the control socket of a detached
+lab.
 
-Requests of several clients take turns, which the desk sees to; feeds run beside all else. Only the first client takes
-what it has begun along when it goes, and its lab, unless it has told the lab to stay. A visitor that goes in the midst
-of an answer breaks nothing: what was begun is brought to its end, and nobody hears of it.
+Requests of several clients take turns (the request handler sees to that); feeds run beside them. When the first client
+hangs up, its unfinished requests are cancelled, and its lab ends unless it is detached. When any other client hangs up,
+its unfinished request is still carried out, and its answer is dropped.
 """
 
 import asyncio
@@ -27,11 +27,11 @@ __all__ = ["RequestHandler", "accept_clients", "converse", "first_of"]
 
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
 _FEEDS: Final = get_args(Feed)
-_MOST_VISITORS: Final = 32
+_MOST_CLIENTS: Final = 32
 
 
 class RequestHandler(Protocol):
-    """Who answers."""
+    """Answers requests."""
 
     async def answer(self, request: AnyRequest) -> AnyResponse:
         """The answer to a request that is no feed."""
@@ -43,7 +43,7 @@ class RequestHandler(Protocol):
 
 
 async def converse(channel: AsyncChannel, handler: RequestHandler) -> None:
-    """Answer one request after the other; end, in the midst of an answer too, when the client has gone."""
+    """Answer one request after the other; when the client hangs up, end at once, even during an answer."""
     requests: asyncio.Queue[tuple[AnyRequest, list[int]]] = asyncio.Queue()
     signals: asyncio.Queue[Signal] = asyncio.Queue()
     over = asyncio.Event()
@@ -62,16 +62,16 @@ async def converse(channel: AsyncChannel, handler: RequestHandler) -> None:
 
     async def answer() -> None:
         with suppress(ChannelClosedError):
-            # What is cancelled in the midst of an answer still puts things in order. An error in that takes the place
-            # of the cancellation, which does not come a second time. A task's count of cancellations does not show it
-            # either: until Python 3.13 a TaskGroup that fails leaves one behind.
+            # A cancelled answer still cleans up. An error in the clean-up replaces the cancellation, which does not
+            # come a second time. A task's count of cancellations does not show it either: until Python 3.13 a TaskGroup
+            # that fails leaves one behind.
             while not over.is_set():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
                     await channel.send(await handler.answer(request), AnyResponse)
                     continue
                 while not signals.empty():
-                    signals.get_nowait()  # meant for the feed before this one
+                    signals.get_nowait()  # they are for the previous feed
                 async with aclosing(handler.feed(request, descriptors, signals)) as answers:
                     async for each in answers:
                         await channel.send(each, AnyResponse)
@@ -80,15 +80,15 @@ async def converse(channel: AsyncChannel, handler: RequestHandler) -> None:
 
 
 async def accept_clients(control_socket: socket.socket, handler: RequestHandler) -> None:
-    """Converse with everybody who comes by the door and has a right to; until cancelled. The door listens.
+    """Serve every authorised client of the listening control socket, until cancelled.
 
-    Only who has the lab's own user id has that right: in the lab's user namespace everybody else is somebody unknown.
+    A client must have the lab's own user id: in the lab's user namespace every other user is unknown.
     """
-    room = asyncio.Semaphore(_MOST_VISITORS)
+    room = asyncio.Semaphore(_MOST_CLIENTS)
     loop = asyncio.get_running_loop()
-    careful = _Careful(handler)
+    shielded = _Shielded(handler)
     control_socket.setblocking(False)
-    async with asyncio.TaskGroup() as visitors:
+    async with asyncio.TaskGroup() as clients:
         while True:
             await room.acquire()
             connection, _ = await loop.sock_accept(control_socket)
@@ -96,8 +96,8 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
                 connection.close()
                 room.release()
                 continue
-            attach_to = visitors.create_task(_receive(connection, careful))
-            attach_to.add_done_callback(lambda _: room.release())
+            task = clients.create_task(_receive(connection, shielded))
+            task.add_done_callback(lambda _: room.release())
 
 
 async def _receive(connection: socket.socket, handler: RequestHandler) -> None:
@@ -113,8 +113,8 @@ def _user_of(connection: socket.socket) -> int:
     return int(_CREDENTIALS.unpack(raw)[1])
 
 
-class _Careful:
-    """A desk for visitors: it finishes what it has begun, and no mistake of ours at one visitor ends the lab."""
+class _Shielded:
+    """Wraps the handler for other clients: it finishes every request, and no bug in one request ends the lab."""
 
     def __init__(self, handler: RequestHandler) -> None:
         self._handler = handler
@@ -129,8 +129,8 @@ class _Careful:
     async def _answered(self, request: AnyRequest) -> AnyResponse:
         try:
             return await self._handler.answer(request)
-        except Exception as error:  # whatever it is, it is ours
-            return _told(error)
+        except Exception as error:  # any other exception is a bug of the lab
+            return _failed(error)
 
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
@@ -140,10 +140,10 @@ class _Careful:
                 async for each in answers:
                     yield each
         except Exception as error:
-            yield _told(error)
+            yield _failed(error)
 
 
-def _told(error: Exception) -> Failed:
+def _failed(error: Exception) -> Failed:
     return Failed(fault_of(InternalError("".join(traceback.format_exception(error)))))
 
 
@@ -155,6 +155,6 @@ async def first_of(*ways: Coroutine[Any, Any, object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks)  # what they hold is theirs to give back
+        await asyncio.wait(tasks)  # each releases its own resources
     for task in done:
         task.result()

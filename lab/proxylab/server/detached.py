@@ -1,36 +1,32 @@
-"""A lab that was told to stay: for how long, and what clients must know of it.
-
-Owns: ``Detachment``, the time that is left, and the memory that one client leaves to the next.
-Must not: understand that memory.
-"""
+"""A detached lab: how much longer it lives, and the record that one client leaves to the next."""
 
 import asyncio
 import time
 from pathlib import Path
 
 from proxylab.errors import InternalError
-from proxylab.protocol.standing_labs import End, Ended, Greeted, Memory, Remember, Stay, Stays
+from proxylab.protocol.standing_labs import Detach, Detached, End, Ended, Greeted, Memory, Remember
 
 __all__ = ["Detachment"]
 
 
 class Detachment:
-    """Whether and how long a lab stays. Nothing stays unless it is told to."""
+    """Whether and for how long a lab is detached. A lab is attached until ``Detach`` comes."""
 
     def __init__(self) -> None:
         self._memory: Memory | None = None
         self._ends_at: float | None = None
-        self._told = asyncio.Event()
+        self._opened = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def answer(self, request: Stay | Remember | End) -> Stays | Memory | Ended:
-        """Do as a client says. Raises ``InternalError`` where the lab does not stay."""
+    def answer(self, request: Detach | Remember | End) -> Detached | Memory | Ended:
+        """Carry out a request. Raises ``InternalError`` where the lab is not detached."""
         match request:
-            case Stay(memory, seconds):
+            case Detach(memory, seconds):
                 self._memory = memory
                 self._ends_at = None if seconds is None else time.monotonic() + seconds
-                self._told.set()
-                return Stays()
+                self._opened.set()
+                return Detached()
             case Remember(memory):
                 if memory is not None:
                     self._memory = memory
@@ -41,7 +37,7 @@ class Detachment:
                 return Ended()
 
     def greeting(self, *, busy: bool) -> Greeted:
-        """How it does."""
+        """The lab's state in short."""
         memory = self._known()
         return Greeted(
             name=memory.name,
@@ -54,7 +50,7 @@ class Detachment:
         )
 
     async def over(self) -> None:
-        """Return when its time is over: at once, unless it stays beyond its first client."""
+        """Return when its time is over: at once, unless it outlives its first client."""
         if self._ends_at is None:
             return
         loop = asyncio.get_running_loop()
@@ -64,15 +60,15 @@ class Detachment:
         finally:
             timer.cancel()
 
-    async def told(self) -> None:
-        """Return when it was told to stay."""
-        await self._told.wait()
+    async def opened(self) -> None:
+        """Return when ``Detach`` has come."""
+        await self._opened.wait()
 
     async def told_to_end(self) -> None:
-        """Return when a client has said so."""
+        """Return when ``End`` has come."""
         await self._ended.wait()
 
     def _known(self) -> Memory:
         if self._memory is None:
-            raise InternalError("this lab does not stay: Stay comes first")
+            raise InternalError("this lab is not detached: Detach comes first")
         return self._memory

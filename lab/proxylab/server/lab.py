@@ -1,9 +1,8 @@
-"""A lab that stands: on a wire, with its engines running.
+"""A lab: its network, its engines and its traffic.
 
-Owns: the order engines, synced, responders; and the way back.
-Must not: judge, speak to the client, know more than one lab, or make what it stands on: the wire
-(``proxylab.server.network``), and
-the engines with all that tells them (``proxylab.server.control_plane``).
+``Lab`` starts engines and responders on a network, and stops them in reverse order. The network
+(``proxylab.server.network``) and the engines with their API server (``proxylab.server.control_plane``) are modules of
+their own.
 """
 
 import asyncio
@@ -60,7 +59,7 @@ _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, En
 
 @dataclass(frozen=True, slots=True)
 class Lab:
-    """Everything of one lab that the lab process holds. ``stages`` says how long each part of the build took."""
+    """The parts of one lab. ``stages`` records how long each part of the build took."""
 
     network: Network
     control_plane: ControlPlane
@@ -77,14 +76,14 @@ class Lab:
     async def build(
         cls, request: Build, launcher: Launcher, variant: IptablesVariant, network: Network, laid: Stage
     ) -> Self:
-        """Start an engine in every node of the wire, and wait until all have programmed the objects.
+        """Start an engine in every node of the network, and wait until all have programmed the objects.
 
         Args:
-            request: what the client asked for.
+            request: the client's.
             launcher: starts commands.
             variant: of iptables.
             network: made for the plan of the request.
-            laid: how long the wire took.
+            laid: how long the network took.
 
         Raises:
             CapabilityError: the machine lacks something that the engine needs.
@@ -129,7 +128,7 @@ class Lab:
         self.runner.go_on()
 
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
-        """Run one errand, by the route that it asks for; with ``trace``, follow its packet through the rules.
+        """Run one probe, by its policy route if it has one; with ``trace``, follow its packet through the rules.
 
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
@@ -137,18 +136,18 @@ class Lab:
         await self.course.rest()
         self._policy_routes.take(resolved.policy_route)
         if self._health_checks is not None:
-            await self._health_checks.settle()  # what is probed is what follows from the rules, not how fast it follows
+            await self._health_checks.settle()  # the probe tests the rules, not the balancers' delay
         return await self.runner.run(resolved, trace=trace)
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
-        """Ask about a name from inside a node or pod, and wait for the answer until the deadline."""
+        """Look up a name from a node or pod, and wait for the answer until the deadline."""
         from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(netns_name), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
-        """Hold a dialogue by crafted segments, by the route that its client's errand asks for.
+        """Hold a dialogue by crafted segments, by its client's policy route if it has one.
 
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
@@ -160,7 +159,7 @@ class Lab:
         return await self.runner.converse(dialogue)
 
     async def dump(self, node: str) -> str:
-        """The rules of one node as the kernel holds them."""
+        """The rules of one node as the kernel has them."""
         return without_barrier(await self._engine(node).dump())
 
     def _engine(self, node: str) -> Engine:
@@ -170,7 +169,7 @@ class Lab:
         return engines[node]
 
     async def recall(self) -> Recalled:
-        """What is left of the last errand: its frames, and every node as it stands now."""
+        """What is left of the last probe: its frames, and the current state of every node."""
         engines = self.control_plane.fleet.engines
         records = tuple(
             NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)))
@@ -189,7 +188,7 @@ class Lab:
         return dict(zip(engines, await together(self.dump(node) for node in engines), strict=True))
 
     def _sysctls(self, node: str) -> Iterator[Sysctl]:
-        """What the plan says of a node, with the values that the kernel has now."""
+        """A node's planned sysctls with the values that the kernel has now."""
         for planned in self.network.wiring.plan.namespace(node).sysctls:
             value = read_sysctl(self.network.wiring.namespaces[node], planned.name)
             if value is not None:
@@ -230,18 +229,18 @@ class Lab:
         return found
 
     def log(self, node: str) -> tuple[str, ...]:
-        """What the engine of a node has said, as far as it is kept."""
+        """The log of a node's engine, as far as it is kept."""
         return self._engine(node).logs()
 
     def objects(self) -> tuple[KubeObject, ...]:
-        """All that the API server shows, by kind, namespace and name."""
+        """All objects that the API server shows, by kind, namespace and name."""
         return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
     async def retire(self) -> None:
         """Stop the engines and the responders, and end the connections that are left.
 
-        Whoever has closed one waits for the other side, which a step may have silenced, and holds
-        its namespace meanwhile.
+        A socket in the midst of closing waits for its peer, which a step may have blackholed, and keeps its namespace
+        alive.
         """
         await self._stack.aclose()
         for netns in self.network.wiring.namespaces.values():
@@ -259,7 +258,7 @@ def _course(
 async def _follow_health(
     wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
 ) -> HealthChecks | None:
-    """Let the plan's balancers follow the health of their nodes; ``None`` where none does."""
+    """Let the plan's balancers follow the health of their nodes; ``None`` where no balancer checks health."""
     balancers = wiring.plan.balancers
     if not any(balancer.health_checked for balancer in balancers):
         return None

@@ -1,7 +1,6 @@
-"""The lab process: an event loop that does what its client asks, in the lab that stands.
+"""The lab process: an event loop that carries out the requests of its clients.
 
-Owns: the conversation with the client, and the reasons to end.
-Must not: judge, read files of the user, or outlive its client unless that has told it to stay.
+It ends with its client unless its lab is detached. It reads no files of the user.
 """
 
 import asyncio
@@ -55,10 +54,9 @@ from proxylab.protocol.messages import (
     Sent,
     Stage,
 )
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, End, Feed, Greet, Listed, Listing, Remember, Stay
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Detach, End, Feed, Greet, Listed, Listing, Remember
 from proxylab.server.conversation import accept_clients, converse, first_of
 from proxylab.server.detached import Detachment
-from proxylab.server.inspection import inspect
 from proxylab.server.lab import Lab
 from proxylab.server.network import Network
 from proxylab.server.streams import Signals, feed
@@ -73,10 +71,10 @@ _CLEANUP_SECONDS: Final = 20.0
 def serve(
     client: socket.socket, launcher: socket.socket, control_socket: socket.socket | None = None, *, rootless: bool
 ) -> None:
-    """Answer the client until it goes, until SIGTERM, or until the launcher is gone.
+    """Serve the client until it hangs up, until SIGTERM, or until the launcher is gone.
 
-    With a ``control_socket``, the client may tell the lab to stay (``proxylab.protocol.standing_labs.Stay``): then
-    others come by that.
+    With a ``control_socket``, the client may detach the lab (``proxylab.protocol.standing_labs.Detach``): then other
+    clients connect there.
     """
     if asyncio.run(_serve(client, launcher, control_socket, rootless=rootless)):
         sys.exit(LAUNCHER_ENDED)
@@ -85,7 +83,7 @@ def serve(
 async def _serve(
     client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
 ) -> bool:
-    """Whether the launcher's end was the reason to end."""
+    """Serve; returns whether the launcher's end was the reason to end."""
     origins = Origins()
     origins.watch()
     launcher = Launcher(launcher_end)
@@ -108,21 +106,21 @@ async def _serve(
 
 
 async def _until_over(channel: AsyncChannel, handler: "_RequestHandler") -> None:
-    """Converse with the first client; then, if the lab was told to stay, wait for the end of its time."""
+    """Serve the first client; then, if the lab is detached, wait for the end of its time."""
     await converse(channel, handler)
-    await handler.stay.over()
+    await handler.detachment.over()
 
 
 async def _receive(control_socket: socket.socket | None, handler: "_RequestHandler") -> None:
-    """Let others come by the door once the lab was told to stay, until one of them says that it is to end."""
-    await handler.stay.told()
+    """Once the lab is detached, serve other clients until one of them ends it."""
+    await handler.detachment.opened()
     if control_socket is None:
-        raise InternalError("a lab without a door was told to stay")
-    await first_of(accept_clients(control_socket, handler), handler.stay.told_to_end())
+        raise InternalError("a lab without a control socket was detached")
+    await first_of(accept_clients(control_socket, handler), handler.detachment.told_to_end())
 
 
 def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
-    """The error with its owner: the machine's where a limit of it is at the bottom. Raises what is a bug of ours."""
+    """The error with its owner: the machine if one of its limits is the cause. Raises the lab's own bugs."""
     lacking = limit_reached(error)
     if lacking is not None:
         return lacking
@@ -136,11 +134,11 @@ def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
 
 
 _OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
-"""What is asked of the lab that stands."""
+"""The requests that need a lab."""
 
 
 class _RequestHandler:
-    """Takes requests, and knows the lab that stands."""
+    """Carries out requests, and owns the lab."""
 
     def __init__(
         self, launcher: Launcher, origins: Origins | None = None, *, see_off_seconds: float = _SEE_OFF_SECONDS
@@ -155,16 +153,16 @@ class _RequestHandler:
         self._before: Census | None = None
         self._cleanup = Cleanup()
         self._turn = asyncio.Lock()
-        self.stay = Detachment()
+        self.detachment = Detachment()
 
     async def answer(self, request: AnyRequest) -> AnyResponse:
-        """Carry out one request, when it is its turn; what goes wrong becomes ``Failed``."""
+        """Carry out one request in its turn; an error becomes ``Failed``."""
         try:
             match request:
                 case Greet():
-                    return self.stay.greeting(busy=self._turn.locked())
-                case Stay() | Remember() | End():
-                    return self.stay.answer(request)
+                    return self.detachment.greeting(busy=self._turn.locked())
+                case Detach() | Remember() | End():
+                    return self.detachment.answer(request)
                 case _:
                     async with self._turn:
                         return await self._answer(request)
@@ -174,7 +172,7 @@ class _RequestHandler:
     async def feed(
         self, request: Feed, descriptors: Sequence[int], signals: Signals
     ) -> AsyncGenerator[AnyResponse, None]:
-        """The answers to a feed, beside all else that is asked."""
+        """The answers to a feed, concurrent with other requests."""
         try:
             async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
                 async for each in answers:
@@ -195,11 +193,11 @@ class _RequestHandler:
                 objects = lab.objects()
                 return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
-                return await inspect(self._standing().control_plane)
+                return await self._standing().control_plane.inspect()
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
-                raise InternalError(f"{type(request).__name__} was asked for, and nothing lasts that it could be for")
+                raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
 
     async def _ask_lab(self, request: _OfLab, lab: Lab) -> Answer:
         match request:
@@ -224,7 +222,7 @@ class _RequestHandler:
                 return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
     async def _iptables(self, asked: str) -> IptablesVariant:
-        """The variant of that name, or the best one; tried once."""
+        """The variant of that name, or the best one; chosen once."""
         if asked not in self._variants:
             tried = (asked,) if asked else IPTABLES
             self._variants[asked] = await choose_iptables(self._launcher, tried)
@@ -240,7 +238,7 @@ class _RequestHandler:
         for namespace in request.plan.namespaces:
             netns_name = f"{network.number}/{namespace.name}"
             self._launcher.furnish(netns_name, request.resolv_confs.get(namespace.name, ""))
-        laid = Stage("wire", time.monotonic() - began)
+        laid = Stage("network", time.monotonic() - began)
         try:
             lab = await Lab.build(request, self._launcher, variant, network, laid)
         except BaseException:
@@ -276,7 +274,7 @@ class _RequestHandler:
             self._departed.append(lab.network.close(self._cleanup))
 
     async def _see_off(self) -> None:
-        """Wait until nothing holds the labs that were closed; long ago done where another was built meanwhile.
+        """Wait until nothing uses the closed labs any more; usually that was long ago.
 
         Raises:
             InternalError: naming what does.
@@ -286,7 +284,7 @@ class _RequestHandler:
             await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
 
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
-        """Wait until ``look`` finds nothing any more: threads that close sockets, and the killed, take their time."""
+        """Wait until ``look`` finds nothing: threads that close sockets, and killed processes, take their time."""
         try:
             await wait_while_fewer(lambda: len(look()), self._see_off_seconds, f"nothing to be left when {after}")
         except DeadlineExceededError:
@@ -294,5 +292,5 @@ class _RequestHandler:
 
     def _standing(self) -> Lab:
         if self._lab is None:
-            raise InternalError("no lab stands: Build comes first")
+            raise InternalError("there is no lab: Build comes first")
         return self._lab

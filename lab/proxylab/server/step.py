@@ -1,16 +1,16 @@
-"""One step of a scenario, made in the lab that stands.
+"""Makes the steps of a scenario in a lab.
 
-Owns: the order in which the parts of a change are made, when streams go on and rest, and the end of a step.
-Must not: judge, know what the step is for, or look at what it waits for (``awaited`` does).
+``StepRunner`` orders the parts of a change, lets streams run and rest, and ends steps. ``conditions`` waits for what a
+step awaits.
 
-Engines that a step ends are down before anything changes, so they know nothing of the step; those that it starts begin
+Engines that a step ends are down before anything changes, so they see nothing of the step; those that it starts begin
 with the cluster as the step leaves it.
 
-A pod that is deleted keeps its place on the wire, where taps still tell what comes to it; but nothing leaves its
-namespace any more, as from a machine that is not there. Its program lives until the step's wait is over, as one does
-that is given time to terminate: once proxies have heard of it nobody should send to it any more. Then it closes its
-connections, and falls silent. A pod that shares its namespace is gone when all in it are; one in its node's namespace
-goes for the API alone, whose node lives on.
+A deleted pod keeps its namespace on the network, where taps still see what comes to it; but nothing leaves the
+namespace any more, as from a machine that is gone. Its program lives until the step's wait is over, like a program with
+time to terminate: once proxies know of the deletion, no packet should go to it any more. Then it closes its
+connections, and its namespace is blackholed. A shared namespace is blackholed when all its pods are gone. A pod in its
+node's namespace disappears only from the API, since its node lives on.
 """
 
 import time
@@ -58,14 +58,14 @@ class StepRunner:
     _underway: StepEvidence | None = None
 
     async def advance(self, request: Advance) -> None:
-        """Make the change of a step, and return when what it waits for is there.
+        """Make the change of a step, and return when its conditions hold.
 
         Raises:
-            EngineError: an engine did not start, or what the step waits for did not come.
+            EngineError: an engine did not start, or a condition did not hold in time.
             CapabilityError: a sysctl cannot be written on this machine.
         """
         if self._underway is not None:
-            await self.conclude()  # nobody wants to know, but what it has lost must not be the next one's
+            await self.conclude()  # packets that it has lost must not count for the next step
         began = time.time_ns()
         streams = self.runner.streams
         await streams.begin(request.streams)
@@ -78,7 +78,7 @@ class StepRunner:
         self._links = self._links.after(request.change.links)
         self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
-        self._silence(gone=False)
+        self._blackhole_pods(gone=False)
         for thing in request.deleted:
             self.store.delete(thing.key)
         for thing in request.applied:
@@ -91,16 +91,16 @@ class StepRunner:
         else:
             await self.awaited.wait(request.step, self.store.revision, request.until, request.addresses)
         await self.awaited.settle()
-        self._silence(gone=True)
+        self._blackhole_pods(gone=True)
         streams.mark()
         self._underway = StepEvidence(began=began, changed=changed, settled=time.time_ns(), ended=0)
 
     async def rest(self) -> None:
-        """Let the streams rest, for something that would count their packets as its own."""
+        """Let the streams rest before something that would count their packets as its own."""
         await self.runner.streams.rest(self._sentinels)
 
     async def conclude(self, *, tables: bool = False) -> StepEvidence:
-        """End the step that was made last, once its streams have sent enough behind its wait, and are at rest.
+        """End the latest step, once its streams have sent enough after its wait, and are at rest.
 
         Raises:
             InternalError: no step is under way.
@@ -122,7 +122,7 @@ class StepRunner:
             yield from self.runner.memory.tables(nodes, family)
 
     def _sentinels(self, resolved: ResolvedProbe) -> Sequence[Sentinel]:
-        """Those of a stream that somebody is there to answer."""
+        """The sentinels of a stream that can be answered."""
         plan, sender = self.wiring.plan, resolved.sender.name
         there = (each for each in resolved.sentinels if each.name not in self._gone)
         return [each for each in there if not self._links.part(plan, sender, each.name)]
@@ -132,8 +132,8 @@ class StepRunner:
             sysctls = [Sysctl(key, value) for key, value in change.sysctls.items()]
             write_sysctls(self.wiring.namespaces[name], sysctls)
 
-    def _silence(self, *, gone: bool) -> None:
-        """Silence the namespaces in which no pod is left; or let those speak to which one has come back."""
+    def _blackhole_pods(self, *, gone: bool) -> None:
+        """Blackhole the namespaces without a pod, or end that where a pod has come back."""
         by_namespace: dict[str, list[str]] = {}
         for pod in self.wiring.plan.pods:
             by_namespace.setdefault(pod.namespace, []).append(pod.name)
@@ -143,6 +143,6 @@ class StepRunner:
             if gone is self._gone.issuperset(pods) and gone is not (name in self._blackholed):
                 if gone:
                     self.runner.hang_up(pods)
-                said = blackhole if gone else end_blackhole
-                self.wiring.routes[name].send([said(family) for family in self.families])
+                make_route = blackhole if gone else end_blackhole
+                self.wiring.routes[name].send([make_route(family) for family in self.families])
                 self._blackholed ^= {name}

@@ -1,7 +1,7 @@
-"""Answers that last: a command on a client's own terminal, what an engine says, what crosses a device.
+"""Feeds: a command on a client's own terminal, an engine's log, a capture at a device.
 
-Owns: ``feed``, which gives them bit by bit until they end, are ended, or their client has gone.
-Must not: hold up anybody else's requests, or leave anything behind.
+``feed`` yields the answers until the feed ends, is ended, or its client hangs up. It delays no other request, and
+leaves nothing behind.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ def feed(request: Feed, lab: Lab, descriptors: Sequence[int], signals: Signals) 
     """The answers to a feed, of which the last is ``Ended``.
 
     Args:
-        request: what is asked for.
-        lab: that stands.
-        descriptors: those that came with the request; closed here.
-        signals: what the client says meanwhile.
+        request: begins the feed.
+        lab: the lab.
+        descriptors: came with the request; closed here.
+        signals: the client's signals.
 
     Raises:
-        ScenarioError: it names what is not there.
+        ScenarioError: it names an object that the lab does not have.
     """
     match request:
         case Attach():
@@ -54,7 +54,7 @@ async def _attach(
             raise ScenarioError([f"{len(descriptors)} descriptors came with {request.argv[0]}; {_STANDARD} are needed"])
         running = await lab.attach(request, descriptors)
     finally:
-        for number in descriptors:  # the command has its own: what is open here would keep a pipe from ending
+        for number in descriptors:  # the command has copies; open ones here would keep a pipe from ending
             os.close(number)
 
     async def pass_on() -> None:
@@ -71,28 +71,30 @@ async def _attach(
 
 
 async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
-    told: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
     while True:
-        said = lab.log(request.node)
-        fresh = news(told, said)
+        log = lab.log(request.node)
+        fresh = news(known, log)
         if fresh or not request.follow:
             yield Lines(fresh)
         if not request.follow or not signals.empty():
             yield Ended()
             return
-        told = said
-        await _something_said(lab, request.node, told, signals)
+        known = log
+        await _wait_for_lines(lab, request.node, known, signals)
 
 
-async def _something_said(lab: Lab, node: str, told: tuple[str, ...], signals: Signals) -> None:
+async def _wait_for_lines(lab: Lab, node: str, known: tuple[str, ...], signals: Signals) -> None:
     with suppress(DeadlineExceededError):
         await wait_until(
-            lambda: not signals.empty() or lab.log(node) != told, Deadline.after(_A_WHILE), "something new"
+            lambda: not signals.empty() or lab.log(node) != known,
+            Deadline.after(_A_WHILE),
+            "new lines of the engine's log",
         )
 
 
 def news(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
-    """What a bounded log has that it had not before: the lines behind the longest end of ``before`` it begins with.
+    """The lines of ``now`` that a bounded log did not have before: those behind the longest end of ``before`` in it.
 
     Example:
         >>> news(("a", "b", "c"), ("b", "c", "d"))
@@ -111,12 +113,12 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
         left = request.count
         deadline = None if request.seconds is None else Deadline.after(request.seconds)
         while left != 0 and signals.empty() and not (deadline and deadline.passed):
-            await _something(tap, signals.empty, deadline)
+            await _wait_for_frames(tap, signals.empty, deadline)
             frames = tap.drain()[:left]
             left = None if left is None else left - len(frames)
             if frames:
-                heard = tuple(Heard(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
-                yield Frames(heard, tap.lost())
+                captured = tuple(Heard(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
+                yield Frames(captured, tap.lost())
         yield Ended()
     finally:
         tap.close()
@@ -130,19 +132,19 @@ def _tap(request: Listen, lab: Lab) -> Tap:
         raise CapabilityError(f"packet sockets in {request.netns_name} ({error})", "run `proxylab doctor`") from error
     except OSError:
         raise ScenarioError(
-            [f"{request.netns_name} has no device {request.device!r}; look with `ip link` there"]
+            [f"{request.netns_name} has no device {request.device!r}; look with `ip link` readable"]
         ) from None
 
 
-async def _something(tap: Tap, is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:
-    """Wait until frames are there, until a signal, or until the deadline."""
+async def _wait_for_frames(tap: Tap, is_quiet: Callable[[], bool], deadline: Deadline | None) -> None:
+    """Wait until frames have come, until a signal, or until the deadline."""
     loop = asyncio.get_running_loop()
-    there = asyncio.Event()
-    loop.add_reader(tap.fileno(), there.set)
+    readable = asyncio.Event()
+    loop.add_reader(tap.fileno(), readable.set)
     try:
         with suppress(DeadlineExceededError):
             await wait_until(
-                lambda: there.is_set() or not is_quiet(), deadline or Deadline.after(_A_WHILE), "a frame to come"
+                lambda: readable.is_set() or not is_quiet(), deadline or Deadline.after(_A_WHILE), "a frame to come"
             )
     finally:
         loop.remove_reader(tap.fileno())

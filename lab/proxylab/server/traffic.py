@@ -1,8 +1,4 @@
-"""The traffic of a lab that stands: who sends and answers in it, and what counts in its nodes.
-
-Owns: ``open_runner``, with the names that a lab serves, and the cheapest meter for each engine.
-Must not: send anything, or know how the engines came to run.
-"""
+"""Sets up the traffic of a lab: its runner, its name service, and a meter for the rules of each node."""
 
 import asyncio
 from collections.abc import Mapping
@@ -41,7 +37,7 @@ async def open_runner(
     stillness: asyncio.Lock,
     stack: AsyncExitStack,
 ) -> Runner:
-    """The traffic of the lab and who answers it, with a meter for the rules of each node and family."""
+    """Open the lab's runner, with a meter for the rules of each node and family."""
     namespaces = network.wiring.namespaces
     meters = {
         (name, family): _meter(request.engine.name, context, family)
@@ -68,7 +64,7 @@ async def open_runner(
 
 
 def _names(plan: Plan, store: Store) -> Names | None:
-    """Who answers for the name servers of the plan; most labs have none, and load nothing of DNS."""
+    """The function that answers for the plan's name servers. Most labs have none, and do not load the DNS library."""
     if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
         return None
     from proxylab.control.naming import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
@@ -77,7 +73,7 @@ def _names(plan: Plan, store: Store) -> Names | None:
 
 
 def _served(request: Build) -> dict[int, str]:
-    """The TCP ports on which proxies listen in their nodes, each with what it is for."""
+    """The TCP ports on which proxies listen in their nodes, each with its purpose."""
     proxy, engine = request.engine.configuration, request.engine.name
     checks = {
         each.health_check_node_port: f"{engine} serves the healthCheckNodePort of Service {each.namespace}/{each.name}"
@@ -93,7 +89,7 @@ def _served(request: Build) -> dict[int, str]:
 
 
 def _taken(request: Build, context: str, listener: Listener) -> str:
-    """What is wrong with a port on which something else in the lab listens."""
+    """The problem with a port on which something else in the lab listens."""
     port = f"{listener.protocol} {listener.port}"
     others = (
         f"{each.name} listens"
@@ -106,7 +102,7 @@ def _taken(request: Build, context: str, listener: Listener) -> str:
 
 
 def _foreign(engine: str, context: NodeContext) -> ForeignRules:
-    """The rules of a node but for those that its meters count."""
+    """The rules of a node without those that its meters count."""
     nft = NftTool(context.launcher, context.netns, context.name)
     by_nft, legacy = mode_of(engine) == "nftables", context.tool.variant.name == "legacy"
     counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
@@ -121,7 +117,7 @@ def _foreign(engine: str, context: NodeContext) -> ForeignRules:
 
 
 def _meter(engine: str, context: NodeContext, family: Family) -> Meter:
-    """The cheapest way to read what the rules of this node counted for one family."""
+    """The cheapest meter for this node's rules of one family."""
     if mode_of(engine) == "nftables":
         nft = NftTool(context.launcher, context.netns, context.name)
         return TraceMeter(context.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))

@@ -1,5 +1,4 @@
-"""What tests of scenarios need: hypothesis strategies, and a fuzzer of the reader.
+"""Tools for tests of scenarios: hypothesis strategies, a fuzzer of the reader, and a kernel in memory.
 
-Owns: ``scenario_texts`` (in ``scenarios``; needs hypothesis, which ``proxylab[dev]`` brings) and ``fuzz``.
-Must not: be imported by anything else in ``lab``.
+``scenarios`` needs hypothesis, which ``proxylab[dev]`` installs. No other package of ``proxylab`` imports this one.
 """

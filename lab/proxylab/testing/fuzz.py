@@ -1,7 +1,6 @@
-"""Mutated scenario files by the thousand: reading one gives a Scenario or its mistakes, soon, and nothing else.
+"""Reads mutated scenario files: each must give a Scenario or its mistakes, within a time limit.
 
-Owns: ``fuzz``, and the command ``python -m proxylab.testing.fuzz FILE… --files 100000``.
-Must not: know what the mistakes are.
+The command is ``python -m proxylab.testing.fuzz FILE… --files 100000``.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from proxylab.scenario.load import parse_scenario
 __all__ = ["fuzz"]
 
 SECONDS: Final = 5.0
-"""The longest that one small file may take, on a machine that is busy."""
+"""The longest that one small file may take on a busy machine."""
 
 _MARKS: Final = "[]{}:,-&*!|>'#%@?~\n \t"
 _SNIPPETS: Final = (*_MARKS, '"', "\n- ", ": ", "---\n", "null", "-1", "1e9", "<<: *a", "&a ", "é", "\x00")
@@ -33,7 +32,7 @@ def fuzz(seeds: Sequence[str], files: int, seed: int) -> Iterator[str]:
         seed: of the random numbers: the same seed gives the same files.
 
     Yields:
-        A report for each file that was answered with anything but a Scenario or a ScenarioError, or too late.
+        A report for each file that caused anything but a Scenario or a ScenarioError, or took too long.
     """
     dice = random.Random(seed)  # noqa: S311 - no secret
     for number in range(files):
@@ -50,20 +49,22 @@ def fuzz(seeds: Sequence[str], files: int, seed: int) -> Iterator[str]:
 
 
 def _mutated(dice: random.Random, seeds: Sequence[str]) -> str:
-    """A seed with one to four pieces taken out, put in, repeated, or brought in from another seed."""
+    """A seed with one to four pieces removed, inserted, repeated, or copied from another seed."""
     text = dice.choice(seeds)
     for _ in range(dice.randint(1, 4)):
         start = dice.randint(0, len(text))
         end = min(len(text), start + dice.choice((0, 1, 3, 10, 60)))
         other = dice.choice(seeds)
-        netns_name = dice.randint(0, len(other))
-        piece = dice.choice((dice.choice(_SNIPPETS), text[start:end] * 2, other[netns_name : netns_name + 40], ""))
+        start_of_copy = dice.randint(0, len(other))
+        piece = dice.choice(
+            (dice.choice(_SNIPPETS), text[start:end] * 2, other[start_of_copy : start_of_copy + 40], "")
+        )
         text = text[:start] + piece + text[end:]
     return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fuzz from the command line; 1 if anything was found."""
+    """Fuzz from the command line; returns 1 if anything was found."""
     parser = argparse.ArgumentParser(prog="python -m proxylab.testing.fuzz", description=__doc__)
     parser.add_argument("seeds", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--files", type=int, default=100_000, help="how many mutations to read (default: %(default)s)")

@@ -1,16 +1,15 @@
-"""A kernel in memory: plans realised without a kernel, for tests of whatever builds upon a wire.
+"""A kernel in memory, for tests of code that builds upon a network.
 
-Owns: ``FakeKernel``, which keeps the interface of ``proxylab.kernel.netlink.survey.Kernel``, and the faults that a
-kernel raises.
-Must not: be trusted by itself. ``tests/kernel/test_fake_kernel.py`` has it and the machine's kernel realise the same
-plans, right and wrong ones, and compares all that can be seen of them: a fake that is not verified proves nothing.
+``FakeKernel`` has the interface of ``proxylab.kernel.netlink.survey.Kernel``, and raises a kernel's errors.
+``tests/kernel/test_fake_kernel.py`` verifies it: it and the machine's kernel realise the same plans, valid and invalid,
+and the test compares every visible result.
 
 Example:
     >>> from proxylab.plan.model import Namespace, Plan, Role, Sysctl
     >>> forwards = Sysctl("net.ipv4.ip_forward", "1")
     >>> plan = Plan(namespaces=(Namespace(name="node-a", role=Role.NODE, sysctls=(forwards,)),), links=())
-    >>> with FakeKernel().realise(plan) as wire:
-    ...     wire.sysctl("node-a", "net.ipv4.ip_forward")
+    >>> with FakeKernel().realise(plan) as network:
+    ...     network.sysctl("node-a", "net.ipv4.ip_forward")
     '1'
 """
 
@@ -51,31 +50,31 @@ class FakeNetwork:
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Their names, in the order in which they were made."""
+        """The names of the namespaces, in the order in which they were made."""
         return tuple(self._surveys)
 
     def survey(self, namespace: str) -> Survey:
-        """What stands in a namespace. Raises ``KeyError``."""
+        """The contents of a namespace. Raises ``KeyError``."""
         return self._surveys[namespace]
 
     def sysctl(self, namespace: str, name: str) -> str | None:
-        """What the plan has written; ``None`` for a sysctl that it does not write. Raises ``KeyError``."""
+        """The value that the plan has written; ``None`` for a sysctl that it does not write. Raises ``KeyError``."""
         return self._sysctls[namespace].get(name)
 
 
 class FakeKernel:
-    """A kernel that has everything but what it ``lacks``: names of sysctls, and ``vxlan``."""
+    """A kernel with every feature but those it ``lacks``: names of sysctls, and ``vxlan``."""
 
     def __init__(self, lacks: Collection[str] = ()) -> None:
         self._lacks = frozenset(lacks)
 
     @contextmanager
     def realise(self, plan: Plan) -> Iterator[FakeNetwork]:
-        """Make a plan real, as it were, for the length of the block.
+        """Realise a plan in memory for the length of the block.
 
         Raises:
-            CapabilityError: the plan needs what this kernel lacks.
-            InternalError: the plan is not right.
+            CapabilityError: the plan needs a feature that this kernel lacks.
+            InternalError: the plan is invalid.
         """
         ends = ends_by_namespace(plan)
         sysctls = {each.name: dict(self._written(each, each.sysctls)) for each in plan.namespaces}
@@ -130,7 +129,7 @@ def _of_end(end: LinkEnd) -> Link:
 
 
 def _of_bridge(bridge: Bridge, links: list[Link]) -> Link:
-    """A bridge takes the smallest of its ports' (br_mtu_auto_adjust, net/bridge/br_if.c)."""
+    """A bridge takes the smallest MTU of its ports (br_mtu_auto_adjust, net/bridge/br_if.c)."""
     smallest = min((link.mtu for link in links if link.master == bridge.device), default=_MTU)
     return Link(bridge.device, bridge.index, bridge.mac, up=True, mtu=smallest)
 
@@ -166,14 +165,14 @@ def _check_addresses(namespace: Namespace) -> None:
 
 
 def _check_routes(namespace: Namespace) -> None:
-    """A route needs a way to its gateway that stands already, and a destination that no other has in its table."""
+    """Check that each gateway is reachable by an earlier route, and each destination unique in its table."""
     seen: set[tuple[object, int]] = set()
     reached: list[Route] = []
     for route in namespace.routes:
-        netns_name = route.destination, route.table
-        if netns_name in seen:
+        key = route.destination, route.table
+        if key in seen:
             raise _refused(namespace, f"route {route.destination}", "EEXIST")
-        seen.add(netns_name)
+        seen.add(key)
         ways = [(hop.device, hop.via) for hop in route.hops]
         if route.via is not None and not route.onlink:
             ways.append((route.device, route.via))
@@ -185,7 +184,7 @@ def _check_routes(namespace: Namespace) -> None:
 
 
 def _is_near(device: str, gateway: IPAddress, namespace: Namespace, reached: list[Route]) -> bool:
-    """Whether an address or a route on the link says that the gateway is behind that device."""
+    """Whether an address or a route on the link puts the gateway behind that device."""
     if any(gateway in each.interface.network for each in namespace.addresses if each.device == device):
         return True
     direct = (route for route in reached if route.via is None and not route.hops and route.device == device)

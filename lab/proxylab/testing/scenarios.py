@@ -1,7 +1,7 @@
-"""Strategies for whole scenarios.
+"""Hypothesis strategies for whole scenarios.
 
-Owns: ``scenario_texts``: files without mistakes, of every topology.
-Must not: make only what this version can run; read them with ``to_run=False``.
+``scenario_texts`` draws files without mistakes, of every topology. They include scenarios that this version cannot run,
+so read them with ``to_run=False``.
 """
 
 import json
@@ -97,9 +97,9 @@ def scenario_documents(draw: st.DrawFn) -> _Document:
         "send": st.fixed_dictionaries({"as": st.sampled_from(["connect", "packet"]), "payload": st.integers(0, 99)}),
         "expect": _expectations(names),
     }
-    anybody, inside = st.sampled_from(["client", "outside", names[0]]), st.sampled_from(["client", names[0]])
+    anywhere, inside = st.sampled_from(["client", "outside", names[0]]), st.sampled_from(["client", names[0]])
     probe = st.one_of(
-        st.fixed_dictionaries({"from": anybody, "to": st.one_of(services, elsewhere), **rest}),
+        st.fixed_dictionaries({"from": anywhere, "to": st.one_of(services, elsewhere), **rest}),
         st.fixed_dictionaries({"from": inside, "to": by_name, **rest}),
     )
     probes = draw(st.lists(probe, max_size=4, unique_by=lambda each: json.dumps([each["from"], each["to"]])))

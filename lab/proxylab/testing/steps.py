@@ -1,7 +1,6 @@
-"""Strategies for streams and steps.
+"""Hypothesis strategies for streams and steps.
 
-Owns: ``step_sequences``: what a scenario of ``scenario_documents`` may go through.
-Must not: make a step that contradicts those before it; engines, links and pods are drawn along.
+``step_sequences`` draws steps for a scenario of ``scenario_documents``. No step contradicts those before it.
 """
 
 from collections.abc import Sequence

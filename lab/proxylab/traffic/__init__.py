@@ -1,5 +1,5 @@
-"""Probes become packets or connections, and what the taps see becomes observations.
+"""Sends probes, dialogues and streams into a lab, answers in place of the pods, and records what became of each flow.
 
-Owns: identities of flows, crafted frames, kernel-socket dialogues, the responders of pods, and the run of one errand.
-Must not: make namespaces, links or rules (``kernel`` does), know what a scenario hopes for, or judge (``verdict``).
+Layered on ``proxylab.kernel``. ``runner`` conducts the run of one probe, ``streams`` the flows that continue through
+all steps, ``dialogue`` a conversation of crafted segments. ``proxylab.verdict`` judges what this package records.
 """

@@ -1,10 +1,7 @@
-"""On which CPU this thread sends.
+"""Keeps a sender's thread on one CPU for the length of a block.
 
-Owns: keeping it on one for the length of a block.
-Must not: know what is sent.
-
-What a softirq could not finish waits on the backlog of the CPU that sent it. A fence sent from another CPU could
-overtake it there, and would prove nothing.
+A packet that its softirq could not finish waits on the backlog of the CPU that sent it. A sentinel packet sent from
+another CPU could overtake it there, and would prove nothing.
 """
 
 import os
@@ -18,18 +15,18 @@ __all__ = ["one_cpu"]
 
 @contextmanager
 def one_cpu(cpu: int | None = None) -> Iterator[str]:
-    """Keep this thread on the CPU it is on, or on another. Yields why that is not possible; empty when it is."""
+    """Pin this thread to its CPU, or to ``cpu``. Yields the kernel's reason where it refuses, empty otherwise."""
     allowed = os.sched_getaffinity(0)
     refused = _pin({current_cpu() if cpu is None else cpu})
     try:
         yield refused
     finally:
-        # A thread that must stay is slower, and no less right.
+        # Where the kernel does not restore the mask, the thread is slower but the results stay right.
         _pin(allowed)
 
 
 def _pin(cpus: set[int]) -> str:
-    """Let this thread run on these CPUs only. Returns the kernel's refusal, which a seccomp filter may make it."""
+    """Let this thread run on these CPUs only. Returns the kernel's refusal (a seccomp filter may be the reason)."""
     try:
         os.sched_setaffinity(0, cpus)
     except OSError as error:

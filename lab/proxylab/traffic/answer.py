@@ -1,11 +1,8 @@
-"""What requests and answers look like on the wire.
+"""The line that a flow sends, the line that a responder answers, and the parser of that answer.
 
-Owns: the line a flow sends, the line a responder answers, and reading both.
-Must not: send or receive.
-
-A request is a token, a filling and a newline. An answer is the token again as a reply, a space, one JSON object that
-names the pod and the peer it saw, and a newline. Over UDP each is one datagram, over TCP one line. Who asks by HTTP (a
-probe with ``http``, or somebody with curl in the lab) is answered the same object by HTTP.
+A request is a token, a filling and a newline. An answer is the token marked as a reply, a space, one JSON object that
+names the pod and the peer it saw, and a newline. Over UDP each is one datagram, over TCP one line. An HTTP client (a
+probe with ``http``, or curl in the lab) gets the same object as an HTTP response.
 """
 
 import json
@@ -23,7 +20,7 @@ LONGEST_ANSWER: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a responder said: its name, and the peer as it saw it."""
+    """A responder's answer: its name, and the peer address and port that it saw."""
 
     backend: str
     peer: IPAddress
@@ -31,36 +28,36 @@ class Answer:
 
 
 def request_line(token: bytes, filling: bytes = b"") -> bytes:
-    """The request of a flow. ``filling`` holds no newline."""
+    """The request of a flow. ``filling`` must hold no newline."""
     return token + filling + b"\n"
 
 
 def is_http(request: bytes | bytearray) -> bool:
-    """Whether a request, or the beginning of one, is of HTTP/1 (RFC 9112, section 3)."""
+    """Whether a request, or its beginning, is HTTP/1 (RFC 9112, section 3)."""
     return request.startswith((b"GET ", b"HEAD "))
 
 
 class Voice:
-    """Answers in one responder's name."""
+    """Writes the answers of one responder."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._name = json.dumps(name).encode()
 
     def answer(self, request: bytes, peer: str, port: int) -> bytes | None:
-        """The answer to a request from ``peer``; ``None`` to what is an answer itself."""
-        told = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer.encode(), port)
+        """The answer to a request from ``peer``; ``None`` if the request is itself an answer."""
+        document = b'{"pod": %s, "peer": "%s", "port": %d}\n' % (self._name, peer.encode(), port)
         if is_http(request):
             head = (
                 b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
             )
-            return head % len(told) + told
+            return head % len(document) + document
         token = answer_to(request)
-        return None if token is None else b"%s %s" % (token, told)
+        return None if token is None else b"%s %s" % (token, document)
 
 
 def read_answer(line: bytes, token: bytes) -> Answer | None:
-    """The answer in ``line`` to the request with ``token``; ``None`` if it is not one, or is another flow's."""
+    """The answer in ``line`` to the request with ``token``; ``None`` if it is none, or answers another flow."""
     if len(line) > LONGEST_ANSWER or line[:TOKEN_BYTES] != answer_to(token):
         return None
     try:

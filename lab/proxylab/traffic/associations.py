@@ -1,10 +1,9 @@
-"""Responders for SCTP where the kernel has none: each INIT is answered from the tap at which it came in.
+"""SCTP responders for a kernel without SCTP: they answer each INIT at the tap where it came in.
 
-Owns: who listens for SCTP, and what they answer.
-Must not: keep an association; no third packet ever comes, as the first was crafted.
+They keep no association: the probe's first packet is crafted, so no third packet ever comes.
 
-A kernel without SCTP tells whoever sends it a packet that it does not know the protocol. In the namespaces that answer
-here it is kept from saying so, by a rule in a table of our own.
+A kernel without SCTP answers an SCTP packet with an ICMP error (protocol unreachable, or unknown next header). An
+nftables table of the lab drops those errors in the namespaces that answer here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,7 +37,7 @@ class Associations:
     """Answers INITs in the namespaces of a plan that listen for SCTP, where their kernel cannot."""
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
-        """Keep those namespaces from saying that they do not know the protocol.
+        """Drop those namespaces' ICMP errors about an unknown protocol.
 
         Raises:
             CapabilityError: the kernel has no nf_tables.
@@ -65,7 +64,7 @@ class Associations:
             ) from error
 
     def answer(self, tap: AnyTap, frames: Iterable[Frame]) -> int:
-        """Answer every INIT that came in at one tap for an address of its namespace. How many."""
+        """Answer every INIT that came in at one tap for an address of its namespace. Returns how many."""
         ports = self._ports.get(tap.netns_name)
         if ports is None:
             return 0
@@ -83,7 +82,7 @@ class Associations:
         return answered
 
     def close(self) -> None:
-        """Let the kernels speak again."""
+        """Remove the tables, so that the kernels send their ICMP errors again."""
         for table in self._tables:
             table.close()
         self._tables.clear()
@@ -92,9 +91,9 @@ class Associations:
 def _drop(protocol: int, kind: bytes) -> list[bytes]:
     """A rule that drops ICMP of one type and code."""
     register = number(1, _REGISTER_1)
-    netns_name = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
+    location = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
     return [
         *equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([protocol])),
-        *equal(expression("payload", register, *netns_name), kind),
+        *equal(expression("payload", register, *location), kind),
         expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP)))),
     ]

@@ -1,11 +1,8 @@
 """The first two packets of an SCTP association as bytes (RFC 9260): INIT, and INIT ACK or ABORT.
 
-Owns: their encoding and the checksum.
-Must not: know addresses, or send.
-
-An INIT's *initiate tag* is its identity: NAT leaves it alone, and every packet of the answer bears it as the
-verification tag in its header. The checksum (CRC32c) covers the whole packet and nothing else, so that it is made anew
-for each flow.
+An INIT's *initiate tag* identifies the flow: NAT leaves it alone, and every packet of the answer bears it as the
+verification tag in its header. The checksum (CRC32c) covers the whole packet and no pseudo-header, so each flow needs
+its own.
 """
 
 import struct
@@ -35,7 +32,7 @@ def init(source_port: int, port: int, tag: int) -> bytes:
 
 
 def init_ack(source_port: int, port: int, tag: int) -> bytes:
-    """The answer of somebody who listens to the INIT that bore ``tag``."""
+    """A listener's answer to the INIT that bore ``tag``."""
     body = _INIT.pack(_OWN_TAG, _WINDOW, _STREAMS, _STREAMS, _OWN_TAG)
     body += _COOKIE.pack(_STATE_COOKIE, _COOKIE.size, b"proxylab")
     return _packet(source_port, port, tag, Chunk.INIT_ACK, body)
@@ -54,7 +51,7 @@ def _packet(source_port: int, port: int, tag: int, kind: int, body: bytes) -> by
 
 
 def _crc32c(data: bytes | bytearray) -> int:
-    """Castagnoli's CRC, which goes into the header with its lowest byte first (RFC 9260, appendix A)."""
+    """Castagnoli's CRC, which the header holds with its lowest byte first (RFC 9260, appendix A)."""
     crc = 0xFFFFFFFF
     table = _remainders()
     for byte in data:

@@ -1,11 +1,11 @@
-"""Flows by kernel sockets: dial, say the token, hear the answer.
+"""Flows over kernel sockets: dial, send the token, read the answer.
 
-Owns: the sockets of one run's flows and what became of each.
-Must not: wait. ``advance`` does what can be done now; whoever calls it decides when a flow will hear nothing more.
+``Dialogues`` owns the sockets of one run's flows and never waits. ``advance`` does what can be done now; its caller
+decides when a flow will receive nothing more.
 
-One thing about ICMP is worth knowing. On a veth an error comes back while connect(2) still holds its socket, and then
-``tcp_v4_err`` may only note it (``sk_err_soft``); the socket would say so after its first retransmission, a second
-later. SO_ERROR reads the note (``sock_getsockopt`` in net/core/sock.c), so ``advance`` asks for it.
+On a veth an ICMP error comes back while connect(2) still holds its socket. ``tcp_v4_err`` then only notes it
+(``sk_err_soft``), and the socket would report it after its first retransmission, a second later. Reading SO_ERROR
+returns the note at once (``sock_getsockopt`` in net/core/sock.c), so ``advance`` reads it.
 """
 
 import errno
@@ -30,11 +30,11 @@ from proxylab.traffic.identity import Identity, Kind
 
 __all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp"]
 
-# Sockets in flight at once, at most: far below the usual limit of 1,024 descriptors.
+# The most sockets in flight at once: far below the usual limit of 1,024 descriptors.
 _AT_ONCE: Final = 64
 
-# A TCP dialogue is ten frames: handshake, line, answer, their acknowledgements, and the end. One tap may be both the
-# sender's and the receiver's (hairpin), which doubles it.
+# A TCP dialogue is ten frames: handshake, line, answer, their acknowledgements, and the end. With hairpin traffic one
+# tap sees both the sender's and the receiver's frames, which doubles it.
 _CROSSINGS: Final = 20
 
 RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)
@@ -62,7 +62,7 @@ class Dialogues:
     def __init__(
         self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], room: int
     ) -> None:
-        """``room`` is how many frames every tap can hold at least."""
+        """``room`` is the number of frames that every tap can hold at least."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.sent = 0
@@ -81,7 +81,7 @@ class Dialogues:
         return not self._waiting and not self._open
 
     def advance(self) -> bool:
-        """Dial as many as may be under way, and do what is due for those that are. Whether anything happened."""
+        """Dial as many flows as may be under way, and serve those that are ready. Returns whether anything happened."""
         happened = self._dial()
         for fd, _event in self._epoll.poll(0, _AT_ONCE):
             dialogue = self._open.get(fd)
@@ -91,7 +91,7 @@ class Dialogues:
         return self._hear_soft_errors() or happened
 
     def abandon(self) -> bool:
-        """Report every flow that is under way as ``timeout``: nothing can come for it any more. Whether any was."""
+        """Report every flow under way as ``timeout``: nothing more can come for it. Returns whether there was any."""
         abandoned = tuple(self._open.values())
         for dialogue in abandoned:
             self._report(dialogue, "timeout")
@@ -181,13 +181,13 @@ class Dialogues:
         return heard
 
     def _refuse(self, dialogue: _Dialogue, error: OSError) -> None:
-        """The sender's own kernel would not send: EPERM from its OUTPUT rules, or no route."""
+        """Record that the sender's own kernel did not send: EPERM from its OUTPUT rules, or no route."""
         name = error_name(error.errno)
         self.refused.append(name)
         self._report(dialogue, name)
 
     def _report(self, dialogue: _Dialogue, error: str) -> None:
-        """Close a flow and say what became of it. ``error`` is empty when something was heard."""
+        """Close a flow and report its result. ``error`` is empty if the socket received something."""
         del self._open[dialogue.sock.fileno()]
         dialogue.sock.close()
         flow, local, port = dialogue.flow, self._resolved.sender.address, dialogue.port
@@ -195,13 +195,13 @@ class Dialogues:
         if answer is not None:
             self.reports.append(ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port))
         else:
-            # EPROTO stands for an end of file without an answer, or for an answer that is not to this flow.
+            # EPROTO stands for an end of file without an answer, or for an answer to another flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))
 
 
 @cache
 def has_sctp() -> bool:
-    """Whether the kernel has SCTP sockets, which may be a module that is not there."""
+    """Whether the kernel has SCTP sockets; the module may be missing."""
     try:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_SCTP).close()
     except OSError:

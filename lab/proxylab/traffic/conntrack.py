@@ -1,7 +1,6 @@
-"""What the nodes remember of flows: connection tracking, as a second witness of where each went.
+"""Connection tracking on the nodes, as a second witness of where each flow went.
 
-Owns: ``Memory``, which looks flows up and reads whole tables.
-Must not: change a table.
+``Memory`` looks flows up and reads whole tables. It never changes a table.
 """
 
 from collections import defaultdict
@@ -20,9 +19,9 @@ __all__ = ["Memory"]
 
 
 class Memory:
-    """Connection tracking of all nodes of a lab.
+    """Connection tracking on all nodes of a lab.
 
-    ``hidden`` are addresses of the lab's own: whole tables are read without the connections that they answer.
+    ``hidden`` are the lab's own addresses: whole tables are read without the connections that they answer.
     """
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
@@ -31,9 +30,9 @@ class Memory:
         self._lookups: dict[str, FlowLookup] = {}
 
     def flows(self, resolved: ResolvedProbe, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
-        """What the nodes remember of an errand's flows, each by its source port.
+        """The conntrack entries of a probe's flows on the nodes, each found by its source port.
 
-        Looked up by the tuple that the sender dialled, which is the one that a node sees that translates it first.
+        The lookup key is the tuple that the sender dialled: the node that translates it first sees that one.
         """
         addresses = resolved.sender.addresses
         rows: list[tuple[object, ...]] = []
@@ -51,13 +50,14 @@ class Memory:
         return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
 
     def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
-        """What the other nodes remember of flows that one of them has sent on to somebody who is no pod.
+        """The entries on other nodes, of flows that one node sent on to an address that is no pod's.
 
-        That may be a port of another node, which translates the flow again: there it is known by what it had become.
+        That address may be a node's, and that node translates the flow again: its entry is keyed by the translated
+        tuple.
         """
         pods = {receiver.address for receiver in resolved.receivers} | {resolved.destination}
         sent_on: defaultdict[tuple[str, Tuple], list[tuple[int, int]]] = defaultdict(list)
-        strangers: dict[int, bool] = {}  # by identity: there are few objects, and hashing an address takes long
+        strangers: dict[int, bool] = {}  # by id(): there are few objects, and hashing an address is slow
         for flow, node, answers, port, source, source_port in rows:
             stranger = strangers.get(id(answers))
             if stranger is None:
@@ -76,7 +76,7 @@ class Memory:
                     )
 
     def entries(self, resolved: ResolvedProbe) -> Iterator[TableEntry]:
-        """Everything that the nodes remember of the errand's family.
+        """All entries on the probe's nodes, of the probe's family.
 
         Raises:
             InternalError: a table cannot be read.
@@ -84,7 +84,7 @@ class Memory:
         yield from self.tables(resolved.nodes, Family.of(resolved.destination))
 
     def tables(self, nodes: Iterable[str], family: Family) -> Iterator[TableEntry]:
-        """Everything that nodes remember of a family.
+        """All entries on these nodes, of one family.
 
         Raises:
             InternalError: a table cannot be read.

@@ -1,12 +1,11 @@
-"""Crafted frames: the first of an errand built by scapy, the others by changing what differs from flow to flow.
+"""Crafted frames: scapy builds the first of a probe, and the others are copies with a few bytes changed.
 
-Owns: ``first_packets`` and ``sentinels``, and the ``enveloped`` packets of others.
-Must not: send, or import scapy before a frame is asked for (its import costs more than most scenarios).
+scapy's import costs more than most scenarios, so this module imports it only when a frame is needed.
 
-Building a frame in scapy costs a quarter of a millisecond, and ten thousand flows differ in their source port, in the
-initial sequence number or the token, and in the checksum over them; those of a crowd in the sender's address, too. So
-those bytes are written into a copy, and the checksum is the template's with the changed words exchanged, in the
-arithmetic of RFC 1624.
+scapy takes a quarter of a millisecond for a frame. Ten thousand flows differ in their source port, in the initial
+sequence number or the token, in the checksum over them, and with many senders in the sender's address. So those bytes
+are written into a copy, and the checksum is the template's with the changed words exchanged, in the arithmetic of RFC
+1624.
 """
 
 import logging
@@ -51,7 +50,7 @@ _WINDOW: Final = 64240
 
 
 def filling(size: int) -> bytes:
-    """``size`` bytes of printable text without a newline, which is how the payload beyond the token is made."""
+    """``size`` bytes of printable text without a newline: the payload beyond the token."""
     return (b"abcdefghijklmnopqrstuvwxyz" * (size // 26 + 1))[:size]
 
 
@@ -61,9 +60,9 @@ def first_packets(resolved: ResolvedProbe, identity: Identity, ports: Sequence[i
     That is a TCP SYN, an SCTP INIT, a UDP datagram with its token, or an ICMP echo request with its token.
 
     Args:
-        resolved: its ``payload`` is added to datagrams and echo requests; a SYN carries none.
+        resolved: its ``payload`` extends datagrams and echo requests; a SYN carries none.
         identity: gives each flow its initial sequence number or its token.
-        ports: one source port per flow, in the order of the flows; of an echo request, the identifier.
+        ports: one source port for each flow, in the order of the flows; for an echo request, the identifier.
     """
     addresses = resolved.sender.addresses
     if resolved.protocol is Transport.SCTP:
@@ -77,10 +76,10 @@ def first_packets(resolved: ResolvedProbe, identity: Identity, ports: Sequence[i
 
 
 def sentinels(sender: Sender, targets: Sequence[tuple[IPAddress, bytes]]) -> Iterator[bytes]:
-    """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token that stands beside it."""
+    """An ICMP echo request (RFC 792, RFC 4443) to each address, carrying the token paired with that address."""
     version = sender.address.version
-    nowhere = type(sender.address)(0)
-    header = _network_header((sender.mac, sender.next_hop_mac), (sender.address, nowhere))
+    unspecified = type(sender.address)(0)
+    header = _network_header((sender.mac, sender.next_hop_mac), (sender.address, unspecified))
     frame = bytes(header / _echo_request(version) / bytes(TOKEN_BYTES))
     transport = _ETHERNET_BYTES + _IP_BYTES[version]
     checksum_at, token_at = transport + _ICMP_CHECKSUM_AT, transport + _PAYLOAD_AT
@@ -123,7 +122,7 @@ def _echo(resolved: ResolvedProbe, identity: Identity) -> "_Pattern":
 
 
 def _payload(resolved: ResolvedProbe, identity: Identity) -> bytes:
-    """The payload of an errand's packets; the digits of the flow's number are zeros, so that writing adds them."""
+    """The payload of a probe's packets; the digits of the flow's number are zeros, so that writing adds them."""
     return identity.token(Kind.PROBE, 0)[:-8] + bytes(8) + filling(resolved.payload)
 
 
@@ -132,10 +131,10 @@ def _transport_at(resolved: ResolvedProbe) -> int:
 
 
 def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int = 0) -> "_Template":
-    """The template of an errand's packets, from the transport header on as it is given, that nobody has sent yet."""
+    """The template of a probe's packets with this transport content. Its source address is zero."""
     sender, destination = resolved.sender, resolved.destination
-    nowhere = type(destination)(0)
-    frame = bytes(_network_header((sender.mac, sender.framed_to), (nowhere, destination)) / content)
+    unspecified = type(destination)(0)
+    frame = bytes(_network_header((sender.mac, sender.framed_to), (unspecified, destination)) / content)
     return _Template.of(frame, checksum_at, zero)
 
 
@@ -154,7 +153,7 @@ def _init(resolved: ResolvedProbe, address: IPAddress, port: int, tag: int) -> b
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
-    """A packet behind headers of Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second."""
+    """A packet behind Ethernet and IP headers, from the first of ``macs`` and ``ends`` to the second."""
     source, destination = ends
     if source.version == 6:
         header = _IPV6.pack(6 << 28, len(packet), protocol, _HOPS, source.packed, destination.packed)
@@ -175,7 +174,7 @@ def packed(mac: str) -> bytes:
 class _Template:
     """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements.
 
-    ``zero`` is how a checksum of zero is written: by UDP as 0xFFFF (RFC 768), by the others as it is.
+    ``zero`` replaces a checksum of zero: UDP writes 0xFFFF (RFC 768), the other protocols write zero.
     """
 
     frame: bytes
@@ -190,7 +189,7 @@ class _Template:
         return cls(frame, checksum_at, ~checksum & 0xFFFF, zero)
 
     def changed(self, changes: Sequence[tuple[int, bytes]]) -> bytes:
-        """The frame with these bytes written over zeros. All are whole words at even distance from the header."""
+        """The frame with these bytes written over zeros. Each is whole words at an even distance from the header."""
         frame = bytearray(self.frame)
         words = self.words
         for at, new in changes:
@@ -205,11 +204,11 @@ class _Template:
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    """What the first packets of an errand have in common, and what each has of its own.
+    """The shared template of a probe's first packets, and the bytes that differ from flow to flow.
 
     Attributes:
-        template: of a packet from the address zero.
-        changes: the bytes that belong to a flow and its port, each with its place.
+        template: a packet from the address zero.
+        changes: the bytes for a flow and its port, each with its offset.
         covers_addresses: whether the template's checksum covers the addresses, too.
     """
 
@@ -218,7 +217,7 @@ class _Pattern:
     covers_addresses: bool = True
 
     def sent_by(self, address: IPAddress) -> _Template:
-        """The template of a packet that this address sends."""
+        """The template with this source address."""
         at, packed_address = _SOURCE_AT[address.version], address.packed
         if address.version == 4:
             frame = _Template.of(self.template.frame, _IPV4_CHECKSUM_AT).changed(((at, packed_address),))
@@ -229,7 +228,7 @@ class _Pattern:
 
 
 def _network_header(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress]) -> Any:
-    """Ethernet and IP, from the first of ``macs`` and of ``ends`` to the second, as a stack would write them."""
+    """Ethernet and IP headers, from the first of ``macs`` and ``ends`` to the second, as a stack writes them."""
     inet = _scapy()
     ethernet = inet.Ether(src=macs[0], dst=macs[1])
     source, destination = map(str, ends)
@@ -240,7 +239,7 @@ def _network_header(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress]) ->
 
 @cache
 def _scapy() -> Any:
-    """scapy.layers.inet, imported quietly and without a look at this machine's routes, which are not the lab's."""
+    """scapy.layers.inet, imported without its warnings and without reading the machine's own routes."""
     logging.getLogger("scapy").setLevel(logging.ERROR)
     from scapy.config import conf  # noqa: PLC0415
 
@@ -253,7 +252,7 @@ def _scapy() -> Any:
 
 @cache
 def _scapy6() -> Any:
-    """scapy.layers.inet6, for those who send IPv6."""
+    """scapy.layers.inet6, imported only when IPv6 is sent."""
     _scapy()
     from scapy.layers import inet6  # noqa: PLC0415
 

@@ -1,13 +1,13 @@
-"""A dialogue by crafted segments, from its first turn to all that was seen of it.
+"""A dialogue by crafted TCP segments, from its first turn to all that the taps saw of it.
 
-Owns: the numbers of both sides, who has heard what, and the order of a turn: speak, look, fence, look.
-Must not: judge, or answer anything that is not written in the dialogue.
+``Conversation`` keeps the sequence numbers of both sides and runs each turn: send, read the taps, send sentinel
+packets, read the taps. It sends nothing that the dialogue does not contain, and judges nothing.
 
-A segment is known by the upper half of a sequence number that it bears or acknowledges, which is the dialogue's own and
-which no translation changes. So resets that a kernel sends on its own account belong to the dialogue as well.
+The upper half of a sequence or acknowledgement number identifies a segment of the dialogue; no translation changes it.
+So resets that a kernel sends on its own account belong to the dialogue as well.
 
-Each turn ends with fences of its speaker, behind which nothing of it can follow (``sentinels`` says why); what a kernel
-answers to it has then been sent, too, in the same system call.
+Each turn ends with sentinel packets from its speaker. No packet of the turn can follow them (``sentinels`` says why),
+and a kernel answers a segment within the same system call, so its answer has been sent as well.
 """
 
 import struct
@@ -36,10 +36,10 @@ from proxylab.traffic.watch import Watch
 
 __all__ = ["Conversation"]
 
-_FENCE_SECONDS: Final = 1.0
+_SENTINEL_SECONDS: Final = 1.0
 _HALF: Final = 16
 _HALVES: Final = range(0x2000, 0x6000, 2)
-"""Upper halves of sequence numbers: the client's are even, its server's the next one."""
+"""Upper halves of sequence numbers: the client's are even, and its server has the next one."""
 
 _TCP: Final = struct.Struct("!HHIIBBHHH")
 _WINDOW: Final = 64240
@@ -49,7 +49,7 @@ _COUNTED: Final = FLAGS["SYN"] | FLAGS["FIN"]  # these take a number each, as if
 
 
 class _Side:
-    """One end of the dialogue: where it is, and what it has said and heard."""
+    """One end of the dialogue: its addresses, the next number that it sends, and what it has received."""
 
     def __init__(self, name: str, first: int) -> None:
         self.name = name
@@ -94,10 +94,10 @@ class Conversation:
         self._unproven: list[int] = []
 
     async def hold(self) -> Spoken:
-        """Take every turn that can be taken, and tell what was seen.
+        """Take every turn that can be taken, and return what the taps saw.
 
         Raises:
-            CapabilityError: the kernel has no nf_tables, by which it is kept out of the dialogue.
+            CapabilityError: the kernel has no nf_tables, which keeps the kernel itself out of the dialogue.
         """
         dialogue = self._dialogue
         ends = (
@@ -107,7 +107,7 @@ class Conversation:
         dialled = (dialogue.there.destination, dialogue.there.port)
         client = dialogue.there.sender
         of_node = client.device == STACK
-        self._watch.tap(client.namespace, client.device)  # that of a node's programs stands from the first time on
+        self._watch.tap(client.namespace, client.device)  # the tap of a node's own programs stays from the first use on
         silence = Silence(*ends, dialled, self._port, self._halves, of_node=of_node)
         stopped = ""
         try:
@@ -133,12 +133,14 @@ class Conversation:
         )
 
     def _obstacle(self, number: int, turn: Turn) -> str:
-        """Why a turn cannot be taken; empty if it can."""
+        """The reason why a turn cannot be taken; empty if it can."""
         side = self._sides[turn.speaker]
         if side.peer is None:
-            return f"turn {number} ({turn.words}) could not be said: nothing has reached {side.name}, whom to answer"
+            return (
+                f"turn {number} ({turn.words}) could not be sent: no segment has reached {side.name} that it can answer"
+            )
         if turn.flags & _ACK and side.heard is None:
-            return f"turn {number} ({turn.words}) could not be said: {side.name} has heard nothing to acknowledge"
+            return f"turn {number} ({turn.words}) could not be sent: {side.name} has received nothing to acknowledge"
         return ""
 
     async def _take(self, number: int, turn: Turn) -> None:
@@ -167,7 +169,7 @@ class Conversation:
             return sentinels.back
 
         try:
-            await wait_until(back, Deadline.after(_FENCE_SECONDS), "fences")
+            await wait_until(back, Deadline.after(_SENTINEL_SECONDS), "the sentinel packets of a turn come back")
         except DeadlineExceededError:
             self._unproven.append(number)
         self._look(number, turn, matcher)
@@ -209,12 +211,12 @@ class Conversation:
             )
 
     def _strayed(self, number: int) -> set[int]:
-        """The sequence number of the turn's own segment, where it is a stray one."""
+        """The sequence number of the turn's own segment, if it lies outside the expected order."""
         turn = self._dialogue.turns[number - 1]
         return {(self._sides[turn.speaker].next + turn.ahead) % _SPACE} if turn.ahead else set()
 
     def _hear(self, turn: Turn, segment: Segment) -> None:
-        """Let the other side know of a segment in its order that has reached it."""
+        """Record on the receiving side an in-order segment that has reached it."""
         listener = Speaker.SERVER if turn.speaker is Speaker.CLIENT else Speaker.CLIENT
         side, speaker = self._sides[listener], self._sides[turn.speaker]
         if segment.netns_name != side.name or segment.outgoing or turn.ahead:
@@ -222,7 +224,7 @@ class Conversation:
         if (segment.sequence + _length(turn)) % _SPACE != speaker.next or segment.flags != turn.flags:
             return
         if listener is Speaker.CLIENT and (segment.source, segment.source_port) != side.peer:
-            return  # from an address that it never dialled: no connection of its own
+            return  # from an address that it never dialled: not its connection
         side.heard = speaker.next
         if side.peer is None:
             side.peer = (segment.source, segment.source_port)
@@ -230,7 +232,7 @@ class Conversation:
 
 
 def _length(turn: Turn) -> int:
-    """How far a segment moves its speaker on."""
+    """How far a segment advances its speaker's sequence number."""
     return len(turn.data) + (turn.flags & _COUNTED).bit_count()
 
 

@@ -1,12 +1,11 @@
-"""From the bytes of a frame to the few fields by which the lab knows it.
+"""Reads from a frame's bytes the few fields by which the lab recognises it.
 
-Owns: ``dissect`` and the record it returns.
-Must not: raise on any bytes whatever, verify checksums (a veth carries them unfinished, CHECKSUM_PARTIAL), or know
-flows. IPv4 and IPv6 over Ethernet are read; of IPv6, packets whose transport header follows at once.
+``dissect`` raises on no bytes whatever and verifies no checksums (a veth carries them unfinished, CHECKSUM_PARTIAL). It
+reads IPv4 and IPv6 over Ethernet; of IPv6, packets whose transport header follows at once.
 
 A packet quoted by an ICMP error may end after eight bytes of its transport header (RFC 792); Linux quotes as much as
-fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c), and of IPv6 what fits into 1280
-(RFC 4443, section 2.4).
+fits into 576 bytes (RFC 1812, section 4.3.2.3; ``icmp_send`` in net/ipv4/icmp.c), and of IPv6 what fits into 1280 (RFC
+4443, section 2.4).
 """
 
 import struct
@@ -45,7 +44,7 @@ _ICMP_BYTES: Final = 8
 _ICMP_QUOTING: Final = frozenset({3, 4, 5, 11, 12})
 _ICMPV6_QUOTING: Final = frozenset({1, 2, 3, 4})
 
-# Of ICMP and of ICMPv6: no number of the one means anything else in the other.
+# Of ICMP and of ICMPv6: no number of the one has another meaning in the other.
 _ECHO_REQUEST: Final = frozenset({8, 128})
 _ECHO_REPLY: Final = frozenset({0, 129})
 
@@ -67,13 +66,12 @@ class Chunk:
 
 
 class Datagram(NamedTuple):
-    """One IP packet, as far as the lab looks at it.
+    """One IP packet, as far as the lab reads it.
 
-    ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is
-    ``(type, code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for
-    ICMP its eight bytes). The identifier of an echo request or reply stands for the port of whoever asked. Of SCTP,
-    ``flags`` is the type of the first chunk, ``sequence`` the initiate tag of an INIT, and ``acknowledged`` the
-    verification tag.
+    ``flags`` is ``None`` for all but TCP, and for a quoted TCP packet that ends before them. ``icmp`` is ``(type,
+    code)``, of ICMP or of ICMPv6 as ``protocol`` says. ``payload`` is what follows the transport header (for ICMP its
+    eight bytes). The identifier of an echo request or reply stands in for the requester's port. Of SCTP, ``flags`` is
+    the type of the first chunk, ``sequence`` the initiate tag of an INIT, and ``acknowledged`` the verification tag.
     """
 
     protocol: int
@@ -92,7 +90,8 @@ class Datagram(NamedTuple):
 def dissect(frame: bytes) -> Datagram | None:
     """The datagram in an Ethernet frame; ``None`` for anything that is not a whole, well-formed one.
 
-    ``None`` are also later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP.
+    Later fragments, which have no transport header, and protocols other than TCP, UDP, SCTP and ICMP give ``None``,
+    too.
     """
     ethertype = frame[12:_ETHERNET_BYTES]
     if ethertype == _ETHERTYPE_IPV4:

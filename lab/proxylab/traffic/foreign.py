@@ -1,10 +1,10 @@
-"""Rules that stand in a node beside those of its engine, and what they counted while a probe ran.
+"""A node's rules that its engine did not write, and what they counted during a probe.
 
-Owns: ``ForeignRules`` of one node: when its tables are listed, and how a listing is read.
-Must not: know what any rule means (``verdict`` does), or list the tables that a meter counts.
+``ForeignRules`` decides when a node's tables are listed and parses the listing. It leaves out the tables that a meter
+counts. What a rule means is up to ``verdict``.
 
-Most nodes have none, which two questions to the kernel show. A node that has some is listed by the tools that wrote
-them, before a probe, and again before its first fence or when it is over.
+Most nodes have no foreign rules; two netlink requests show it. Where there are some, the tools that wrote them list
+them before a probe, and again before its first sentinel packet or at its end.
 """
 
 import re
@@ -21,7 +21,7 @@ from proxylab.traffic.nftmeter import listed_rules
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 
 Listing = Callable[[], Awaitable[str | None]]
-"""All of nftables in the node as ``nft --handle --numeric-priority list ruleset`` prints it; ``None`` without nft."""
+"""The node's whole nftables ruleset from ``nft --handle --numeric-priority list ruleset``; ``None`` without nft."""
 
 Saved = Callable[[Family, str], Awaitable[str]]
 """One legacy table of the node, as iptables-save prints it with counters."""
@@ -44,7 +44,7 @@ class ForeignRules:
 
     Args:
         node: its name.
-        names: tells which tables it has.
+        names: lists the names of its tables.
         nft: lists all of nftables.
         legacy: lists one table of legacy iptables.
         counted: tables of nftables, with their families, that a meter counts or the lab has made.
@@ -71,18 +71,18 @@ class ForeignRules:
         self._after: dict[object, ForeignRule] | None = None
 
     async def begin(self, family: Family) -> None:
-        """Remember what the rules for packets of that family have counted so far."""
+        """Remember the counters of the rules for packets of that family."""
         self._family = family
         self._after = None
         self._before = await self._read()
 
     async def hold(self) -> None:
-        """What is counted from now on is not the probe's. Only the first time counts."""
+        """Read the counters now: what comes later is not the probe's. A second call does nothing."""
         if self._after is None:
             self._after = await self._read() if self._before else {}
 
     async def end(self) -> tuple[ForeignRule, ...]:
-        """All foreign rules of the node, with how far each one's counter has moved."""
+        """All foreign rules of the node, each with the increase of its counter."""
         await self.hold()
         return tuple(
             replace(rule, packets=rule.packets - min(rule.packets, self._before[key].packets or 0))
@@ -92,7 +92,7 @@ class ForeignRules:
         )
 
     def close(self) -> None:
-        """Close what is held open."""
+        """Close the netlink sockets."""
         self._names.close()
 
     async def _read(self) -> dict[object, ForeignRule]:
@@ -116,7 +116,7 @@ class ForeignRules:
 
 
 def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:
-    """The rules of all tables, and the policies that drop, each with what it is known by."""
+    """The rules of all tables, and the policies that drop, each with a key that identifies it."""
     heads = list(_TABLE.finditer(listing))
     for head, following in zip(heads, [*heads[1:], None], strict=True):
         table, section = head[1], listing[head.end() : following.start() if following else None]
@@ -133,7 +133,7 @@ def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:
 
 
 def legacy_rules(node: str, table: str, saved: str) -> Iterator[tuple[object, ForeignRule]]:
-    """The rules of a table, and the policies that drop, each with what it is known by."""
+    """The rules of a table, and the policies that drop, each with a key that identifies it."""
     seen: dict[str, int] = {}
     for line in saved.splitlines():
         rule, policy = _SAVED_RULE.fullmatch(line.rstrip()), _SAVED_POLICY.fullmatch(line.rstrip())

@@ -1,12 +1,9 @@
-"""Packets above the MTU: cut into fragments where they are crafted, and put together again where they are seen.
+"""Cuts crafted packets above the MTU into fragments, and reassembles the fragments that taps see.
 
-Owns: ``cut`` and ``Reassembly``.
-Must not: know flows.
-
-The first fragment alone bears an identity; the others are known by what they share with it, which is not the addresses.
-A tap holds a clone of what crosses its device, and where a node cuts a packet again that it had put together, it writes
-the new headers of later fragments over the old ones, which the clone shares (``ip_fragment``, net/ipv4/ip_output.c;
-``ip6_fragment``, net/ipv6/ip6_output.c): by the time the tap is read, they bear addresses that they had not when they
+Only the first fragment bears an identity. The others share something with it, which is not the addresses. A tap holds a
+clone of what crosses its device. Where a node fragments a packet again that it had reassembled, it writes the new
+headers of later fragments over the old ones, which the clone shares (``ip_fragment``, net/ipv4/ip_output.c;
+``ip6_fragment``, net/ipv6/ip6_output.c): when the tap is read, they bear addresses that they did not have when they
 crossed it. IPv4 keeps the identification (RFC 791, section 3.2). IPv6 gets a new one, and there the order must do: on a
 veth all fragments of a packet cross before those of the next.
 """
@@ -41,8 +38,8 @@ def cut(frame: bytes, mtu: int, identification: int) -> Iterable[bytes]:
 
     Args:
         frame: Ethernet and IP.
-        mtu: the most that a fragment may have behind its Ethernet header.
-        identification: shared by the fragments, and by no other packet under way; its lower 16 bits count in IPv4.
+        mtu: the most bytes that a fragment may have behind its Ethernet header.
+        identification: shared by the fragments, and by no other packet under way; IPv4 uses its lower 16 bits.
     """
     if len(frame) - _ETHERNET <= mtu:
         return (frame,)
@@ -78,14 +75,14 @@ def _cut_ipv6(frame: bytes, mtu: int, identification: int) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class _Pieces:
-    """What has come of one packet. ``whole`` is its length, known once the last fragment has come."""
+    """The fragments of one packet so far. ``whole`` is its length, known once the last fragment has come."""
 
     head: bytes = b""
     by_offset: dict[int, bytes] = field(default_factory=dict)
     whole: int | None = None
 
     def joined(self) -> bytes | None:
-        """The packet's body, if all of it is there."""
+        """The packet's body, once all of it has come."""
         if self.whole is None or not self.head:
             return None
         body = b""
@@ -98,13 +95,13 @@ class _Pieces:
 
 
 class Reassembly:
-    """Puts the fragments together that each tap sees. A packet has been seen where all of it has been."""
+    """Reassembles the fragments at each tap. A tap has seen a packet once it has seen all of its fragments."""
 
     def __init__(self) -> None:
         self._pending: dict[tuple[object, ...], _Pieces] = {}
 
     def take(self, netns_name: str, device: str, frame: Frame) -> bytes | None:
-        """The whole packet as one frame, once its last missing fragment comes; ``None`` for whatever is no fragment."""
+        """The whole packet as one frame, once its last missing fragment comes; ``None`` for an unfragmented frame."""
         found = _read(frame.data)
         if found is None:
             return None
@@ -128,7 +125,7 @@ class Reassembly:
 
 
 def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
-    """What the fragments of a packet share, the head, and offset, whether more follow, and bytes of this one."""
+    """What the packet's fragments share, the head, this one's offset, whether more follow, and its bytes."""
     kind = data[12:_ETHERNET]
     if kind == _IPV4 and len(data) >= _ETHERNET + _IPV4_BYTES and data[_ETHERNET] == 0x45:
         length, identification, bits = struct.unpack_from("!HHH", data, _ETHERNET + 2)
@@ -151,7 +148,7 @@ def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:
 
 
 def _whole(head: bytes, body: bytes) -> bytes:
-    """The packet as if it had never been cut; the checksum of its IPv4 header is that of the first fragment."""
+    """The packet as if it had never been cut; its IPv4 header keeps the checksum of the first fragment."""
     whole = bytearray(head + body)
     if head[12:_ETHERNET] == _IPV4:
         _WORD.pack_into(whole, _ETHERNET + 2, _IPV4_BYTES + len(body))

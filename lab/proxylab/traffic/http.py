@@ -1,10 +1,9 @@
-"""Flows that ask for something by HTTP and tell what they were answered.
+"""Flows that send an HTTP request and report the response.
 
-Owns: the request, and what is read of the answer.
-Must not: judge an answer, or keep a connection for a second request.
+``Fetches`` sends one request on each connection and judges nothing.
 
-Who answers may be a process of its own, or a task of the lab's event loop. So an answer is waited for with a deadline,
-and only when that has passed do fences show whether anything can have been on its way.
+The server may be a process of its own, or a task of the lab's event loop. So a flow waits for its answer until a
+deadline, and only after that sentinel packets show whether an answer can still be under way.
 """
 
 import asyncio
@@ -26,13 +25,13 @@ __all__ = ["Fetches"]
 
 _SECONDS: Final = 2.0
 _AT_ONCE: Final = 16
-"""Flows under way at once: who hears nothing waits for all of its seconds. As many as fit the smallest of taps."""
+"""Flows under way at once: an unanswered flow waits for all of its seconds. As many as fit the smallest of taps."""
 _LONGEST_BODY: Final = 64 * 1024
 _PATH: Final = "/healthz"
 
 
 class Fetches:
-    """The flows of one errand, a bounded number at once: GET /healthz, which every health-check node port serves."""
+    """The flows of one probe, a bounded number at once: GET /healthz, which every health-check node port serves."""
 
     def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int]) -> None:
         self.reports: list[ConnectReport] = []
@@ -55,34 +54,34 @@ class Fetches:
         return self._task is not None and self._task.done()
 
     def advance(self) -> bool:
-        """Whether an answer may still come; the flows advance by themselves as the event loop goes round."""
+        """Whether an answer may still come. The flows advance by themselves as the event loop runs."""
         if self._task is None:
-            self._task = asyncio.create_task(self._ask())
+            self._task = asyncio.create_task(self._request_all())
         if self._over:
             self._task.result()
         return not self._over
 
     def abandon(self) -> bool:
-        """Report every flow that was not answered in time. Whether there was any."""
+        """Report every flow that got no answer in time. Returns whether there was any."""
         unanswered, self._unanswered = self._unanswered, []
         for flow in unanswered:
             self._report(flow, "timeout", 0, b"")
         return bool(unanswered)
 
     def close(self) -> None:
-        """Break off what is under way."""
+        """Cancel what is under way."""
         if self._task is not None:
             self._task.cancel()
 
-    async def _ask(self) -> None:
+    async def _request_all(self) -> None:
         waiting = enumerate(self._ports)
-        await together(self._ask_those(waiting) for _ in range(min(_AT_ONCE, len(self._ports))))
+        await together(self._request_each(waiting) for _ in range(min(_AT_ONCE, len(self._ports))))
 
-    async def _ask_those(self, waiting: Iterator[tuple[int, int]]) -> None:
-        """Take one flow after the other of those that nobody has taken yet."""
+    async def _request_each(self, waiting: Iterator[tuple[int, int]]) -> None:
+        """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, status, body = await _asked(self._netns, self._resolved, port)
+            error, status, body = await _get(self._netns, self._resolved, port)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -90,13 +89,13 @@ class Fetches:
 
     def _report(self, flow: int, error: str, status: int, body: bytes) -> None:
         document = _document(body)
-        told = document.get("localEndpoints")
-        self.answers.append(HttpReport(flow, status, told if isinstance(told, int) else None, error))
+        endpoints = document.get("localEndpoints")
+        self.answers.append(HttpReport(flow, status, endpoints if isinstance(endpoints, int) else None, error))
         self.reports.append(_report(self._resolved, flow, self._ports[flow], error, document))
 
 
-async def _asked(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
-    """An errno's name or ``timeout`` or nothing, the status, and the body."""
+async def _get(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
+    """An errno's name, ``timeout`` or nothing; then the status, and the body."""
     family = socket.AF_INET if resolved.destination.version == 4 else socket.AF_INET6
     with inside(netns):
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -105,14 +104,14 @@ async def _asked(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str,
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
             sock.bind((str(resolved.sender.address), port))
             async with asyncio.timeout(_SECONDS):
-                return "", *await _conversation(sock, resolved)
+                return "", *await _exchange(sock, resolved)
         except TimeoutError as error:
             return (error_name(error.errno) if error.errno else "timeout"), 0, b""
         except OSError as error:
             return error_name(error.errno), 0, b""
 
 
-async def _conversation(sock: socket.socket, resolved: ResolvedProbe) -> tuple[int, bytes]:
+async def _exchange(sock: socket.socket, resolved: ResolvedProbe) -> tuple[int, bytes]:
     loop = asyncio.get_running_loop()
     await loop.sock_connect(sock, (str(resolved.destination), resolved.port))
     client = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_BODY)
@@ -124,7 +123,7 @@ async def _conversation(sock: socket.socket, resolved: ResolvedProbe) -> tuple[i
         try:
             event = client.next_event()
         except h11.RemoteProtocolError as error:
-            raise OSError(71, "what was answered is not HTTP") from error  # EPROTO
+            raise OSError(71, "the answer is not HTTP") from error  # EPROTO
         if event is h11.NEED_DATA:
             client.receive_data(await loop.sock_recv(sock, 1 << 16))
         elif isinstance(event, h11.Response):
@@ -137,7 +136,7 @@ async def _conversation(sock: socket.socket, resolved: ResolvedProbe) -> tuple[i
 
 
 def _is_address(text: str) -> bool:
-    """Whether somebody's JSON names an address there: who answers need not be a responder of ours."""
+    """Whether the text is an address: the server need not be a responder of the lab, and its JSON may say anything."""
     try:
         ip_address(text)
     except ValueError:
@@ -146,7 +145,7 @@ def _is_address(text: str) -> bool:
 
 
 def _document(body: bytes) -> dict[str, object]:
-    """The JSON object of a body; empty for any other."""
+    """The JSON object in a body; empty for any other body."""
     try:
         found = json.loads(body)
     except ValueError:
@@ -155,7 +154,7 @@ def _document(body: bytes) -> dict[str, object]:
 
 
 def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, document: dict[str, object]) -> ConnectReport:
-    """What the socket learned: of a pod, its name and whom it saw; of others, that whoever was dialled answered."""
+    """The socket's report: from a pod, its name and the peer it saw; from another server, only that it answered."""
     local = resolved.sender.address
     if error:
         return ConnectReport(flow, local, port, error)

@@ -1,24 +1,24 @@
-"""Which flow a packet belongs to, whatever has been done to its addresses and ports.
+"""Finds the flow of a packet, whatever a proxy has done to its addresses and ports.
 
-Owns: the token that payloads carry, the initial sequence numbers that stand for TCP flows, and the way back from both.
-Must not: look at addresses or ports. A proxy rewrites them, and ``--random-fully`` rewrites ports at random.
+It owns the token that payloads carry, the initial sequence numbers that identify TCP flows, and the parsers of both.
+Addresses and ports are no evidence: a proxy rewrites them, and ``--random-fully`` rewrites ports at random.
 
 A token is 48 bytes of text, so that it can be read in any capture::
 
     proxylab probe 3f9a01c2b4d5e6f7 000000010000002a
-             |     |                |       number of the flow, or of the fence
-             |     |                run of an errand, counted over the whole lab
+             |     |                |       number of the flow, or of the sentinel packet
+             |     |                run of a probe, counted over the whole lab
              |     nonce of the lab, made of the run's seed
-             probe, reply, fence or pulse (of a stream)
+             probe, reply, guard (a sentinel packet) or pulse (a stream packet)
 
-A crafted SYN cannot carry a payload that a listener would see, so its initial sequence number is its identity: NAT
-leaves sequence numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number
-plus one (RFC 9293, section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
+A listener would not see a payload in a crafted SYN, so its initial sequence number is its identity: NAT leaves sequence
+numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number plus one (RFC 9293,
+section 3.5), and an ICMP error quotes it in its first eight bytes (RFC 792).
 
 Each flow's number is below those of all flows before it. A node's kernel resets the answer to a crafted SYN, so its
-connection is closed as soon as it is made; and where masquerading has given it a port from which a later flow is sent
-to the same backend, the kernel evicts the closed one if the later SYN's number is above (``nf_nat_used_tuple_harder``
-in net/netfilter/nf_nat_core.c). Conntrack would have forgotten a flow that it is asked about.
+connection is closed as soon as it is made. Where masquerading has given it a port from which a later flow is sent to
+the same backend, the kernel evicts the closed one if the later SYN's number is above (``nf_nat_used_tuple_harder`` in
+net/netfilter/nf_nat_core.c). Conntrack would then have no entry of the earlier flow.
 """
 
 import hashlib
@@ -32,12 +32,13 @@ __all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answ
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
 
-# Room between the initial sequence numbers of two flows: what follows a SYN (seq + 1) is never another flow's SYN.
+# The distance between the initial sequence numbers of two flows: the number after a SYN (seq + 1) is never another
+# flow's SYN.
 _STRIDE: Final = 4
 _HIGHEST: Final = (1 << 32) - _STRIDE
 
 WORDS: Final = b"proxylab "
-"""What every token begins with."""
+"""The first bytes of every token."""
 
 _PROBE_WORD: Final = WORDS + b"probe "
 _REPLY_WORD: Final = WORDS + b"reply "
@@ -45,26 +46,26 @@ _PULSE_WORD: Final = WORDS + b"pulse "
 
 
 class Kind(Enum):
-    """What a token says its packet is. All words are of one length, so that all tokens are."""
+    """The kind of packet that a token names. All words have one length, so that all tokens have."""
 
     PROBE = _PROBE_WORD
     REPLY = _REPLY_WORD
-    FENCE = WORDS + b"fence "
+    SENTINEL = WORDS + b"guard "
 
 
 def nonce_of(seed: int) -> bytes:
     """The nonce of a lab: the same for the same seed, so that a run can be repeated to the byte.
 
-    Nobody else can hear it: a lab's packets never leave its sandbox.
+    It need not be secret: a lab's packets never leave its sandbox.
     """
     return hashlib.sha256(b"proxylab %d" % seed).digest()[:8]
 
 
 def answer_to(request: bytes) -> bytes | None:
-    """The first bytes of an answer to ``request``: its token, as a reply; ``None`` where none may be sent.
+    """The first bytes of an answer to ``request``: its token, marked as a reply; ``None`` if it gets no answer.
 
-    A request without a token is answered without one. An answer is never answered: two responders that were made to
-    talk to each other by a forged source address would not stop.
+    A request without a token gets an answer without one. An answer never gets an answer: otherwise a forged source
+    address could make two responders talk to each other without end.
     """
     if request.startswith(_REPLY_WORD):
         return None
@@ -74,21 +75,21 @@ def answer_to(request: bytes) -> bytes | None:
 
 
 def goes_on(request: bytes | bytearray) -> bool:
-    """Whether more will follow on the connection of a request: it is a stream's."""
+    """Whether more requests follow on the connection: a stream sends it."""
     return request.startswith(_PULSE_WORD)
 
 
 class Identity:
-    """The identities of all flows, and of all fences, of one run of one errand."""
+    """The identities of all flows and all sentinel packets of one run of a probe."""
 
     __slots__ = ("_first", "_heads", "_stem", "flows")
 
     def __init__(self, nonce: bytes, serial: int, first: int, flows: int) -> None:
-        """An identity as ``IdentityRegistry.issue`` makes it.
+        """Make an identity; only ``IdentityRegistry.issue`` does.
 
         Args:
             nonce: eight bytes that no other lab shares.
-            serial: counts the runs of a lab; an errand that is run again gets another.
+            serial: counts the runs of a lab; a probe that runs again gets another.
             first: the initial sequence number of flow 0.
             flows: how many flows there are; flow numbers are below it.
         """
@@ -98,19 +99,19 @@ class Identity:
         self._heads = {self.stem(kind): kind for kind in Kind}
 
     def stem(self, kind: Kind) -> bytes:
-        """What all tokens of one kind begin with: everything up to the number."""
+        """The first bytes of all tokens of one kind: everything up to the number."""
         return kind.value + self._stem
 
     def token(self, kind: Kind, number: int) -> bytes:
-        """The token of a flow, or of a fence, by its number."""
+        """The token of a flow, or of a sentinel packet, by its number."""
         return b"%s%08x" % (self.stem(kind), number)
 
     def packet(self, number: int) -> bytes:
-        """The token of a stream's pulse: not of a flow of a run, so ``read`` does not know it."""
+        """The token of a stream packet: it belongs to no flow of a run, so ``read`` does not know it."""
         return b"%s%s%08x" % (_PULSE_WORD, self._stem, number & 0xFFFFFFFF)
 
     def read(self, payload: bytes) -> tuple[Kind, int] | None:
-        """What the token at the head of ``payload`` says: its kind, and the number of its flow or fence.
+        """The kind of the token at the head of ``payload``, and the number of its flow or sentinel packet.
 
         ``None`` if there is no token, if it is another run's, or if it names a flow that does not exist.
         """
@@ -122,22 +123,22 @@ class Identity:
         except NotHexadecimalError:
             return None
         number = int.from_bytes(digits, "big")
-        if len(digits) != 4 or (number >= self.flows and kind is not Kind.FENCE):
+        if len(digits) != 4 or (number >= self.flows and kind is not Kind.SENTINEL):
             return None
         return kind, number
 
     def sequence(self, flow: int) -> int:
-        """The initial sequence number that stands for ``flow``."""
+        """The initial sequence number of ``flow``."""
         return self._first - flow * _STRIDE
 
     def flow_of_sequence(self, sequence: int) -> int | None:
-        """The flow that this initial sequence number stands for, or ``None``."""
+        """The flow with this initial sequence number, or ``None``."""
         flow, rest = divmod(self._first - sequence, _STRIDE)
         return flow if rest == 0 and 0 <= flow < self.flows else None
 
 
 class IdentityRegistry:
-    """Hands out identities, each unlike all others of the lab.
+    """Issues identities, each unlike all others of the lab.
 
     Sequence numbers start again from the highest when the whole space of 2**32 has been used, a billion flows later.
     """

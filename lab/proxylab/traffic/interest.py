@@ -1,16 +1,16 @@
-"""Which frames a tap keeps: a filter that the kernel runs before a frame costs buffer space and a system call.
+"""The filters of taps. The kernel runs one before a frame costs buffer space and a system call.
 
-Owns: ``INTEREST``, ``SEGMENTS`` and ``NOTHING``, programs of the classic BPF (Documentation/networking/filter.rst in
-Linux).
-Must not: pass over anything that ``match`` would take. What it lets through may still be nobody's.
+``INTEREST``, ``SEGMENTS`` and ``NOTHING`` are programs of the classic BPF (Documentation/networking/filter.rst in
+Linux). They pass every frame that ``match`` can use, and may pass frames that belong to no flow.
 
-Kept are, of IPv4 and IPv6: TCP with SYN, or with RST and ACK; SCTP; UDP and ICMP echo with a token; and ICMP errors.
-Not kept are the data and the acknowledgements of dialogues, other people's datagrams, what neighbours discover, and
-what a sender's kernel says to each reply to a crafted packet, since it has no socket for it: a reset that acknowledges
-nothing, or a port unreachable. Later fragments of UDP and ICMP are kept, whosever they are: only the first has a token.
+Of IPv4 and IPv6 they keep TCP with SYN, or with RST and ACK; SCTP; UDP and ICMP echo with a token; and ICMP errors.
+They drop the data and the acknowledgements of dialogues, datagrams without a token, neighbour discovery, and the
+answers of a sender's kernel to each reply to a crafted packet, for which it has no socket: a reset that acknowledges
+nothing, or a port unreachable. They keep later fragments of UDP and ICMP of any flow, because only the first fragment
+has a token.
 
-A load beyond the frame's end ends the program as if it had answered no, which is right: what is cut off before the
-fields in question has no identity.
+A load beyond the frame's end makes the program drop the frame, which is right: a frame cut off before the fields in
+question has no identity.
 """
 
 import struct
@@ -97,7 +97,7 @@ _STEPS: Final = (
     _Step(_IF_EQUAL, 8, then="token"),
     _Step(_IF_EQUAL, 0, then="token"),
     _Step(_LOAD_BYTE_X, _PAYLOAD),
-    _Step(_IF_EQUAL, 0x45, otherwise="yes"),  # a quoted header with options: let somebody else look
+    _Step(_IF_EQUAL, 0x45, otherwise="yes"),  # a quoted header with options: ``match`` decides
     _Step(_LOAD_BYTE_X, _QUOTED_PROTOCOL),
     _Step(_IF_EQUAL, 17, otherwise="yes"),
     _Step(_LOAD_WORD_X, _QUOTED_TOKEN_KIND),
@@ -110,7 +110,7 @@ _STEPS: Final = (
 
 
 def _assemble(steps: Sequence[_Step]) -> bytes:
-    """``struct sock_filter`` for each step (include/uapi/linux/filter.h), jumps as distances from the next one."""
+    """``struct sock_filter`` for each step (include/uapi/linux/filter.h), with jumps as distances from the next one."""
     at = {step.label: number for number, step in enumerate(steps) if step.label}
     program = b""
     for number, step in enumerate(steps):
@@ -123,5 +123,5 @@ INTEREST: Final = _assemble(_STEPS)
 SEGMENTS: Final = _assemble(
     tuple(_Step(_RETURN, _ALL, label="tcp") if step.label == "tcp" else step for step in _STEPS)
 )
-"""As ``INTEREST``, and every TCP segment."""
+"""``INTEREST``, and every TCP segment."""
 NOTHING: Final = _assemble((_Step(_RETURN, 0),))

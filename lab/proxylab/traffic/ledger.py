@@ -1,10 +1,7 @@
-"""What became of each pulse of a stream, step by step.
+"""The fate of each packet of a stream, step by step. ``Ledger`` touches no sockets and never waits.
 
-Owns: ``Ledger``: which pulses are out, and the end of each.
-Must not: touch sockets, or wait.
-
-A pulse that is not answered when its step ends is lost to that step, whatever comes later: TCP sends again until a link
-is mended. What comes then is kept, as late.
+A stream packet without an answer at the end of its step is lost to that step, whatever comes later: TCP sends again
+until a link is mended. An answer that comes after that is recorded as late.
 """
 
 import time
@@ -25,7 +22,7 @@ class _Sent:
 
 
 class Ledger:
-    """What became of each pulse of a stream, step by step."""
+    """The fate of each packet of a stream, step by step."""
 
     def __init__(self, identity: Identity) -> None:
         self.breaks: list[Break] = []
@@ -39,28 +36,28 @@ class Ledger:
 
     @property
     def sent(self) -> int:
-        """How many pulses have been sent, over all steps."""
+        """How many packets have been sent, over all steps."""
         return self._next
 
     @property
     def outstanding(self) -> bool:
-        """Whether some pulse is neither answered nor turned away."""
+        """Whether some packet has neither an answer nor an error."""
         return bool(self._out)
 
     @property
     def latest(self) -> StreamPacket | None:
-        """The pulse that was answered last."""
+        """The packet with the latest answer."""
         return self._latest
 
     def issue(self) -> bytes:
-        """The token of the next pulse, which is sent now."""
+        """The token of the next packet, which the caller sends now."""
         token = self._identity.packet(self._next)
         self._out[answer_to(token) or b""] = _Sent(self._next, time.time_ns(), token)
         self._next += 1
         return token
 
     def answered(self, line: bytes, at: int) -> None:
-        """An answer has come: to a pulse, or to one that was given up; else it is nobody's."""
+        """Record an answer to a packet, given up or not; a line that answers none is ignored."""
         key = line[:TOKEN_BYTES]
         sent, late = self._out.get(key), self._given_up.get(key)
         known = sent or late
@@ -80,28 +77,28 @@ class Ledger:
             self._late.append(packet)
 
     def rejected(self, payload: bytes, error: str) -> None:
-        """An ICMP error has come that quotes ``payload``."""
+        """Record an ICMP error that quotes ``payload``."""
         sent = self._out.pop(answer_to(payload[:TOKEN_BYTES]) or b"", None)
         if sent is not None:
             self._settled.append(StreamPacket(sent.number, sent.at, StreamPacketFate.REJECTED, error=error))
 
     def unsent(self, token: bytes, error: str) -> None:
-        """The sender's own kernel would not send that pulse."""
+        """Record that the sender's own kernel did not send that packet."""
         sent = self._out.pop(answer_to(token) or b"", None)
         if sent is not None:
             self._settled.append(StreamPacket(sent.number, sent.at, StreamPacketFate.LOST, error=error))
 
     def turned_away(self, fate: StreamPacketFate, error: str) -> None:
-        """Everything that is under way has met this end."""
+        """Record this fate for every packet under way."""
         self._settled += (StreamPacket(sent.number, sent.at, fate, error=error) for sent in self._out.values())
         self._out.clear()
 
     def gone(self, at: int, kind: BreakKind) -> None:
-        """A connection has ended."""
+        """Record the end of a connection."""
         self.breaks.append(Break(at, kind))
 
     def close_step(self) -> tuple[tuple[StreamPacket, ...], tuple[StreamPacket, ...], tuple[Break, ...]]:
-        """The pulses of the step, its late answers and its breaks; what is out is lost to it, and may come late."""
+        """The step's packets, its late answers and its breaks. Packets under way are lost to it, and may come late."""
         self._given_up.update(self._out)
         self.turned_away(StreamPacketFate.LOST, "")
         settled, late, breaks = self._settled, self._late, self.breaks

@@ -1,21 +1,21 @@
-"""From frames at taps to observations of flows.
+"""Matches frames at taps to the flows of a run.
 
-Owns: what a packet is to its flow, and what a run has seen of each flow so far.
-Must not: touch sockets, or judge. A frame that belongs to no flow of the run is passed over.
+``Matcher`` decides what a packet is to its flow, and keeps what the taps have seen of each flow. It touches no sockets,
+judges nothing, and ignores a frame that belongs to no flow of the run.
 
 How a frame finds its flow:
 
-* UDP by the token in its payload, which also says whether it is a request or a reply.
+* UDP by the token in its payload, which also marks it as a request or a reply.
 * TCP by the initial sequence number: a SYN bears it, a SYN/ACK and the reset of a closed port acknowledge it plus one.
-  For crafted SYNs the lab chose it; for kernel sockets it is learned where the SYN leaves the sender, since there, and
-  only there, the source port is still the socket's own.
+  The lab chooses the number of a crafted SYN. The number of a kernel socket is learned where the SYN leaves the sender,
+  because only there the source port is still the socket's own.
 * SCTP by the initiate tag: an INIT bears it, and INIT ACK and ABORT have it in their header.
 * An ICMP echo request by the token in its payload, and the reply, which bears the same token, by its type.
 * An ICMP error by the request that it quotes.
 
-Two things that the sender's own stack does to crafted flows are passed over, because they say nothing of the proxy: its
-reset of a SYN/ACK it did not ask for (that reset carries no acknowledgement; RFC 9293, section 3.5.2), and its port
-unreachable about a reply (that error quotes a reply, not a request).
+Two packets that the sender's own stack adds to crafted flows are ignored, because they say nothing of the proxy: its
+reset of a SYN/ACK that it did not ask for (that reset carries no acknowledgement; RFC 9293, section 3.5.2), and its
+port unreachable about a reply (that error quotes a reply, not a request).
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ from proxylab.kernel.capture.batches import Frame, Slots
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.passing import MOST_TOLD, Passing
+from proxylab.traffic.passing import MOST_UNPACKED, Passing
 from proxylab.traffic.plain import Fields, plain_reader
 
 __all__ = ["Matcher", "SentinelSighting", "Vantage"]
@@ -38,13 +38,14 @@ _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
 _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 
-# Members by names of their own: an attribute of an enum's class is looked up anew each time, and this is done often.
-_PROBE, _FENCE = Kind.PROBE, Kind.FENCE
+# Module-level names for enum members: Python looks up an attribute of an enum's class each time, and this is a hot
+# path.
+_PROBE, _SENTINEL = Kind.PROBE, Kind.SENTINEL
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
 _OF_A_FLOW = frozenset({_REQUEST, _REPLY, _RESET})
 
-# Frames are kept until the next run, for whoever wants to look at packets; 10,000 flows that go well have 40,000.
+# Frames are kept until the next run, for bundles and captures; 10,000 successful flows have 40,000.
 _KEPT_FRAMES = 65_536
 
 # Of ICMP (RFC 792) and of ICMPv6 (RFC 4443), by their protocol numbers.
@@ -57,9 +58,9 @@ _FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 
 class Vantage(NamedTuple):
-    """Where a tap is: the place and device that observations name, and whether the errand is sent from there.
+    """The namespace and device of a tap, as observations name them, and whether the probe is sent from there.
 
-    ``transit`` is a device of a node: what is seen there is on its way, and nothing is settled by it.
+    ``transit`` marks a device of a node: a packet seen there is on its way, and settles nothing.
     """
 
     netns_name: str
@@ -70,7 +71,7 @@ class Vantage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SentinelSighting:
-    """A fence seen coming in somewhere: its echo request, or the reply to it."""
+    """A sentinel packet that came in somewhere: its echo request, or the reply to it."""
 
     number: int
     reply: bool
@@ -80,7 +81,7 @@ class SentinelSighting:
 
 
 _Row = tuple[Vantage, Frame, Fields, tuple[int, int] | None]
-"""Where and what was seen, what that is, and its type and code if it is of ICMP."""
+"""The tap, the frame, its fields, and its type and code if it is ICMP."""
 
 
 class Matcher:
@@ -102,7 +103,7 @@ class Matcher:
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
-        packs = identity.flows > MOST_TOLD and protocol in (Transport.UDP, Transport.TCP)
+        packs = identity.flows > MOST_UNPACKED and protocol in (Transport.UDP, Transport.TCP)
         self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if packs else None
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
@@ -110,59 +111,59 @@ class Matcher:
 
     @property
     def packs(self) -> bool:
-        """Whether ``take_passing`` is to be given what devices of nodes saw."""
+        """Whether ``take_passing`` wants the frames at devices of nodes."""
         return self._passing is not None
 
     @property
     def seen(self) -> int:
-        """How many observations there are so far."""
+        """The number of observations so far."""
         return len(self._rows) + (0 if self._passing is None else self._passing.seen)
 
     @property
     def requests_sent(self) -> int:
-        """How many requests were seen to leave the sender. Asked only where flows are missing."""
-        leaving = [told[1] for vantage, frame, told, _ in self._rows if vantage.is_sender and frame.outgoing]
+        """How many requests left the sender, by its tap. Computed only where flows are missing."""
+        leaving = [fields[1] for vantage, frame, fields, _ in self._rows if vantage.is_sender and frame.outgoing]
         return leaving.count(_REQUEST)
 
     @property
     def observations(self) -> tuple[Observation, ...]:
-        """All observations by time. Made now, of columns: one by one they would cost more than all else here."""
+        """All observations by time. They are built from columns: building them one by one would dominate the run."""
         if not self._rows:
             return ()
         times = [frame[2] for _, frame, _, _ in self._rows]
         in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
-        vantages, frames, told, icmp = zip(*in_order, strict=True)
-        flows, packets, *ends = zip(*told, strict=True)
+        vantages, frames, fields, icmp = zip(*in_order, strict=True)
+        flows, packets, *ends = zip(*fields, strict=True)
         netns_names, devices, *_ = zip(*vantages, strict=True)
         _, outgoing, at, otherhost = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
-        protocols = [self._protocol] * len(told)
+        protocols = [self._protocol] * len(fields)
         return of_columns(
             Observation, (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
         )
 
     @property
     def passages(self) -> tuple[Passages, ...]:
-        """What devices of nodes saw and was packed."""
+        """The packed observations at devices of nodes."""
         return () if self._passing is None else self._passing.packed()
 
     @property
     def unsettled(self) -> int:
-        """Of how many flows neither arrival and reply, nor a reset or a final ICMP error at the sender, was seen."""
+        """The number of flows without arrival and reply, and without a reset or a final ICMP error at the sender."""
         return self._identity.flows - len((self._arrived & self._replied) | self._turned_away)
 
     @property
     def frames(self) -> tuple[SeenFrame, ...]:
-        """What was kept, written out: few ever ask for it."""
-        told = tuple(
-            SeenFrame(told[0], netns_name, device, _OUT if outgoing else _IN, told[1], at, data.hex())
-            for (netns_name, device, *_), (data, outgoing, at, _), told, _ in self._rows[:_KEPT_FRAMES]
+        """The kept frames, converted on demand: few callers need them."""
+        fields = tuple(
+            SeenFrame(fields[0], netns_name, device, _OUT if outgoing else _IN, fields[1], at, data.hex())
+            for (netns_name, device, *_), (data, outgoing, at, _), fields, _ in self._rows[:_KEPT_FRAMES]
         )
-        return told if self._passing is None else (*told, *self._passing.frames())
+        return fields if self._passing is None else (*fields, *self._passing.frames())
 
     @property
     def left_out(self) -> int:
-        """How many frames were too many to be kept."""
+        """The number of frames beyond the limit."""
         passed = 0 if self._passing is None else self._passing.left_out
         return max(0, len(self._rows) - _KEPT_FRAMES) + passed
 
@@ -172,19 +173,19 @@ class Matcher:
         before = len(rows)
         for frame in frames:
             data, outgoing, _, otherhost = frame
-            told = read(data)
-            if told:
-                rows.append((vantage, frame, told, None))
+            fields = read(data)
+            if fields:
+                rows.append((vantage, frame, fields, None))
                 if not (passing or outgoing or otherhost):
-                    self._settle(vantage, told)
-            elif told is None:
+                    self._settle(vantage, fields)
+            elif fields is None:
                 self._look_closer(vantage, frame)
         for number in range(max(before, _KEPT_FRAMES), len(rows)):
-            _, frame, told, icmp = rows[number]
-            rows[number] = (vantage, frame._replace(data=b""), told, icmp)
+            _, frame, fields, icmp = rows[number]
+            rows[number] = (vantage, frame._replace(data=b""), fields, icmp)
 
     def take_passing(self, vantage: Vantage, batch: Slots) -> None:
-        """Take in what one tap of a node saw, in one go if every frame of it is plain."""
+        """Take in what one tap of a node saw, in one go if every frame in the batch is plain."""
         if self._passing is None or not self._passing.take(vantage.netns_name, vantage.device, batch):
             self.take(vantage, batch.frames())
 
@@ -206,20 +207,20 @@ class Matcher:
             found = self._icmp(vantage, frame, datagram)
         if found is not None:
             near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
-            told = (*found, *near, *far)
-            self._rows.append((vantage, frame, told, None if found[1] in _OF_A_FLOW else datagram.icmp))
+            fields = (*found, *near, *far)
+            self._rows.append((vantage, frame, fields, None if found[1] in _OF_A_FLOW else datagram.icmp))
             if frame.outgoing or frame.otherhost or vantage.transit:
                 return
-            self._settle(vantage, told)
+            self._settle(vantage, fields)
             final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]
             if final and vantage.is_sender:
-                self._turned_away.add(told[0])
+                self._turned_away.add(fields[0])
 
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Transport.UDP:
             return None
         token = self._identity.read(datagram.payload)
-        if token is None or token[0] is _FENCE:
+        if token is None or token[0] is _SENTINEL:
             return None
         return token[1], _REQUEST if token[0] is _PROBE else _REPLY
 
@@ -234,7 +235,7 @@ class Matcher:
         acknowledged = (datagram.acknowledged - 1) & 0xFFFFFFFF
         if decisive == _SYN_ACK:
             return self._with(self._flow(acknowledged), _REPLY)
-        # A reset counts where the sender hears it, where a listener's stack utters it, and on the way between them.
+        # A reset counts where the sender receives it, where a listener's stack sends it, and on the way between them.
         if decisive == _RST_ACK and (vantage.transit or vantage.is_sender is not outgoing):
             return self._with(self._flow(acknowledged), _RESET)
         return None
@@ -248,7 +249,7 @@ class Matcher:
             return self._with(self._flow(datagram.sequence), _REQUEST)
         if datagram.flags == Chunk.INIT_ACK:
             return self._with(self._flow(datagram.acknowledged), _REPLY)
-        # As with TCP's reset, one that the sender utters itself says nothing of the proxy.
+        # As with TCP's reset, one that the sender's own stack sends says nothing of the proxy.
         if datagram.flags == Chunk.ABORT and (vantage.transit or vantage.is_sender is not outgoing):
             return self._with(self._flow(datagram.acknowledged), _RESET)
         return None
@@ -266,7 +267,7 @@ class Matcher:
         if _bears_token(quoted, self._protocol):
             token = self._identity.read(quoted.payload)
             return (token[1], kind) if token is not None and token[0] is _PROBE else None
-        # A TCP quote without flags ends after eight bytes; then the sequence number alone speaks.
+        # A TCP quote without flags ends after eight bytes; then only the sequence number is known.
         if quoted.protocol == TCP and self._protocol is Transport.TCP and _is_syn(quoted):
             return self._with(self._flow(quoted.sequence), kind)
         if quoted.protocol == SCTP and self._protocol is Transport.SCTP and quoted.flags == Chunk.INIT:
@@ -274,12 +275,12 @@ class Matcher:
         return None
 
     def _echo(self, vantage: Vantage, frame: Frame, datagram: Datagram, kind: int) -> tuple[int, Packet] | None:
-        """A fence, which is only noted, or a probe."""
+        """Note a sentinel packet, or return a probe's flow."""
         token = self._identity.read(datagram.payload)
         if token is None:
             return None
         reply = kind == _ECHO_REPLY[datagram.protocol]
-        if token[0] is _FENCE:
+        if token[0] is _SENTINEL:
             if not (vantage.transit or frame.outgoing):
                 self.sentinels.append(
                     SentinelSighting(token[1], reply, vantage.netns_name, datagram.destination, frame.at_ns)
@@ -308,9 +309,9 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _settle(self, vantage: Vantage, told: Fields) -> None:
-        """Note what a packet that came in, and is not merely on its way, settles of its flow."""
-        flow, packet = told[0], told[1]
+    def _settle(self, vantage: Vantage, fields: Fields) -> None:
+        """Note what a packet that came in settles of its flow."""
+        flow, packet = fields[0], fields[1]
         if packet is _REQUEST:
             self._arrived.add(flow)
         elif not vantage.is_sender:
@@ -322,7 +323,7 @@ class Matcher:
 
 
 def _bears_token(quoted: Datagram, protocol: Transport) -> bool:
-    """Whether a quoted packet is of a protocol that has its identity in the payload, and a request."""
+    """Whether a quoted packet is a request of a protocol that has its identity in the payload."""
     if protocol is Transport.UDP:
         return quoted.protocol == UDP
     return protocol is Transport.ICMP and quoted.icmp is not None and quoted.icmp[0] == _ECHO_REQUEST[quoted.protocol]

@@ -1,14 +1,14 @@
-"""Which rules counted while a probe ran.
+"""Counts which rules matched while a probe ran.
 
-Owns: ``Meter``, and ``TableMeter`` for tables that can be read in this process.
-Must not: know what any rule means.
+``TableMeter`` reads the iptables tables as the kernel has them. What a rule means is not its concern.
 
 A lab has few changes of rules and many probes. So ``TableMeter`` has iptables-save print the rules once for each state
 of a table, and then reads the bare table before and after each probe. Two readings with equal bytes everywhere but in
-the counters hold the same rules. Asking iptables-save before and after each probe misses the budget of 10 ms for a
+the counters hold the same rules. Running iptables-save before and after each probe misses the budget of 10 ms for a
 probe with its verdict: in one run, a probe of three nodes took 5 ms this way and 150 ms that way.
 """
 
+import re
 import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -21,17 +21,17 @@ from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, TableReader
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.traffic.saved import policy_text, rule_texts
 
-__all__ = ["COUNTED_TABLES", "Meter", "Save", "TableMeter"]
+__all__ = ["COUNTED_TABLES", "Meter", "Save", "TableMeter", "policy_text", "rule_texts"]
 
 COUNTED_TABLES: Final = ("mangle", "filter", "nat")
-"""Those of iptables in which kube-proxy has chains."""
+"""The iptables tables in which kube-proxy has chains."""
 
 _ATTEMPTS: Final = 5
+_SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 
 Save = Callable[[], Awaitable[str]]
-"""What ``iptables-save -c`` prints in the meter's node."""
+"""The output of ``iptables-save -c`` in the meter's node."""
 
 
 class Meter(Protocol):
@@ -39,27 +39,27 @@ class Meter(Protocol):
 
     @property
     def room(self) -> int | None:
-        """How many frames may be under way until others of the event loop have a turn; ``None`` for any number."""
+        """How many frames may be under way before the event loop must run; ``None`` for any number."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that happened between ``begin`` and ``end`` was counted."""
+        """Whether the count covers everything between ``begin`` and ``end``."""
 
     async def begin(self, resolved: ResolvedProbe) -> None:
-        """Remember what the rules of the node have counted so far; from now on it is ``resolved`` that they count."""
+        """Remember the node's counters; from now on they count the packets of ``resolved``."""
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
 
     def texts(self) -> dict[tuple[str, str], list[str]]:
-        """The rules by table and chain, in order, as they stood at ``begin``."""
+        """The rules by table and chain, in order, as they were at ``begin``."""
 
     def close(self) -> None:
-        """Let go of what the meter holds open."""
+        """Close what the meter holds open."""
 
 
 class _RuleCounter(NamedTuple):
-    """One line that can count: its rule or policy as text, and which of the equal ones of its chain it is."""
+    """One line that can count: its rule or policy as text, and its index among the equal ones of its chain."""
 
     table: str
     chain: str
@@ -82,12 +82,12 @@ class _Layout:
         return _number(snapshot.entries) & self.mask == self.rules
 
     def packets(self, entries: bytes) -> tuple[int, ...]:
-        """What each place has counted."""
+        """The packets counted by each rule."""
         return self.counters.unpack_from(entries)
 
 
 class TableMeter:
-    """Reads counters from the tables of iptables, legacy or nft, as the kernel holds them."""
+    """Reads counters from the tables of iptables, legacy or nft, as the kernel has them."""
 
     def __init__(self, node: str, reader: TableReader | NftTableReader, save: Save) -> None:
         self._node = node
@@ -100,17 +100,17 @@ class TableMeter:
 
     @property
     def is_whole(self) -> bool:
-        """Counters forget nothing."""
+        """Always true: a table's counters miss nothing."""
         return True
 
     async def begin(self, _resolved: ResolvedProbe) -> None:
-        """Remember what the rules of the node have counted so far."""
+        """Remember the node's counters."""
         self._before = await self._read()
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since, in the order of the tables.
 
-        A rule that is new counted from nothing. One whose counter fell was replaced, and counts what it shows.
+        A new rule counted from zero. A rule whose counter fell was replaced, and its whole counter is new.
         """
         counts: list[RuleCount] = []
         for table, (layout, entries) in (await self._read()).items():
@@ -130,7 +130,7 @@ class TableMeter:
         return tuple(counts)
 
     def texts(self) -> dict[tuple[str, str], list[str]]:
-        """The rules by table and chain, in order, as they stood at ``begin``."""
+        """The rules by table and chain, in order, as they were at ``begin``."""
         texts: dict[tuple[str, str], list[str]] = {}
         for layout, _entries in self._before.values():
             for rule in layout.rules_counted:
@@ -143,7 +143,7 @@ class TableMeter:
         self._reader.close()
 
     async def _read(self) -> dict[str, tuple[_Layout, bytes]]:
-        """Every table with its layout; iptables-save is asked for those that are not known.
+        """Every table with its layout; iptables-save runs when a table's layout is unknown.
 
         Raises:
             InternalError: the rules changed during each of several readings.
@@ -160,9 +160,10 @@ class TableMeter:
         return {table: snapshot for table, snapshot in read.items() if snapshot is not None}
 
     def _learn(self, snapshots: Mapping[str, Snapshot], saved: str) -> None:
-        """Tie each table's entries to the lines that were printed after it was read.
+        """Tie each table's entries to the lines that iptables-save printed after the table was read.
 
-        If the rules changed between the two, the next reading does not fit, or the lines do not: it is done again.
+        If the rules changed between the two, the next reading does not fit, or the lines do not, and both are read
+        again.
         """
         texts = rule_texts(saved)
         for table, snapshot in snapshots.items():
@@ -180,7 +181,7 @@ class TableMeter:
 def _rules_counted(
     table: str, entries: Iterable[Entry], texts: Mapping[tuple[str, str], list[str]]
 ) -> tuple[tuple[int, _RuleCounter], ...] | None:
-    """Where each rule's counters stand; ``None`` if entries and lines do not belong to each other."""
+    """The offset of each rule's counters; ``None`` if entries and lines do not match."""
     left = {chain: iter(lines) for (name, chain), lines in texts.items() if name == table}
     seen: defaultdict[tuple[str, str], int] = defaultdict(int)
     rules_counted: list[tuple[int, _RuleCounter]] = []
@@ -199,7 +200,7 @@ def _rules_counted(
 
 
 def _mask(size: int, volatile: Iterable[slice]) -> int:
-    """Masks a table of that size, so that only what changes with its rules is left."""
+    """A mask for a table of that size: it leaves only the bytes that change with its rules."""
     kept = bytearray(b"\xff" * size)
     for counters in volatile:
         kept[counters] = bytes(counters.stop - counters.start)
@@ -207,5 +208,26 @@ def _mask(size: int, volatile: Iterable[slice]) -> int:
 
 
 def _number(entries: bytes) -> int:
-    """Bytes as one number. The one in front of them lets tables of different lengths never be equal."""
+    """Bytes as one number. The leading one keeps tables of different lengths from being equal."""
     return int.from_bytes(b"\1" + entries, "big")
+
+
+def rule_texts(dump: str) -> dict[tuple[str, str], list[str]]:
+    """The rules that ``iptables-save -c`` printed, in order, by table and chain, without policies.
+
+    It prints ``*table``, then ``:chain policy [packets:bytes]``, then ``[packets:bytes] -A chain ...``, then ``COMMIT``
+    (iptables-save(8)).
+    """
+    texts: dict[tuple[str, str], list[str]] = {}
+    table = ""
+    for line in dump.splitlines():
+        if line.startswith("*"):
+            table = line[1:].strip()
+        elif rule := _SAVED_RULE.match(line):
+            texts.setdefault((table, rule[3]), []).append(rule[2].rstrip())
+    return texts
+
+
+def policy_text(chain: str) -> str:
+    """The text by which a policy that drops is reported, since it decides as much as a rule."""
+    return f"-P {chain} DROP"

@@ -1,20 +1,17 @@
-"""What became of a probe's flows in rules that do not count: those of kube-proxy's mode nftables.
+"""Counts a probe's flows in rules without counters: those of kube-proxy's mode nftables.
 
-Owns: ``TraceMeter``, and reading a listing of nft.
-Must not: know what a Service is.
+kube-proxy writes no counters into its nftables, and a lab does not change the rules under test. But for marked packets
+nf_tables traces each rule that they meet and its verdict. So a table of the lab marks the first packet of every flow
+that dials what the probe dials, and ``TraceMeter`` counts the trace events by rule. They are better evidence than a
+counter: they cover these packets and no others, and show where a rule with a choice sent each of them.
 
-kube-proxy writes no counters into its nftables, and a lab changes nothing in rules that are under test. But nf_tables
-tells, for packets that are marked, each rule that they meet and what it decides. So the first packet of every flow that
-dials what the probe dials is marked, by a table of the lab's own, and the reports are counted by rule. As a witness
-that is better than a counter: it is about these packets and no others, and it says where a rule that has a choice sent
-each of them.
+The kernel's trace id is made of a packet's memory address and its input device (trace_fill_id in
+net/netfilter/nf_tables_trace.c). A frame that a bridge passes up to its node gets another one on its way, after its
+translation. So the meter follows a packet by its source, which is translated last of all.
 
-The kernel tells packets apart by a number that is made of where a packet lies and which device it came by
-(trace_fill_id in net/netfilter/nf_tables_trace.c). A frame that a bridge hands up to its node gets another one on its
-way, after its translation. So a packet is followed by its source, which is translated last of all.
-
-The reports must be heard as fast as they come, or some are lost (ENOBUFS). Then the meter says so and counts nothing.
-An ordinary user's socket holds few of them, so the meter says how many flows may be under way until it is its turn.
+The meter must read the events as fast as they come, or some are lost (ENOBUFS). Then it reports that and counts
+nothing. An ordinary user's socket holds few of them, so ``room`` limits how many flows may be under way until the meter
+reads.
 """
 
 import asyncio
@@ -33,19 +30,19 @@ from proxylab.plan.resolved import ResolvedProbe
 __all__ = ["TraceMeter", "counted_reports", "listed_rules"]
 
 Listing = Callable[[], Awaitable[str]]
-"""What ``nft --handle list table`` prints of the table."""
+"""The output of ``nft --handle list table`` for the table."""
 
 _CHAIN: Final = re.compile(r"\tchain (\S+) \{")
 _RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
 
 
 _REPORTS: Final = 32
-"""Of one packet on one node, at most: kube-proxy has it meet some twenty rules and policies."""
+"""The most events of one packet on one node: it meets some twenty rules and policies of kube-proxy."""
 
 _PORT_BYTES: Final = 2
 
 _FRAMES: Final = 8
-"""That a tap may see of one flow before everybody has been heard (``proxylab.traffic.packet``)."""
+"""The most frames of one flow that a tap may see before all taps are read (``proxylab.traffic.packet``)."""
 
 
 class ListedRule(NamedTuple):
@@ -79,12 +76,12 @@ class TraceMeter:
 
     @property
     def room(self) -> int | None:
-        """How many frames may be under way, of which the first of each flow is told of, at each rule that it meets."""
+        """How many frames may be under way. The first frame of each flow causes an event at each rule that it meets."""
         return None if self._trace is None else max(1, self._trace.room // _REPORTS) * _FRAMES
 
     @property
     def is_whole(self) -> bool:
-        """Whether all that happened between ``begin`` and ``end`` was counted."""
+        """Whether the count covers everything between ``begin`` and ``end``."""
         return not self._lost
 
     async def begin(self, resolved: ResolvedProbe) -> None:
@@ -101,7 +98,7 @@ class TraceMeter:
         self._marker.mark(resolved.protocol_number, resolved.destination, resolved.port)
 
     async def end(self) -> tuple[RuleCount, ...]:
-        """The rules that flows have met since, and how many of them each."""
+        """The rules that flows have met since, and how many flows met each."""
         if self._marker is not None:
             self._marker.clear()
         self._hear()
@@ -120,7 +117,7 @@ class TraceMeter:
         return texts
 
     def close(self) -> None:
-        """Let go of the table, and hear no more."""
+        """Remove the marking table and close the trace socket."""
         if self._trace is not None:
             asyncio.get_running_loop().remove_reader(self._trace.fileno())
             self._trace.close()
@@ -136,7 +133,7 @@ class TraceMeter:
 
 
 def listed_rules(listing: str) -> tuple[ListedRule, ...]:
-    """The rules of a table, in order. A rule with a long set goes over several lines; its handle stands in the last."""
+    """The rules of a table, in order. A rule with a long set takes several lines; its handle is in the last."""
     rules: list[ListedRule] = []
     chain, begun = "", ""
     for line in listing.splitlines():
@@ -161,7 +158,7 @@ def counted_reports(
     reports = list(events)
     texts = {rule.handle: rule.text for rule in rules}
     targets: dict[tuple[str, str], str] = {}
-    # Of thousands of flows there are many reports: each rule is read once, and addresses are made of bytes at the end.
+    # Thousands of flows make many events: each rule is read once, and addresses are parsed at the end.
     met = Counter[tuple[str, str, str, bytes]]()
     for event, after in zip(reports, _headers_after(reports), strict=True):
         text = texts.get(event.handle)
@@ -177,9 +174,9 @@ def counted_reports(
 
 
 def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
-    """For each report what the packet looked like when it came to its next base chain; empty if it came to none.
+    """For each event the packet's headers at its next base chain; empty if it came to none.
 
-    Headers are told where a base chain begins: what a translation came to is seen in the next one.
+    The kernel reports headers where a base chain begins, so a translation is visible in the next one.
     """
     sources: list[bytes] = []
     now: dict[int, bytes] = {}
@@ -196,7 +193,7 @@ def _headers_after(reports: Sequence[NftEvent]) -> list[bytes]:
 
 
 def _target(verdict: str, text: str) -> str:
-    """What a rule decided, in the words of iptables-extensions(8); empty where it only sent the packet on."""
+    """A rule's target, in the words of iptables-extensions(8); empty where it only passed the packet on."""
     words = text.split()
     if verdict == "drop":
         return "REJECT" if "reject" in words else "DROP"
@@ -206,7 +203,7 @@ def _target(verdict: str, text: str) -> str:
 
 
 def _end(headers: bytes) -> bytes:
-    """Destination address and port in a network header with a transport header behind it; nothing of shorter ones."""
+    """Destination address and port in a network header with a transport header behind it; empty for shorter ones."""
     if len(headers) < (transport := _transport(headers)) + 4:
         return b""
     start, length = ((16, 4), (24, 16))[headers[0] >> 4 == 6]
@@ -214,7 +211,7 @@ def _end(headers: bytes) -> bytes:
 
 
 def _source(headers: bytes) -> bytes:
-    """What a packet keeps until it leaves: protocol, source address and source port."""
+    """The fields that a packet keeps until it leaves: protocol, source address and source port."""
     if headers[0] >> 4 == 6:
         return headers[6:7] + headers[8:24] + headers[40:42]
     transport = _transport(headers)
@@ -222,5 +219,5 @@ def _source(headers: bytes) -> bytes:
 
 
 def _transport(headers: bytes) -> int:
-    """Where the transport header begins."""
+    """The offset of the transport header."""
     return 40 if not headers or headers[0] >> 4 == 6 else (headers[0] & 0xF) * 4

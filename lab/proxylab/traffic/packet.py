@@ -1,7 +1,6 @@
-"""Flows by crafted frames on the sender's tap.
+"""Sends flows as crafted frames on the sender's tap.
 
-Owns: how many frames leave before everybody has been heard, and what the device would not take.
-Must not: look at answers.
+``Dispatch`` limits how many frames leave before the taps are read, and records what the device refused.
 """
 
 from collections.abc import Iterable
@@ -15,11 +14,11 @@ from proxylab.traffic.watch import AnyTap
 
 __all__ = ["Dispatch"]
 
-# A flow crosses a tap at most four times before taps are read: request, reply, and what the stacks say to that. One
-# tap may be both sender's and receiver's (hairpin), which doubles it.
+# A flow crosses a tap at most four times before taps are read: request, reply, and the stacks' answers to those. With
+# hairpin traffic one tap is the sender's and the receiver's, which doubles it.
 _CROSSINGS: Final = 8
 
-# Even with all the room there is, others of the event loop are to get their turn after a few milliseconds.
+# Even with plenty of room, the rest of the event loop must run every few milliseconds.
 _AT_ONCE: Final = 256
 
 
@@ -27,7 +26,7 @@ class Dispatch:
     """Sends the first packets of a run, some at a time, and counts them."""
 
     def __init__(self, tap: AnyTap, frames: Iterable[bytes], room: int, mtu: int = 1500) -> None:
-        """``room`` is how many frames every tap can hold at least; what is above the ``mtu`` is cut into fragments."""
+        """``room`` is how many frames every tap can hold at least; frames above the ``mtu`` are cut into fragments."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.sent = 0
@@ -38,7 +37,7 @@ class Dispatch:
         self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
 
     def advance(self) -> bool:
-        """Send the next frames. Whether there were any.
+        """Send the next frames. Returns whether there were any.
 
         An error of the device (EMSGSIZE, ENOBUFS, ENETDOWN) refuses that frame only.
         """
@@ -46,7 +45,7 @@ class Dispatch:
         self.finished = len(chunk) < self._at_once
         for frame in chunk:
             try:
-                # No two packets of one run have the same number, so their fragments cannot be taken for each other's.
+                # No two packets of one run have the same number, so their fragments cannot be confused.
                 for piece in cut(frame, self._mtu, self.sent + len(self.refused) + 1):
                     self._tap.send(piece)
             except OSError as error:
@@ -56,8 +55,8 @@ class Dispatch:
         return bool(chunk)
 
     def abandon(self) -> bool:
-        """Nothing is held for a frame that has left."""
+        """Do nothing: a frame that has left holds no resources."""
         return False
 
     def close(self) -> None:
-        """The tap is the lab's."""
+        """Do nothing: the tap belongs to the lab."""

@@ -1,10 +1,9 @@
-"""Plain packets: IPv4 without options, whole, and of the run's own protocol. Nearly every frame is one.
+"""Readers for plain packets: IPv4 without options, whole, and of the run's own protocol. Nearly every frame is one.
 
-Owns: the readers that tell in one step what such a frame is to its flow.
-Must not: decide about any other frame. A fragment, IPv6, an ICMP error: ``dissect`` reads them field by field.
+They decide about no other frame: ``dissect`` reads fragments, IPv6 and ICMP errors field by field.
 
-A run reads four frames of every flow. One ``unpack`` and two look-ups in dictionaries take a third of the time that a
-``Datagram`` takes, of which nobody needs more than this.
+A run reads four frames of every flow. One ``unpack`` and two look-ups in dictionaries take a third of the time of a
+``Datagram``, and the matcher needs no more of such a frame.
 """
 
 import struct
@@ -19,12 +18,12 @@ from proxylab.traffic.identity import Identity, Kind
 __all__ = ["Fields", "Reader", "plain_reader"]
 
 Fields = tuple[int, Packet, IPAddress, int, IPAddress, int]
-"""Flow, what the packet is to it, source and its port, destination and its port."""
+"""Flow, the kind of packet, source and its port, destination and its port."""
 
 Reader = Callable[[bytes], Fields | tuple[()] | None]
-"""What a frame is to its flow; nothing if it says nothing of any, ``None`` where it must be looked at more closely."""
+"""A frame's fields; empty if it decides nothing, ``None`` if ``dissect`` must read it."""
 
-# Ethernet and IPv4, as far as they tell: type, version and length, total length, fragment, protocol, addresses.
+# The fields needed from Ethernet and IPv4: type, version and length, total length, fragment, protocol, addresses.
 _HEADERS: Final = "!12xHBxHxxHxB2x4s4s"
 _UDP: Final = struct.Struct(f"{_HEADERS}HHH2x40s8s")  # ports, length; a token up to its number, and the number
 _TCP: Final = struct.Struct(f"{_HEADERS}HHIIBB")  # ports, sequence, acknowledged, offset, flags
@@ -47,7 +46,7 @@ def plain_reader(identity: Identity, protocol: Transport, learned: Mapping[int, 
 
     Args:
         identity: of the run.
-        protocol: of its flows; nothing is plain of SCTP and ICMP.
+        protocol: of its flows; no frame of SCTP or ICMP is plain.
         learned: for TCP by kernel sockets, the flow of each sequence number that is known so far.
     """
     match protocol:
@@ -72,7 +71,7 @@ class _Udp:
         self._flows = {b"%08x" % flow: flow for flow in range(identity.flows)}
 
     def read(self, frame: bytes) -> Fields | None:
-        """As ``Reader`` says."""
+        """See ``Reader``."""
         if len(frame) < _UDP.size:
             return None
         kind, head, total, fragment, protocol, source, destination, near, far, length, stem, number = _UDP.unpack_from(
@@ -87,20 +86,20 @@ class _Udp:
 
 
 class _Tcp:
-    """Reads SYNs and SYN/ACKs by their sequence numbers, and passes over what decides nothing."""
+    """Reads SYNs and SYN/ACKs by their sequence numbers, and ignores segments that decide nothing."""
 
     def __init__(self, flows: Mapping[int, int], *, learning: bool) -> None:
-        """A reader that knows the flow of each initial sequence number.
+        """Make a reader that knows the flow of each initial sequence number.
 
         Args:
-            flows: by sequence number; while numbers are being ``learned``, what is added is known from then on.
-            learning: a SYN may bring a number that must be learned, so each is to be looked at more closely.
+            flows: by sequence number; while numbers are being ``learned``, the caller may add to it.
+            learning: a SYN may bring a new number, so ``dissect`` must read each SYN.
         """
         self._flows = flows
         self._learning = learning
 
     def read(self, frame: bytes) -> Fields | tuple[()] | None:
-        """As ``Reader`` says."""
+        """See ``Reader``."""
         if len(frame) < _TCP.size:
             return None
         kind, head, total, fragment, protocol, source, destination, near, far, sequence, acknowledged, offset, flags = (

@@ -1,12 +1,12 @@
-"""Source ports of flows.
+"""Deals the source ports of flows, so that no two flows of a lab that could meet in conntrack share a tuple.
 
-Owns: which ports flows leave from, so that no two flows of a lab that could meet in conntrack share a tuple.
-Must not: open sockets, or take a port that somebody listens on.
+It opens no sockets, and never deals a port on which something in the lab listens.
 
-Conntrack remembers a UDP tuple and sends a second flow with it wherever the first one went, without asking any rule
-again (``nf_nat_inet_fn`` consults rules for new entries only). Ports are therefore dealt in turn from a whole deck per
-sender and protocol, across errands and whatever they dial: two Services may have one endpoint, and there two flows with
-one port would meet. No port comes a second time before conntrack has been flushed; who deals is told when that is due.
+Conntrack sends a second flow with a known UDP tuple to where the first one went, without consulting any rule again
+(``nf_nat_inet_fn`` consults rules for new entries only). So each sender and protocol has a deck of its own, dealt in
+turn across probes and whatever they dial: two Services may have one endpoint, and there two flows with one port would
+meet. No port comes a second time before conntrack is flushed; ``deal`` and ``claim`` tell their caller when that is
+due.
 """
 
 import random
@@ -25,7 +25,7 @@ Sender = tuple[str, Family]
 # net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
 _PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
 
-# The kernel's choice. A few of them join where so many ports are listened on that the others would not do.
+# The kernel's choice. The deck takes a few of them where listeners use up too many of the other ports.
 _EPHEMERAL: Final = range(32768, 61000)
 
 
@@ -33,7 +33,7 @@ class PortDealer:
     """Deals ports, each sender and protocol from a deck of its own. The seed orders the decks."""
 
     def __init__(self, seed: int, taken: Collection[int]) -> None:
-        """``taken`` are ports that somebody in the lab listens on: a reply to one would find a listener."""
+        """``taken`` are ports on which something in the lab listens: a reply to one would find a listener."""
         self._deck = [port for port in _PORTS if port not in taken]
         if (lacking := MOST_FLOWS - len(self._deck)) > 0:
             self._deck += [port for port in _EPHEMERAL if port not in taken][:lacking]
@@ -69,15 +69,15 @@ class PortDealer:
         return tuple(dealt)
 
     def _shuffle(self, end: int) -> None:
-        """Put the deck in order as far as it is needed: most labs need a few ports of tens of thousands."""
+        """Shuffle the deck only as far as needed: most labs need a few ports of tens of thousands."""
         deck, last = self._deck, self.size - 1
-        for netns_name in range(self._shuffled, min(end, self.size)):
-            other = self._random.randint(netns_name, last)
-            deck[netns_name], deck[other] = deck[other], deck[netns_name]
+        for place in range(self._shuffled, min(end, self.size)):
+            other = self._random.randint(place, last)
+            deck[place], deck[other] = deck[other], deck[place]
         self._shuffled = max(self._shuffled, end)
 
     def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:
-        """Take the port that an author chose. Not if a flow has had it, so that conntrack must be flushed."""
+        """Take the port that an author chose. False if a flow has used it, so that conntrack must be flushed."""
         claimed = self._claimed.setdefault((sender, protocol), set())
         if (sender, protocol, port) in self._going_on:
             return True
@@ -87,9 +87,9 @@ class PortDealer:
         return True
 
     def go_on(self) -> None:
-        """Let datagrams from ports that an author chose belong to the flows that these have had before.
+        """Let later datagrams from author-chosen ports belong to the flows that these ports have had before.
 
-        That is how a client goes on that a step has left alone: with whatever conntrack remembers of it.
+        A client that a step leaves alone goes on like that: conntrack still has its entries.
         """
         self._going_on = {
             (sender, protocol, port)

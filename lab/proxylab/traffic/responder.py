@@ -1,11 +1,12 @@
-"""Responders: what listens on the ports of pods, and says who it is and whom it saw.
+"""Responders: they listen on the ports of pods, and answer with their name and the peer that they saw.
 
-Owns: every listening socket of a lab, and the connections made to them. On the ports of name servers stand the same
-sockets: what does not begin as our words or HTTP do is a question about a name.
-Must not: let a client hold anything up. What is half open, too long or garbage costs its own connection only, and
-connections are bounded: the oldest makes room.
+``Responders`` owns every listening socket of a lab, and the connections made to them. The ports of name servers have
+the same sockets: a request that begins neither with a token nor with HTTP is a DNS message.
 
-All sockets stand in one epoll. ``pump`` does, without waiting, whatever is due; a run of an errand calls it after each
+No client can hold anything up. A half-open, too long or malformed request costs only its own connection, and
+connections are bounded: a new one replaces the oldest.
+
+All sockets are in one epoll. ``pump`` serves, without waiting, all that is ready. A probe's run calls it after each
 chunk of packets, and the event loop calls it whenever a descriptor is ready between runs.
 """
 
@@ -39,7 +40,7 @@ _BUFFER: Final = 4 << 20
 
 
 class PortsTakenError(Exception):
-    """Something else listens on ports of the plan's listeners. ``taken`` are these, each with its namespace's name."""
+    """Another program listens on ports of the plan's listeners. ``taken`` are these, each with its namespace's name."""
 
     def __init__(self, taken: Sequence[tuple[str, Listener]]) -> None:
         super().__init__(", ".join(f"{netns_name} {each.protocol} {each.port}" for netns_name, each in taken))
@@ -47,16 +48,16 @@ class PortsTakenError(Exception):
 
 
 Names = Callable[[str, bytes, bool], bytes | None]
-"""From a name server's name, a DNS message and whether it came by UDP, to what is said; ``None`` for silence."""
+"""From a name server's name, a DNS message and whether it came over UDP, to the answer; ``None`` for no answer."""
 
 _LENGTH: Final = struct.Struct("!H")
-_OUR_WORDS: Final = (b"p", b"G", b"H")
-"""How a token and HTTP begin. A stream of DNS messages begins with a length, and no question is so long."""
+_NOT_DNS: Final = (b"p", b"G", b"H")
+"""The first byte of a token and of HTTP. A DNS message over TCP begins with its length, and none is so long."""
 
 
 @dataclass(slots=True)
 class _Listener:
-    """A listening socket, or a UDP socket, and the voice behind it; ``names`` answers where names are served."""
+    """A listening socket, or a UDP socket, and the voice that answers; ``names`` answers DNS messages."""
 
     sock: socket.socket
     voice: Voice
@@ -64,36 +65,36 @@ class _Listener:
 
 
 @dataclass(slots=True)
-class _Guest:
-    """A TCP client that has not yet finished its line."""
+class _Client:
+    """A TCP client whose request is not complete."""
 
     sock: socket.socket
     listener: _Listener
     peer: tuple[str, int]
-    heard: bytearray
+    received: bytearray
 
 
 class Responders:
     """All responders of a lab. Open until ``close``."""
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan, names: Names | None = None) -> None:
-        """Bind a socket for every listener of the plan; ``names`` answers for those that serve names.
+        """Bind a socket for every listener of the plan; ``names`` answers for its name servers.
 
         Raises:
-            PortsTakenError: something else listens on these ports; what was opened is closed again.
-            InternalError: naming the listener whose port could not be bound; what was opened is closed again.
+            PortsTakenError: another program listens on these ports; sockets opened so far are closed again.
+            InternalError: naming the listener whose port could not be bound; sockets opened so far are closed again.
         """
         taken: list[tuple[str, Listener]] = []
         self._epoll = select.epoll()
         self._tcp: dict[int, _Listener] = {}
         self._udp: dict[int, _Listener] = {}
-        self._guests: dict[int, _Guest] = {}
+        self._clients: dict[int, _Client] = {}
         self._names = names
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
                 if listener.protocol is Protocol.SCTP and not has_sctp():
-                    continue  # ``associations`` answers for it
+                    continue  # ``associations`` answers there
                 try:
                     for address in _listening_on(namespace, listener):
                         self._listen(netns_by_name[namespace.name], listener, address)
@@ -111,12 +112,12 @@ class Responders:
             raise PortsTakenError(taken)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Let the event loop call ``pump`` whenever something waits, for traffic that no errand sends."""
+        """Let the event loop call ``pump`` whenever a socket is ready, for traffic that no probe sends."""
         loop.add_reader(self._epoll.fileno(), self.pump)
         self._loop = loop
 
     def pump(self) -> int:
-        """Answer all that waits, and return how many datagrams, connections and lines that were. Never waits."""
+        """Answer all that is ready, and return the number of datagrams, connections and lines. Never waits."""
         done = 0
         for _ in range(_ROUNDS):
             events = self._epoll.poll(0, _AT_ONCE)
@@ -127,26 +128,26 @@ class Responders:
         return done
 
     def hang_up(self, names: Collection[str]) -> None:
-        """Answer what has come, and then close the connections of these pods, as a program does that ends."""
+        """Answer what has come, and then close the connections of these pods, as a program does at its end."""
         self.pump()
-        for fd in [fd for fd, guest in self._guests.items() if guest.listener.voice.name in names]:
-            self._dismiss(fd)
+        for fd in [fd for fd, client in self._clients.items() if client.listener.voice.name in names]:
+            self._drop(fd)
 
     def close(self) -> None:
-        """Close every socket; clients in mid-dialogue are reset or finished by their kernel."""
+        """Close every socket; the kernel resets or finishes connections in mid-dialogue."""
         if self._loop is not None:
             self._loop.remove_reader(self._epoll.fileno())
             self._loop = None
-        for fd in tuple(self._guests):
-            self._dismiss(fd)
+        for fd in tuple(self._clients):
+            self._drop(fd)
         for listener in (*self._tcp.values(), *self._udp.values()):
             listener.sock.close()
         self._epoll.close()
 
     def _listen(self, netns: NetNs, listener: Listener, address: IPAddress) -> None:
-        kind, control_sockets = socket.SOCK_STREAM, self._tcp
+        kind, listeners = socket.SOCK_STREAM, self._tcp
         if listener.protocol is Protocol.UDP:
-            kind, control_sockets = socket.SOCK_DGRAM, self._udp
+            kind, listeners = socket.SOCK_DGRAM, self._udp
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         with inside(netns):
             sock = socket.socket(family, kind | socket.SOCK_NONBLOCK, listener.protocol.number)
@@ -154,7 +155,7 @@ class Responders:
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
             if kind is socket.SOCK_STREAM:
-                # Connections of a former run may be in TIME_WAIT. UDP has none, and there the option would let a
+                # Connections of an earlier run may be in TIME_WAIT. UDP has none, and there the option would let a
                 # second socket in, which then takes the datagrams of the first (socket(7)).
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((str(address), listener.port))
@@ -167,68 +168,68 @@ class Responders:
             sock.close()
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
-        control_sockets[sock.fileno()] = _Listener(sock, Voice(listener.name), names)
+        listeners[sock.fileno()] = _Listener(sock, Voice(listener.name), names)
 
     def _serve(self, fd: int) -> int:
         if listener := self._udp.get(fd):
             return _answer_datagrams(listener)
         if listener := self._tcp.get(fd):
-            return self._welcome(listener)
-        if guest := self._guests.get(fd):
-            return self._listen_to(guest)
+            return self._accept(listener)
+        if client := self._clients.get(fd):
+            return self._receive(client)
         return 0
 
-    def _welcome(self, listener: _Listener) -> int:
+    def _accept(self, listener: _Listener) -> int:
         for done in range(_AT_ONCE):
             try:
                 sock, peer = listener.sock.accept()
             except OSError as error:
-                # Nobody is left, or who was left is gone: accept(2) passes on errors of the waiting connection.
-                if error.errno in (errno.EMFILE, errno.ENFILE) and self._guests:
-                    self._dismiss(next(iter(self._guests)))
+                # EAGAIN: none is left. Or the waiting connection has failed: accept(2) passes on its error.
+                if error.errno in (errno.EMFILE, errno.ENFILE) and self._clients:
+                    self._drop(next(iter(self._clients)))
                 return done
-            if len(self._guests) >= _CONNECTIONS:
-                self._dismiss(next(iter(self._guests)))
+            if len(self._clients) >= _CONNECTIONS:
+                self._drop(next(iter(self._clients)))
             sock.setblocking(False)
-            guest = _Guest(sock, listener, (peer[0], peer[1]), bytearray())
-            self._guests[sock.fileno()] = guest
+            client = _Client(sock, listener, (peer[0], peer[1]), bytearray())
+            self._clients[sock.fileno()] = client
             self._epoll.register(sock.fileno(), select.EPOLLIN)
-            self._listen_to(guest)
+            self._receive(client)
         return _AT_ONCE
 
-    def _listen_to(self, guest: _Guest) -> int:
-        fd = guest.sock.fileno()
+    def _receive(self, client: _Client) -> int:
+        fd = client.sock.fileno()
         try:
-            heard = guest.sock.recv(_LONGEST_LINE)
+            received = client.sock.recv(_LONGEST_LINE)
         except BlockingIOError:
             return 0
         except OSError:
-            self._dismiss(fd)
+            self._drop(fd)
             return 1
-        guest.heard += heard
-        if guest.listener.names is not None and not guest.heard.startswith(_OUR_WORDS):
-            if not heard or not _answer_questions(guest, guest.listener.names):
-                self._dismiss(fd)
+        client.received += received
+        if client.listener.names is not None and not client.received.startswith(_NOT_DNS):
+            if not received or not _answer_questions(client, client.listener.names):
+                self._drop(fd)
             return 1
-        while goes_on(guest.heard) and b"\n" in guest.heard:
-            line, _, guest.heard = guest.heard.partition(b"\n")
-            _say(guest, line)
-        if (b"\r\n\r\n" if is_http(guest.heard) else b"\n") in guest.heard:
-            _say(guest, guest.heard)
-            self._dismiss(fd)
-        elif not heard or len(guest.heard) > _LONGEST_LINE:
-            self._dismiss(fd)
+        while goes_on(client.received) and b"\n" in client.received:
+            line, _, client.received = client.received.partition(b"\n")
+            _send_answer(client, line)
+        if (b"\r\n\r\n" if is_http(client.received) else b"\n") in client.received:
+            _send_answer(client, client.received)
+            self._drop(fd)
+        elif not received or len(client.received) > _LONGEST_LINE:
+            self._drop(fd)
         return 1
 
-    def _dismiss(self, fd: int) -> None:
+    def _drop(self, fd: int) -> None:
         # Closing takes the descriptor out of the epoll, too (epoll(7)): there is no duplicate of it.
-        self._guests.pop(fd).sock.close()
+        self._clients.pop(fd).sock.close()
 
 
-def _say(guest: _Guest, request: bytearray) -> None:
-    """Answer. That fits into an empty send buffer; if the client is gone, the taps tell."""
+def _send_answer(client: _Client, request: bytearray) -> None:
+    """Send the answer. It fits into an empty send buffer; if the client is gone, the taps show it."""
     with suppress(OSError):
-        guest.sock.send(guest.listener.voice.answer(bytes(request), *guest.peer) or b"")
+        client.sock.send(client.listener.voice.answer(bytes(request), *client.peer) or b"")
 
 
 def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddress]:
@@ -243,21 +244,21 @@ def _listening_on(namespace: Namespace, listener: Listener) -> Iterator[IPAddres
         yield family(0)
 
 
-def _answer_questions(guest: _Guest, names: Callable[[bytes, bool], bytes | None]) -> bool:
-    """Answer every whole DNS message of a stream, one after the other (RFC 7766). Whether the guest may stay."""
-    heard = guest.heard
-    while len(heard) >= _LENGTH.size:
-        (length,) = _LENGTH.unpack_from(heard)
-        if len(heard) < _LENGTH.size + length:
+def _answer_questions(client: _Client, names: Callable[[bytes, bool], bytes | None]) -> bool:
+    """Answer every whole DNS message of a stream, one after the other (RFC 7766). False to close the connection."""
+    received = client.received
+    while len(received) >= _LENGTH.size:
+        (length,) = _LENGTH.unpack_from(received)
+        if len(received) < _LENGTH.size + length:
             break
-        said = names(bytes(heard[_LENGTH.size : _LENGTH.size + length]), False)
-        del heard[: _LENGTH.size + length]
-        if said is None:
+        answer = names(bytes(received[_LENGTH.size : _LENGTH.size + length]), False)
+        del received[: _LENGTH.size + length]
+        if answer is None:
             return False
-        framed = _LENGTH.pack(len(said)) + said
+        framed = _LENGTH.pack(len(answer)) + answer
         try:
-            if guest.sock.send(framed) < len(framed):
-                return False  # who asks on without listening has filled the buffer
+            if client.sock.send(framed) < len(framed):
+                return False  # the client sends requests without reading the answers
         except OSError:
             return False
     return True
@@ -269,7 +270,8 @@ def _answer_datagrams(listener: _Listener) -> int:
         try:
             request, peer = receive(65535)
         except OSError:
-            # EAGAIN: none is left. A pending ICMP error of an earlier answer (ip(7)) ends this round; epoll comes back.
+            # EAGAIN: none is left. A pending ICMP error of an earlier answer (ip(7)) ends this round; epoll reports the
+            # rest.
             return done
         if names is not None and not request.startswith(WORDS):
             answer = names(request, True)

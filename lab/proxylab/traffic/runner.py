@@ -1,13 +1,10 @@
-"""One errand from its first packet to its evidence.
+"""Runs one probe from its first packet to its evidence.
 
-Owns: the order of a run, and when it may end.
-Must not: judge, or wait for a fixed time.
-
-A run reads the rule counters, forgets what the taps saw before, and then takes turns: send some, let the responders
-answer, read the taps. It ends when every flow is settled: arrived and replied to, or turned away by a reset or an ICMP
-error. If nothing moves any more and some flow is not settled, fences are sent (``sentinels`` says why they prove
-that what
-has not arrived by then never will); when they are back and still nothing has moved, the run is over.
+A run reads the rule counters, discards what the taps saw before, and then takes turns: send some packets, let the
+responders answer, read the taps. It ends when every flow is settled: arrived and answered, or turned away by a reset or
+an ICMP error. If nothing moves any more and some flow is not settled, it sends sentinel packets (``sentinels`` says why
+a packet that has not arrived before them never will). Once they are back and still nothing has moved, the run is over.
+A run never waits for a fixed time.
 """
 
 import asyncio
@@ -55,12 +52,12 @@ __all__ = ["Runner"]
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
 
-# Ethernet, IP and transport header with options: what a frame is longer than its token and payload.
+# Ethernet, IP and transport header with options: the bytes of a frame beyond its token and payload.
 _HEADER_BYTES: Final = 14 + 40 + 40
 
 
 class Runner:
-    """The traffic of one lab: its taps, its responders, and one errand at a time."""
+    """The traffic of one lab: its taps, its responders, and one probe at a time."""
 
     def __init__(
         self,
@@ -74,16 +71,16 @@ class Runner:
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
     ) -> None:
-        """A runner; ``open`` it before the first run.
+        """Make a runner; ``open`` it before the first run.
 
         Args:
             netns_by_name: every namespace of the plan.
-            plan: pods and outside hosts of it are tapped, its listeners are answered for.
+            plan: its pods and outside hosts get taps, and its listeners get responders.
             meters: of the nodes' rules for each family; closed with the runner.
-            seed: orders source ports, and stands in every token.
+            seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
-            watch: taps that stand already and outlive the runner; without them it opens its own.
-            stillness: held by each run, and by whoever sends anything of his own into the lab.
+            watch: open taps that outlive the runner; without them it opens its own.
+            stillness: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
         """
@@ -109,10 +106,10 @@ class Runner:
         self._streams: Streams | None = None
 
     async def open(self) -> None:
-        """Open every responder, and every tap that does not stand yet, once for the lab's life.
+        """Open every responder, and every tap that is not open yet, once for the lab's life.
 
         Raises:
-            PortsTakenError: something else in the lab listens on ports of the plan's listeners; nothing stays open.
+            PortsTakenError: another program in the lab listens on ports of the plan's listeners; nothing stays open.
             InternalError: naming the device or the port that could not be opened; nothing stays open.
         """
         self._watch = self._given or Watch(self._netns_by_name, self._plan)
@@ -135,7 +132,7 @@ class Runner:
 
     @property
     def memory(self) -> Memory:
-        """What the nodes remember."""
+        """Connection tracking on the nodes."""
         return self._memory
 
     def hang_up(self, names: Collection[str]) -> None:
@@ -144,7 +141,7 @@ class Runner:
             self._responders.hang_up(names)
 
     def close(self) -> None:
-        """Close every responder, and every tap opened here. Called in the lab's event loop; does not hold it up."""
+        """Close every responder, and every tap opened here. Does not block the event loop that calls it."""
         if self._streams is not None:
             self._streams.close()
             self._streams = None
@@ -172,21 +169,21 @@ class Runner:
 
     @property
     def stillness(self) -> asyncio.Lock:
-        """What a run holds, so that nobody else's packets are counted with its own."""
+        """The lock that a run holds, so that the rules count no packets but its own."""
         return self._stillness
 
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
 
         Raises:
-            CapabilityError: the kernel does not let conntrack be flushed.
+            CapabilityError: the kernel does not allow it.
         """
         for netns in self._netns_by_name.values():
             flush(netns)
         self._ports.restart()
 
     def go_on(self) -> None:
-        """The lab has changed: a datagram from a port that an author chose goes on with the flow from before."""
+        """After a change in the lab, let datagrams from author-chosen ports continue their earlier flows."""
         self._ports.go_on()
 
     def capture(self) -> Capture:
@@ -194,19 +191,17 @@ class Runner:
         return Capture() if self._seen is None else Capture(self._seen.frames, self._seen.left_out)
 
     async def run(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
-        """Send an errand and gather the evidence. Runs wait for each other.
+        """Send a probe and gather the evidence. Runs wait for each other.
 
-        With ``trace``, the errand has one flow of crafted packets, which is followed through the rules of every node.
+        With ``trace``, the probe has one flow of crafted packets, which is followed through the rules of every node.
 
         Raises:
-            InternalError: for an errand that no plan should have led to (a sender without a tap, a protocol that is
-                not sent), or a runner that is not open.
+            InternalError: for a probe that no plan should have produced (a sender without a tap, a protocol that the
+                runner does not send), or a runner that is not open.
             CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
         if trace and (resolved.flows != 1 or resolved.manner is not Manner.PACKET):
-            raise InternalError(
-                f"errand {resolved.name!r}: one flow of crafted packets can be traced, and nothing else"
-            )
+            raise InternalError(f"probe {resolved.name!r}: only a probe of one flow of crafted packets can be traced")
         async with self._stillness:
             return await self._run(resolved, trace=trace)
 
@@ -261,7 +256,7 @@ class Runner:
         steps: tuple[TraceStep, ...] = ()
         if tracing is not None:
             steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
-        beside = await together(rules.end() for rules in foreign)
+        foreign_rules = await together(rules.end() for rules in foreign)
         counts = await together(meter.end() for meter in meters.values())
         return Evidence(
             sent=turns.sending.sent,
@@ -270,7 +265,7 @@ class Runner:
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),
-            foreign=tuple(chain.from_iterable(beside)),
+            foreign=tuple(chain.from_iterable(foreign_rules)),
             sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,
             losses=losses,
@@ -290,7 +285,7 @@ class Runner:
         try:
             unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         except BaseException:
-            self._stop_tracing()  # what it was armed for must not weigh on later runs
+            self._stop_tracing()  # later runs must not pay for it
             raise
         finally:
             turns.close()
@@ -298,7 +293,7 @@ class Runner:
         return unfinished
 
     def _armed(self, resolved: ResolvedProbe, identity: Identity) -> Tracing:
-        """The lab's tracing, opened when it is first asked for: most runs never need it."""
+        """The lab's tracing, opened on first use: most runs never need it."""
         if self._tracing is None:
             self._tracing = Tracing(self._netns_by_name, self._plan, resolved.nodes)
         self._tracing.arm(resolved, identity)
@@ -309,7 +304,7 @@ class Runner:
             raise InternalError("the runner is not open; open() comes before run()")
         if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT and not has_sctp():
             raise CapabilityError(
-                f"SCTP sockets, by which probe {resolved.name!r} connects",
+                f"SCTP sockets, with which probe {resolved.name!r} connects",
                 "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
             )
         sender = resolved.sender
@@ -338,23 +333,23 @@ class Runner:
             sockets=sockets,
             watch=self._watch,
             responders=self._responders,
-            associations=self._answering() if resolved.protocol is Transport.SCTP else None,
+            associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
             before_sentinels=partial(self._hold, resolved),
         )
 
     async def _hold(self, resolved: ResolvedProbe) -> None:
-        """What is counted from now on is not the run's."""
+        """Read the counters now: what comes later is not the run's."""
         self._stacks.hold()
         await together(self._foreign[node].hold() for node in resolved.nodes if node in self._foreign)
 
-    def _answering(self) -> Associations | None:
-        """Who answers for SCTP, where the kernel cannot: opened when SCTP is first sent."""
+    def _sctp_responders(self) -> Associations | None:
+        """The SCTP responders for a kernel without SCTP, opened when SCTP is first sent."""
         if self._associations is None and not has_sctp():
             self._associations = Associations(self._netns_by_name, self._plan)
         return self._associations
 
     def _port_of_stream(self, resolved: ResolvedProbe) -> int:
-        """A stream goes on with whatever conntrack remembers of the port that its author chose."""
+        """The source port of a stream. An author-chosen port continues whatever conntrack has for it."""
         port = resolved.sender.port
         if port is not None:
             self._ports.claim(_side(resolved), resolved.protocol, port)
@@ -363,7 +358,7 @@ class Runner:
         return port
 
     def _source_ports(self, resolved: ResolvedProbe) -> tuple[int, ...]:
-        """A port for each flow that conntrack knows of no flow from; it is flushed if it knows too many."""
+        """A port for each flow that has no flow in conntrack; conntrack is flushed if too few are left."""
         sender, port, protocol = _side(resolved), resolved.sender.port, resolved.protocol
         if port is not None:
             if not self._ports.claim(sender, protocol, port):
@@ -372,7 +367,7 @@ class Runner:
             return (port,) * resolved.flows
         if resolved.flows > self._ports.size:
             raise InternalError(
-                f"errand {resolved.name!r}: {resolved.flows} flows need as many source ports, "
+                f"probe {resolved.name!r}: {resolved.flows} flows need as many source ports, "
                 f"and there are {self._ports.size}"
             )
         ports = self._ports.deal(sender, protocol, resolved.flows)

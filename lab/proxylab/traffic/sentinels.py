@@ -1,14 +1,12 @@
-"""Fences: marked packets that prove that what was sent before has arrived, or never will.
+"""Sentinel packets: they prove that every packet sent before them has arrived, or never will.
 
-Owns: the fences of one run, which of them are still out, and their reports.
-Must not: wait, or judge what a missing fence means.
-
-A fence is an ICMP echo request from the sender to an address past all Services: the node's own, and each candidate
-pod's. Delivery over veth is synchronous and in order: the sender's send(2) runs the packet through the nodes' hooks
-into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind what was sent before.
-Hence a fence that is back overtook nothing, and a probe packet that no tap has seen by then was dropped on its way.
-That holds while the run stays on one CPU (``turns`` sees to that, and the evidence says where it could not), and for
-paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). None goes to the sender itself.
+A sentinel packet is an ICMP echo request from the sender to an address that no Service translates: the node's own, and
+each candidate pod's. Delivery over veth is synchronous and in order: the sender's send(2) runs the packet through the
+nodes' hooks into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind the packets
+sent before. Hence a sentinel that is back overtook nothing, and a probe packet that no tap has seen by then was dropped
+on its way. That holds while the run stays on one CPU (``turns`` pins it, and the evidence records where it could not),
+and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). No sentinel goes to the
+sender itself. What a missing sentinel means is up to the judge.
 """
 
 from collections.abc import Iterable
@@ -24,7 +22,7 @@ __all__ = ["Sentinels"]
 
 
 class Sentinels:
-    """The fences of one run. They may go out several times; each round has numbers of its own."""
+    """The sentinel packets of one run. They may go out several times; each round has numbers of its own."""
 
     def __init__(self, resolved: ResolvedProbe, identity: Identity, tap: AnyTap) -> None:
         self._resolved = resolved
@@ -37,17 +35,17 @@ class Sentinels:
 
     @property
     def back(self) -> bool:
-        """Whether every fence of the last round is back."""
+        """Whether every sentinel of the last round is back."""
         return not self._out
 
     def send(self) -> None:
-        """Send a round. A fence that was given up before is not sent again: it would only be waited for again."""
+        """Send a round, without the targets that have not answered an earlier one."""
         targets = []
         for target in self._resolved.sentinels:
             if target not in self._silent:
                 self._out[self._next] = target
                 self._answered.pop(target, None)
-                targets.append((target.address, self._identity.token(Kind.FENCE, self._next)))
+                targets.append((target.address, self._identity.token(Kind.SENTINEL, self._next)))
                 self._next += 1
         if not targets:
             return
@@ -58,7 +56,7 @@ class Sentinels:
                 self._give_up(number)
 
     def take(self, sightings: Iterable[SentinelSighting]) -> None:
-        """Take in what the taps saw of fences."""
+        """Take in the sentinels that the taps saw."""
         netns_names = (self._resolved.sender.name, self._resolved.sender.namespace)
         for sighting in sightings:
             target = self._out.get(sighting.number)
@@ -69,12 +67,12 @@ class Sentinels:
                 self._answered[target] = sighting.at
 
     def give_up(self) -> None:
-        """Count every fence that is still out as unanswered."""
+        """Count every sentinel that is still out as unanswered."""
         for number in tuple(self._out):
             self._give_up(number)
 
     def reports(self) -> tuple[SentinelReport, ...]:
-        """What became of each fence in the last round; nothing if none was ever sent."""
+        """The result of each sentinel in the last round; empty if none was sent."""
         if not self._next:
             return ()
         return tuple(

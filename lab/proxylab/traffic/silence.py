@@ -1,15 +1,15 @@
-"""Keeping two kernels out of a dialogue that is held in their name.
+"""Keeps two kernels out of a dialogue that the lab conducts with their addresses.
 
-Owns: ``Silence``, the rules by which the namespaces of client and server pass over the segments of one dialogue.
-Must not: hide a segment from a tap. A packet socket sees a frame before netfilter does.
+``Silence`` owns the rules by which the namespaces of client and server ignore the segments of one dialogue. The taps
+still see every segment: a packet socket gets a frame before netfilter does.
 
-A kernel that gets a segment for which it has no connection answers by a reset (RFC 9293, section 3.10.7.1). That is
-what a test may want to see of a segment that came astray, and must not happen to one that came as it should. So the
-client's kernel is kept from what comes from where the client dialled, and hears everything else; the server's, from
-what bears or acknowledges the numbers of this dialogue, whoever it comes from after a masquerade.
+A kernel answers a segment of an unknown connection with a reset (RFC 9293, section 3.10.7.1). A test may want to see
+that reset after a stray segment, but it must not end a proper dialogue. So the client's kernel gets no segment that
+comes from the dialled address and port, and gets everything else. The server's kernel gets no segment that bears or
+acknowledges the numbers of this dialogue, from whatever address a masquerade gave it.
 
-Where the client is a node, its own connection tracking translates what comes back, so only behind that is an answer one
-from where it dialled; and the node forwards what is others'. There the rule stands in INPUT, behind the tap on its
+Where the client is a node, its own connection tracking translates the answers, so only after that do they come from the
+dialled address; and the node forwards other traffic. So there the rule is in INPUT, behind the tap on the node's
 programs.
 """
 
@@ -37,13 +37,13 @@ _DROP: Final = 0
 
 _FAMILY: Final = {4: 2, 6: 10}
 _SOURCE_AT: Final = {4: 12, 6: 8}
-_PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before everything else that there may be
-_INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (lab.kernel.stack)
+_PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before every other chain
+_INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
 _TABLE: Final = "proxylab-dialogue"
 
 
 class Silence:
-    """Two kernels that pass over a dialogue, until ``close``."""
+    """Two kernels that ignore a dialogue, until ``close``."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Silence:
         *,
         of_node: bool = False,
     ) -> None:
-        """Silence both.
+        """Install the rules in both namespaces.
 
         Args:
             client: the namespace of the client.
@@ -77,21 +77,19 @@ class Silence:
         theirs, ours = (each.to_bytes(2, "big") for each in numbers)
         self._stack = ExitStack()
         with ExitStack() as opened:
-            heard = [*family, *_TCP_ONLY, *source, *ports, _DROPPED]
-            self._pass_over(opened, client, _INPUT if of_node else _PREROUTING, [heard])
+            from_dialled = [*family, *_TCP_ONLY, *source, *ports, _DROPPED]
+            self._install(opened, client, _INPUT if of_node else _PREROUTING, [from_dialled])
             bearing = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 4, theirs), _DROPPED]
             acknowledging = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 8, ours), _DROPPED]
-            self._pass_over(opened, server, _PREROUTING, [bearing, acknowledging])
+            self._install(opened, server, _PREROUTING, [bearing, acknowledging])
             self._stack = opened.pop_all()
 
     def close(self) -> None:
-        """Let both kernels hear again."""
+        """Remove the rules."""
         self._stack.close()
 
     @staticmethod
-    def _pass_over(
-        opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]
-    ) -> None:
+    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]) -> None:
         try:
             table = OwnTable(netns, _TABLE, chain)
             opened.callback(table.close)
@@ -103,9 +101,9 @@ class Silence:
 
 
 def _loaded(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
-    """Go on only with packets that have ``value`` there."""
-    netns_name = (number(2, header), number(3, at), number(4, len(value)))
-    return equal(expression("payload", number(1, _REGISTER_1), *netns_name), value)
+    """Match only packets that have ``value`` at that offset."""
+    location = (number(2, header), number(3, at), number(4, len(value)))
+    return equal(expression("payload", number(1, _REGISTER_1), *location), value)
 
 
 _TCP_ONLY: Final = equal(expression("meta", number(1, _REGISTER_1), number(2, _META_L4PROTO)), bytes([TCP]))

@@ -1,8 +1,4 @@
-"""What the network stacks of nodes counted while a run's packets were under way.
-
-Owns: when the kernel's counters are read: before a run, and again before its first fence.
-Must not: say what a counter means.
-"""
+"""Reads the counters of the nodes' network stacks before a run, and again before its first sentinel packet."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,7 +12,7 @@ __all__ = ["Stacks"]
 
 
 class Stacks:
-    """The stacks that a run may end in, one run at a time."""
+    """The counters of the stacks in which a run's packets may end, one run at a time."""
 
     def __init__(self, netns_by_name: Mapping[str, NetNs]) -> None:
         self._netns_by_name = netns_by_name
@@ -26,21 +22,21 @@ class Stacks:
         self.held_at = 0
 
     def begin(self, namespaces: Iterable[str]) -> None:
-        """Remember what the stacks of these namespaces have counted so far."""
+        """Remember the counters of these namespaces."""
         self._after = {}
         self.held_at = 0
         self._before = {name: self._counters(name).read() for name in namespaces}
 
     def hold(self) -> None:
-        """What is counted from now on is not the run's. Only the first time counts."""
+        """Read the counters now: what comes later is not the run's. A second call does nothing."""
         if not self._after:
             self.held_at = time.time_ns()
             self._after = {node: self._counters(node).read() for node in self._before}
 
     def end(self) -> tuple[KernelCount, ...]:
-        """How far the counters moved that tell of packets, and of drops; nothing of a run of which nothing was missing.
+        """How far the counters of packets and of drops moved; empty for a run without a missing packet.
 
-        Where every flow was settled no fence was sent, and no counter is asked.
+        Where every flow was settled, the run sent no sentinel packet and read no counter a second time.
         """
         return tuple(
             KernelCount(node, name, gained)

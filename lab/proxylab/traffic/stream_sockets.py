@@ -1,11 +1,11 @@
-"""The sockets of one stream: pulses go out, answers come in.
+"""The sockets of one stream: they send its packets and read the answers.
 
-Owns: ``Datagrams`` and ``Connection``, which send a stream's pulses over UDP and TCP.
-Must not: wait, choose when to send, or keep what became of a pulse (``Ledger`` does).
+``Datagrams`` sends over UDP, ``Connection`` over TCP. Neither waits nor chooses when to send; ``Ledger`` keeps the fate
+of each packet.
 
-A client of UDP hears nobody but whom it dialled: its socket is connected. An ICMP error quotes the datagram that it is
-about, so IP_RECVERR (ip(7)) says which pulse it was. A client of TCP dials again, with its next pulse, when its
-connection has ended.
+A UDP client's socket is connected, so it receives only from the address that it dialled. An ICMP error quotes the
+datagram that it is about, so IP_RECVERR (ip(7)) names the packet. When a TCP client's connection has ended, it dials
+again with its next packet.
 """
 
 import errno
@@ -24,7 +24,7 @@ from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
 from proxylab.traffic.craft import filling
 from proxylab.traffic.ledger import Ledger
 
-__all__ = ["Connection", "Datagrams", "Pulsing"]
+__all__ = ["Connection", "Datagrams", "StreamSocket"]
 
 # include/uapi/linux/in.h, in6.h, errqueue.h; asm-generic/socket.h
 _IP_RECVERR: Final = 11
@@ -37,17 +37,17 @@ _CONTROL: Final = 512
 _MOST_AT_ONCE: Final = 256
 
 
-class Pulsing(Protocol):
-    """What sends the pulses of one stream."""
+class StreamSocket(Protocol):
+    """The socket that sends the packets of one stream."""
 
     def send(self) -> None:
-        """Send one pulse."""
+        """Send one packet."""
 
-    def hear(self) -> bool:
-        """Take in what has come. Whether anything had."""
+    def receive(self) -> bool:
+        """Read what has come. Returns whether there was anything."""
 
     def descriptors(self) -> Iterator[int]:
-        """The descriptors on which something may come."""
+        """The descriptors to poll."""
 
     def close(self) -> None:
         """Close what is open."""
@@ -82,8 +82,8 @@ class Datagrams:
         self._connected = False
 
     def send(self) -> None:
-        """Send one datagram. What the sender's own kernel refuses is lost."""
-        self.hear()  # an error that waits would be told instead of sending
+        """Send one datagram. A datagram that the sender's own kernel refuses is lost."""
+        self.receive()  # send(2) would report a pending error instead of sending
         token = self._ledger.issue()
         line = request_line(token, self._filling)
         try:
@@ -92,23 +92,24 @@ class Datagrams:
                 self._connected = True
             self._sock.send(line)
         except OSError as error:
-            # The error may be an older datagram's, which came since (IP_RECVERR): it names that one, and none was sent.
-            if self.hear():
+            # The error may be an older datagram's that came since (IP_RECVERR): it belongs to that one, and none was
+            # sent.
+            if self.receive():
                 with suppress(OSError):
                     self._sock.send(line)
                     return
             self._ledger.unsent(token, error_name(error.errno))
 
-    def hear(self) -> bool:
-        """Take in answers and ICMP errors."""
+    def receive(self) -> bool:
+        """Read answers and ICMP errors."""
         happened = False
         for _ in range(_MOST_AT_ONCE):
-            if not (self._hear_error() or self._hear_answer()):
+            if not (self._receive_error() or self._receive_answer()):
                 break
             happened = True
         return happened
 
-    def _hear_error(self) -> bool:
+    def _receive_error(self) -> bool:
         try:
             payload, control, _, _ = self._sock.recvmsg(LONGEST_ANSWER, _CONTROL, _MSG_ERRQUEUE)
         except OSError:
@@ -118,18 +119,18 @@ class Datagrams:
                 self._ledger.rejected(payload, error_name(_SOCK_EXTENDED_ERR.unpack_from(data)[0]))
         return True
 
-    def _hear_answer(self) -> bool:
+    def _receive_answer(self) -> bool:
         try:
             line, control, _, _ = self._sock.recvmsg(LONGEST_ANSWER, _CONTROL)
         except BlockingIOError:
             return False
         except OSError:
-            return True  # an error of which the queue tells more
+            return True  # the error queue has the details
         self._ledger.answered(line, _time_of(control))
         return True
 
     def descriptors(self) -> Iterator[int]:
-        """That of its socket."""
+        """The descriptor of its socket."""
         yield self._sock.fileno()
 
     def close(self) -> None:
@@ -138,7 +139,7 @@ class Datagrams:
 
 
 def _time_of(control: Sequence[tuple[int, int, bytes]]) -> int:
-    """When the kernel got what was read, whenever somebody came to read it."""
+    """When the kernel received the data, however late it is read."""
     for _, kind, data in control:
         if kind == _SO_TIMESTAMPNS:
             seconds, nanoseconds = _TIMESPEC.unpack_from(data)
@@ -149,8 +150,8 @@ def _time_of(control: Sequence[tuple[int, int, bytes]]) -> int:
 class Connection:
     """A stream over TCP: one connection after the other, each dialled when the one before has ended.
 
-    ``port_of`` gives the source port of the next one: a client whose author chose none dials from another each time.
-    ``resets`` gives the times at which the sender got an RST for one of them, since it was last asked.
+    ``port_of`` gives the source port of the next one: a client without an author-chosen port dials from another each
+    time. ``resets`` gives the times at which the sender got an RST for one of them since the last call.
     """
 
     def __init__(
@@ -169,12 +170,12 @@ class Connection:
         self._filling = filling(resolved.payload)
         self._sock: socket.socket | None = None
         self._dialling = False
-        self._unsaid = b""
-        self._heard = b""
+        self._unsent = b""
+        self._received = b""
 
     def send(self) -> None:
-        """Send one line, by a new connection where none stands."""
-        self.hear()
+        """Send one line, over a new connection if none is open."""
+        self.receive()
         token = self._ledger.issue()
         if self._sock is None:
             try:
@@ -182,22 +183,22 @@ class Connection:
             except OSError as error:
                 self._ledger.unsent(token, error_name(error.errno))
                 return
-        self._unsaid += request_line(token, self._filling)
-        self._say()
+        self._unsent += request_line(token, self._filling)
+        self._flush()
 
-    def hear(self) -> bool:
-        """Take in answers, and the end of the connection."""
-        if self._sock is None or (self._dialling and not self._stands(self._sock)):
+    def receive(self) -> bool:
+        """Read answers, and the end of the connection."""
+        if self._sock is None or (self._dialling and not self._is_connected(self._sock)):
             return False
-        happened = self._say()
+        happened = self._flush()
         for _ in range(_MOST_AT_ONCE):
-            if self._sock is None or not self._listen(self._sock):
+            if self._sock is None or not self._read(self._sock):
                 break
             happened = True
         return happened
 
     def descriptors(self) -> Iterator[int]:
-        """That of its connection."""
+        """The descriptor of its connection."""
         if self._sock is not None:
             yield self._sock.fileno()
 
@@ -218,10 +219,10 @@ class Connection:
         except OSError:
             sock.close()
             raise
-        self._sock, self._dialling, self._unsaid, self._heard = sock, True, b"", b""
+        self._sock, self._dialling, self._unsent, self._received = sock, True, b"", b""
 
-    def _stands(self, sock: socket.socket) -> bool:
-        """Whether the handshake is done. SO_ERROR also tells of errors that the kernel only notes (``connect``)."""
+    def _is_connected(self, sock: socket.socket) -> bool:
+        """Whether the handshake is done. SO_ERROR also returns errors that the kernel only notes (see ``connect``)."""
         failed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if failed:
             self._end(failed)
@@ -233,38 +234,38 @@ class Connection:
         self._dialling = False
         return True
 
-    def _say(self) -> bool:
-        if self._sock is None or self._dialling or not self._unsaid:
+    def _flush(self) -> bool:
+        if self._sock is None or self._dialling or not self._unsent:
             return False
         try:
-            said = self._sock.send(self._unsaid)
+            written = self._sock.send(self._unsent)
         except BlockingIOError:
             return False
         except OSError as error:
             self._end(error.errno)
             return True
-        self._unsaid = self._unsaid[said:]
+        self._unsent = self._unsent[written:]
         return True
 
-    def _listen(self, sock: socket.socket) -> bool:
+    def _read(self, sock: socket.socket) -> bool:
         try:
-            heard, control, _, _ = sock.recvmsg(LONGEST_ANSWER, _CONTROL)
+            received, control, _, _ = sock.recvmsg(LONGEST_ANSWER, _CONTROL)
         except BlockingIOError:
             return False
         except OSError as error:
             self._end(error.errno)
             return True
-        if not heard:
+        if not received:
             self._end(None)
             return True
         now = _time_of(control)
-        *lines, self._heard = (self._heard + heard).split(b"\n")
+        *lines, self._received = (self._received + received).split(b"\n")
         for line in lines:
             self._ledger.answered(line + b"\n", now)
         return True
 
     def _end(self, error: int | None) -> None:
-        """The connection is over, and what is under way on it with it: by an error, or by the other side."""
+        """Record the end of the connection, by an error or by the peer, and the fate of its packets under way."""
         self.close()
         resets = self._resets()
         for at in resets:
@@ -278,4 +279,4 @@ class Connection:
 
 
 _BY_ICMP: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES})
-"""What an ICMP error makes of a dial (icmp_err_convert in net/ipv4/icmp.c); the first of them also comes of an RST."""
+"""The errors that an ICMP error makes of a dial (icmp_err_convert in net/ipv4/icmp.c); an RST also causes the first."""

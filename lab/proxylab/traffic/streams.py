@@ -1,16 +1,16 @@
-"""The streams of a lab: one flow each, that goes on through all steps.
+"""The streams of a lab: one flow each, which continues through all steps.
 
-Owns: when pulses are sent, and when a step's pulses are all settled.
-Must not: judge, or make a step.
+``Streams`` decides when stream packets are sent, and when a step's packets are all settled. It makes no steps and
+judges nothing.
 
-Theory of operation. A stream is paced by a timer of the event loop: its time is its subject, and nobody waits for it. A
-timer that is late sends one pulse and not all that it has missed. Each pulse is sent, answered and heard in one go, as
-far as the kernel lets it, so that a lab under load sends less often and is not slower to answer.
+A timer of the event loop paces a stream. A late timer sends one packet and not all that it has missed. Each packet is
+sent, answered and its answer read in one go, as far as the kernel allows it, so that a lab under load sends less often
+and does not answer more slowly.
 
-Streams rest between steps, and while probes are sent: rules count packets, and do not say whose. Before they rest every
-pulse must be settled: answered, turned away, or provably lost. Over UDP fences prove that (``sentinels``), sent from
-every
-CPU that has sent a pulse; over TCP the kernel sends again, so a second more is given. What has not come then is lost.
+Streams pause between steps, and while probes run: rules count packets of any origin. Before the pause every packet must
+be settled: answered, turned away, or provably lost. Over UDP sentinel packets prove that (``sentinels``), sent from
+every CPU that has sent a stream packet. Over TCP the kernel sends again, so a second more is given; a packet without an
+answer after that is lost.
 """
 
 import asyncio
@@ -22,30 +22,72 @@ from typing import Final
 
 from proxylab.addresses import Transport
 from proxylab.evidence.streams import BreakKind, StreamRecord
+from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.conntrack import Memory
+from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.ledger import Ledger
+from proxylab.traffic.match import Matcher, SentinelSighting, Vantage
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
-from proxylab.traffic.stream_sockets import Connection, Datagrams, Pulsing
-from proxylab.traffic.stream_tap import Ear
+from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.watch import AnyTap, Watch
 
 __all__ = ["Streams"]
 
-_FENCE_SECONDS: Final = 1.0
+_SENTINEL_SECONDS: Final = 1.0
 _SENDING_AGAIN: Final = 1.0
-"""A TCP that is not heard sends again after 200 ms (TCP_RTO_MIN) and 400 ms: a second holds two attempts."""
+"""A TCP without an acknowledgement sends again after 200 ms (TCP_RTO_MIN) and 400 ms: a second holds two attempts."""
 _ROUNDS: Final = 6
-"""A pulse by a new connection is settled in four: dialled, accepted, said, answered."""
+"""A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
-"""How many pulses a step has behind its wait, before it may end."""
+"""How many packets a step sends after its wait before it may end."""
 _PATIENCE: Final = 10.0
+
+
+class _SenderTap:
+    """One stream's part of its sender's tap, which other streams may share."""
+
+    def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
+        self._ports: set[int] = set()
+        self._by_tcp = protocol is Transport.TCP
+        self._vantage = Vantage(tap.netns_name, tap.device, is_sender=True)
+        self._matcher = Matcher(identity, Transport.UDP)
+        self._resets: list[int] = []
+
+    def watch_port(self, port: int) -> None:
+        """Record resets to this port from now on."""
+        self._ports.add(port)
+
+    def take(self, frames: Sequence[Frame]) -> None:
+        """Take in what the tap saw."""
+        if self._by_tcp:
+            self._resets += (frame.at_ns for frame in frames if not frame.outgoing and self._is_reset(frame))
+        self._matcher.take(self._vantage, frames)
+
+    def resets(self) -> list[int]:
+        """The times of RSTs to the stream's ports since the last call."""
+        resets, self._resets = self._resets, []
+        return resets
+
+    def sentinels(self) -> list[SentinelSighting]:
+        """The sentinels seen since the last call."""
+        seen, self._matcher.sentinels = self._matcher.sentinels, []
+        return seen
+
+    def _is_reset(self, frame: Frame) -> bool:
+        datagram = dissect(frame.data)
+        return (
+            datagram is not None
+            and datagram.protocol == TCP
+            and datagram.destination_port in self._ports
+            and bool((datagram.flags or 0) & TcpFlag.RST)
+        )
 
 
 @dataclass(slots=True)
@@ -54,9 +96,9 @@ class _Stream:
     ports: list[int]
     identity: Identity
     ledger: Ledger
-    pulsing: Pulsing
+    socket: StreamSocket
     tap: AnyTap
-    ear: Ear
+    sender_tap: _SenderTap
     due: float = 0.0
     timer: asyncio.TimerHandle | None = None
     cpus: set[int] = field(default_factory=set)
@@ -66,7 +108,7 @@ class _Stream:
 
 
 class Streams:
-    """All streams of one lab. Made by its runner, which lets them rest while it runs an errand."""
+    """All streams of one lab. The runner makes them, and they pause while it runs a probe."""
 
     def __init__(
         self,
@@ -77,7 +119,7 @@ class Streams:
         memory: Memory,
         port_of: Callable[[ResolvedProbe], int],
     ) -> None:
-        """Streams of which none runs yet; ``port_of`` gives the source port of an errand."""
+        """Start without streams; ``port_of`` gives the source port of a probe."""
         self._netns_by_name = netns_by_name
         self._watch = watch
         self._responders = responders
@@ -88,11 +130,11 @@ class Streams:
         self._resting = True
 
     async def begin(self, resolved_probes: Iterable[ResolvedProbe]) -> None:
-        """Begin the streams that do not run yet, and let all go on: the next pulse of each is sent when this returns.
+        """Begin the new streams and resume all others. When this returns, the next packet of each has been sent.
 
         Raises:
             InternalError: a sender has no tap.
-            CapabilityError: the kernel cannot show what a node's programs get.
+            CapabilityError: the kernel cannot show which packets a node's programs receive.
         """
         for resolved in resolved_probes:
             if resolved.name not in self._streams:
@@ -100,17 +142,17 @@ class Streams:
         self._go_on(self._streams.values())
 
     def changed(self) -> None:
-        """A change is made: who answers from now on is asked of pulses that are sent behind it."""
+        """Note that a change is made: ``answering`` looks only at packets sent from now on."""
         for stream in self._streams.values():
             stream.change = stream.ledger.sent
 
     def mark(self) -> None:
-        """The wait of a step is over: what is sent from now on shows what has become of the change."""
+        """Note the end of a step's wait: packets sent from now on show the effect of the change."""
         for stream in self._streams.values():
             stream.enough = stream.ledger.sent + _ENOUGH
 
     async def have_enough(self) -> None:
-        """Go on until every stream has sent as many pulses since the mark as a step needs."""
+        """Run until every stream has sent as many packets since the mark as a step needs."""
         short = [each for each in self._streams.values() if each.ledger.sent < each.enough]
         if not short:
             return
@@ -118,10 +160,14 @@ class Streams:
             self._go_on(self._streams.values())
         longest = max(each.resolved.every for each in short) / 1000
         deadline = Deadline.after(_PATIENCE + _ENOUGH * longest)
-        await wait_until(lambda: all(each.ledger.sent >= each.enough for each in short), deadline, "pulses of streams")
+        await wait_until(
+            lambda: all(each.ledger.sent >= each.enough for each in short),
+            deadline,
+            "every stream has sent enough packets",
+        )
 
     async def rest(self, sentinels: Callable[[ResolvedProbe], Sequence[Sentinel]]) -> None:
-        """Send no more, and return when every pulse is settled. ``sentinels`` are those that can be answered now."""
+        """Send no more, and return when every packet is settled. ``sentinels`` are those that can be answered now."""
         if self._resting:
             return
         self._resting = True
@@ -136,12 +182,12 @@ class Streams:
                 await self._settle(stream, sentinels(stream.resolved))
 
     def take(self) -> tuple[StreamRecord, ...]:
-        """What was seen since this was last asked; streams rest."""
-        self._listen()
+        """The records since the last call; the streams must be at rest."""
+        self._read_taps()
         return tuple(self._record(stream) for stream in self._streams.values())
 
     def answering(self, name: str) -> str:
-        """The pod that answered last of a stream's pulses since the change; empty before any has."""
+        """The pod behind the latest answer to a stream's packets since the change; empty if there is none."""
         stream = self._streams[name]
         latest = stream.ledger.latest
         return latest.backend if latest is not None and latest.number >= stream.change else ""
@@ -151,78 +197,78 @@ class Streams:
         for stream in self._streams.values():
             if stream.timer is not None:
                 stream.timer.cancel()
-            stream.pulsing.close()
+            stream.socket.close()
         self._streams.clear()
 
     def _open(self, resolved: ResolvedProbe) -> _Stream:
         identity = self._identities.issue(1)
         netns = self._netns_by_name[resolved.sender.namespace]
         tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
-        ledger, ear = Ledger(identity), Ear(identity, resolved.protocol, tap)
+        ledger, sender_tap = Ledger(identity), _SenderTap(identity, resolved.protocol, tap)
         ports: list[int] = []
 
         def port_of() -> int:
             ports.append(self._port_of(resolved))
-            ear.mind(ports[-1])
+            sender_tap.watch_port(ports[-1])
             return ports[-1]
 
-        pulsing: Pulsing
+        socket: StreamSocket
         if resolved.protocol is Transport.UDP:
-            pulsing = Datagrams(netns, resolved, port_of(), ledger)
+            socket = Datagrams(netns, resolved, port_of(), ledger)
         else:
-            pulsing = Connection(netns, resolved, ledger, port_of, partial(self._resets, ear))
-        return _Stream(resolved, ports, identity, ledger, pulsing, tap, ear)
+            socket = Connection(netns, resolved, ledger, port_of, partial(self._resets, sender_tap))
+        return _Stream(resolved, ports, identity, ledger, socket, tap, sender_tap)
 
     def _go_on(self, streams: Iterable[_Stream]) -> None:
         self._resting = False
-        self._listen()
+        self._read_taps()
         for stream in streams:
             stream.due = asyncio.get_running_loop().time()
-            self._beat(stream)
+            self._send_next(stream)
 
-    def _beat(self, stream: _Stream) -> None:
-        """See to the next pulse, and send one."""
+    def _send_next(self, stream: _Stream) -> None:
+        """Send a packet, and set the timer for the next."""
         loop, every = asyncio.get_running_loop(), stream.resolved.every / 1000
         stream.due = max(stream.due, loop.time() - every) + every
-        stream.timer = loop.call_at(stream.due, self._beat, stream)
+        stream.timer = loop.call_at(stream.due, self._send_next, stream)
         stream.cpus.add(current_cpu())
-        stream.pulsing.send()
+        stream.socket.send()
         self._turn()
 
-    def _listen(self) -> None:
-        """Read the senders' taps, each once for all that start there."""
+    def _read_taps(self) -> None:
+        """Read the senders' taps, each once for all streams that share it."""
         for tap in {id(each.tap): each.tap for each in self._streams.values()}.values():
             frames = tap.drain()
             for stream in self._streams.values():
                 if stream.tap is tap:
-                    stream.ear.take(frames)
+                    stream.sender_tap.take(frames)
 
-    def _resets(self, ear: Ear) -> list[int]:
-        self._listen()
-        return ear.resets()
+    def _resets(self, sender_tap: _SenderTap) -> list[int]:
+        self._read_taps()
+        return sender_tap.resets()
 
     def _turn(self) -> None:
-        """Answer and hear whatever can be now."""
+        """Answer and receive all that is ready now."""
         for _ in range(_ROUNDS):
             answered = self._responders.pump()
-            heard = [stream.pulsing.hear() for stream in self._streams.values()]
-            if not answered and not any(heard):
+            received = [stream.socket.receive() for stream in self._streams.values()]
+            if not answered and not any(received):
                 return
 
     async def _settle(self, stream: _Stream, targets: Sequence[Sentinel]) -> None:
-        """Return when every pulse of a stream is settled, or can no longer be."""
+        """Return when every packet of a stream is settled, or can no longer be."""
         sentinels = Sentinels(replace(stream.resolved, sentinels=tuple(targets)), stream.identity, stream.tap)
         for cpu in sorted(stream.cpus):
             with one_cpu(cpu):
                 await self._send_sentinels(stream, sentinels)
         with one_cpu():
-            self._turn()  # what is answered only now goes before one more round
+            self._turn()  # an answer sent only now must precede one more round
             await self._send_sentinels(stream, sentinels)
         stream.silent = tuple(each.name for each in sentinels.reports() if not each.answered)
         stream.cpus.clear()
         if stream.resolved.protocol is Transport.TCP and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
-                await wait_until(partial(self._is_settled, stream), Deadline.after(_SENDING_AGAIN), "late answers")
+                await wait_until(partial(self._is_settled, stream), Deadline.after(_SENDING_AGAIN), "late answers come")
 
     def _is_settled(self, stream: _Stream) -> bool:
         self._turn()
@@ -231,19 +277,19 @@ class Streams:
     async def _send_sentinels(self, stream: _Stream, sentinels: Sentinels) -> None:
         def back() -> bool:
             self._turn()
-            self._listen()
-            sentinels.take(stream.ear.sentinels())
+            self._read_taps()
+            sentinels.take(stream.sender_tap.sentinels())
             return sentinels.back
 
         sentinels.send()
         try:
-            await wait_until(back, Deadline.after(_FENCE_SECONDS), "fences")
+            await wait_until(back, Deadline.after(_SENTINEL_SECONDS), "the sentinel packets of a stream come back")
         except DeadlineExceededError:
             sentinels.give_up()
 
     def _record(self, stream: _Stream) -> StreamRecord:
-        for at in stream.ear.resets():
-            stream.ledger.gone(at, BreakKind.RESET)  # one that ended no connection of today
+        for at in stream.sender_tap.resets():
+            stream.ledger.gone(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(

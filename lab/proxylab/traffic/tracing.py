@@ -1,11 +1,10 @@
-"""One packet of a run, followed through the rules of every node.
+"""Follows one packet of a run through the rules of every node.
 
-Owns: how the packet and its answers are recognised in a node, the steps that the kernel's reports are read as, and what
-it dropped meanwhile.
-Must not: say what a rule means.
+It recognises the packet and its answers in the kernel's trace events, turns the events into steps, and collects what
+the kernel dropped meanwhile. What a rule means is not its concern.
 
-A packet is recognised by its identity and never by its addresses, which rules rewrite: a SYN by its sequence number, an
-answer by the number it acknowledges, a datagram by the end of its token, an ICMP error by what it quotes of these.
+Rules rewrite addresses, so a packet is recognised by its identity: a SYN by its sequence number, an answer by the
+number it acknowledges, a datagram by the end of its token, an ICMP error by what it quotes of these.
 """
 
 import errno
@@ -44,7 +43,7 @@ _ECHOES: Final = {
     (129, 0): Packet.REPLY,
 }
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
-_TOKEN_END: Final = 16  # run and flow: what no other packet of the lab has, and as much as one register holds
+_TOKEN_END: Final = 16  # run and flow: unique in the lab, and as much as one register holds
 _VERSIONS: Final = {0x0800: 4, 0x86DD: 6}  # by EtherType
 _LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
 _NO_LINK_HEADER: Final = {4: bytes(12) + b"\x08\x00", 6: bytes(12) + b"\x86\xdd"}
@@ -57,7 +56,7 @@ class Tracing:
         """Open a tracer in each of ``nodes``.
 
         Raises:
-            CapabilityError: the kernel cannot trace; what was opened is closed again.
+            CapabilityError: the kernel cannot trace; tracers opened so far are closed again.
         """
         self._drops: tuple[Drop, ...] = ()
         self._tracers: dict[str, Tracer] = {}
@@ -70,7 +69,7 @@ class Tracing:
         try:
             for node in self._devices:
                 self._tracers[node] = Tracer(netns_by_name[node])
-            with suppress(CapabilityError):  # rules are told of without
+            with suppress(CapabilityError):  # rule traces work without them
                 self._reasons = DropReasons()
         except BaseException:
             self.close()
@@ -85,7 +84,7 @@ class Tracing:
             self._reasons.listen()
 
     def finish(self, identity: Identity, texts: Mapping[str, RuleTexts]) -> tuple[TraceStep, ...]:
-        """Trace nothing any more, and return every step of the run: the way there, then the way back.
+        """Stop tracing, and return every step of the run: requests first, then answers.
 
         Raises:
             CapabilityError: the kernel's log overflowed, so that steps are missing.
@@ -101,8 +100,8 @@ class Tracing:
                 if error.errno != errno.ENOBUFS:
                     raise
                 raise CapabilityError(
-                    f"room for what {node} said of this packet, which is more than a socket here may hold",
-                    "raise net.core.rmem_max, or run as root; a packet that goes in circles is told of once a turn",
+                    f"room for the trace of this packet on {node}, which exceeds what a socket may hold here",
+                    "raise net.core.rmem_max, or run as root; a packet in a routing loop is traced at every turn",
                 ) from error
             steps = (self._step(node, event, identity, texts[node]) for event in events)
             passages += _passages(step for step in steps if step is not None)
@@ -110,9 +109,9 @@ class Tracing:
         return tuple(chain.from_iterable(passages))
 
     def drops_until(self, held_at: int) -> tuple[DropReason, ...]:
-        """What the kernel dropped in the run that is finished, before its first fence was sent if any was.
+        """The kernel's drops in the finished run, before its first sentinel packet if it sent one.
 
-        Nothing where the machine does not tell.
+        Empty where the kernel does not report drop reasons.
         """
         return tuple(
             DropReason(_VERSIONS[protocol], reason, at)
@@ -156,7 +155,7 @@ class Tracing:
 
 
 def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:
-    """The request, its answers, and ICMP errors about it."""
+    """Match the request, its answers, and ICMP errors about it."""
     version = resolved.destination.version
     icmp, quoted = _ICMP[version], _ICMP_HEADER + _IP_HEADER[version]
     if resolved.protocol is Transport.TCP:
@@ -178,15 +177,15 @@ def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:
 
 
 def _packet(datagram: Datagram, identity: Identity) -> Packet | None:
-    """What a traced packet is to the run's flow; ``None`` for a packet of another."""
+    """What a traced packet is to the run's flow; ``None`` for a packet of another flow."""
     if datagram.icmp in _ECHOES:
         token = identity.read(datagram.payload)
-        return None if token is None or token[0] is Kind.FENCE else _ECHOES[datagram.icmp]
+        return None if token is None or token[0] is Kind.SENTINEL else _ECHOES[datagram.icmp]
     if datagram.icmp is not None:
         return Packet.PORT_UNREACHABLE if datagram.icmp in _PORT_UNREACHABLE else Packet.OTHER_ICMP
     if datagram.protocol == UDP:
         token = identity.read(datagram.payload)
-        if token is None or token[0] is Kind.FENCE:
+        if token is None or token[0] is Kind.SENTINEL:
             return None
         return Packet.REQUEST if token[0] is Kind.PROBE else Packet.REPLY
     if datagram.protocol == SCTP:

@@ -1,7 +1,6 @@
-"""The turns of one run: send some, answer, look; and the proof that nothing more will come.
+"""The turns of one run: send, answer, read the taps; and the proof that nothing more will come.
 
-Owns: the loop of a run, its matcher and its fences.
-Must not: choose flows, ports or identities (``runner`` does), or read rule counters.
+``runner`` chooses flows, ports and identities, and reads the rule counters.
 """
 
 import asyncio
@@ -21,7 +20,7 @@ from proxylab.traffic.watch import AnyTap, Watch
 
 __all__ = ["Sending", "Turns"]
 
-_FENCE_SECONDS: Final = 1.0
+_SENTINEL_SECONDS: Final = 1.0
 
 
 class Sending(Protocol):
@@ -33,13 +32,13 @@ class Sending(Protocol):
 
     @property
     def finished(self) -> bool:
-        """Whether nothing is left to be sent, or to be heard by sockets."""
+        """Whether nothing is left to send or, for sockets, to receive."""
 
     def advance(self) -> bool:
-        """Do what can be done now. Whether there was anything."""
+        """Do what can be done now. Returns whether there was anything."""
 
     def abandon(self) -> bool:
-        """Give up what is under way: nothing can come for it any more. Whether there was anything."""
+        """Give up what is under way: nothing can come for it any more. Returns whether there was anything."""
 
     def close(self) -> None:
         """Close what was opened."""
@@ -72,10 +71,10 @@ class Turns:
         self._associations = associations
         self._before_sentinels = before_sentinels
         self._nodes = frozenset(resolved.nodes)
-        self._fenced_at = 0
+        self._sent_at_sentinels = 0
 
     async def take(self, deadline: Deadline) -> str:
-        """Take turns until every flow is settled or provably gone.
+        """Take turns until every flow is settled or provably lost.
 
         Returns:
             What was still awaited when the deadline passed; empty when nothing was.
@@ -85,15 +84,15 @@ class Turns:
             while not self._settled:
                 if deadline.passed:
                     return self._awaited()
-                await asyncio.sleep(0)  # others of the lab's event loop get a turn, too
+                await asyncio.sleep(0)  # let the rest of the lab's event loop run
                 if self._turn():
                     continue
                 await self._send_sentinels(deadline)
                 if not self._turn() and not self.sending.abandon():
                     break
             self._look()
-            if self._fenced_at and self.matcher.requests_sent > self._fenced_at:
-                # A stack has said its SYN again since the fences left: only later ones can come behind it.
+            if self._sent_at_sentinels and self.matcher.requests_sent > self._sent_at_sentinels:
+                # A stack has sent its SYN again since the sentinels left: only later sentinels can follow it.
                 await self._send_sentinels(deadline)
         return ""
 
@@ -107,16 +106,16 @@ class Turns:
 
     @property
     def _settled(self) -> bool:
-        """Kernel sockets say themselves when they are done; of crafted flows only the taps can tell."""
+        """Whether nothing is awaited: kernel sockets know it themselves, and for crafted flows only the taps do."""
         return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
 
     def _turn(self) -> bool:
-        """Send, answer, look. Whether anything moved."""
+        """Send, answer, read the taps. Returns whether anything moved."""
         moved = self.sending.advance()
         return self._look() or moved
 
     def _look(self) -> bool:
-        """Answer what waits, then read the taps, to which the answers have come, too. Whether anything was there."""
+        """Answer what is ready, then read the taps, which have the answers by then. Returns whether anything came."""
         answered = self._responders.pump()
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
@@ -134,13 +133,13 @@ class Turns:
         return answered > 0 or self.matcher.seen > seen
 
     async def _send_sentinels(self, deadline: Deadline) -> None:
-        """Send a round of fences and take turns until all are back, for a second at most."""
+        """Send a round of sentinel packets and take turns until all are back, for a second at most."""
         await self._before_sentinels()
-        self._fenced_at = self.matcher.requests_sent
+        self._sent_at_sentinels = self.matcher.requests_sent
         self.sentinels.send()
-        patience = Deadline(min(deadline.at, Deadline.after(_FENCE_SECONDS).at))
+        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS).at))
         try:
-            await wait_until(self._sentinels_answered, patience, "fences")
+            await wait_until(self._sentinels_answered, patience, "the sentinel packets of a run come back")
         except DeadlineExceededError:
             self.sentinels.give_up()
 

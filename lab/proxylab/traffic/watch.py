@@ -1,14 +1,13 @@
 """All taps of a lab, read together.
 
-Owns: which devices are tapped, and the reading of whatever waits at any of them.
-Must not: know flows.
+``Watch`` decides which devices have taps, and reads all frames that are ready. It knows no flows.
 
 Closing a packet socket waits until no processor can be in the middle of handing it a packet (``packet_release`` calls
-``synchronize_net``). A process that ends closes its sockets one after another. Threads wait for the same grace period.
-Measured on Linux 6.18 with two busy processors, for 2,000 sockets that listen: one after another 11 ms each, by 16
-threads 0.25 ms, by 64 threads 0.19 ms. A lab of 1,000 pods that has sent a probe holds 5,120 packet sockets; its end
-took longer than 20 s, and takes 2 s with 64 threads. One socket for all devices of a namespace would be no cure: a pod
-has one device, and before Linux 6.16 every such socket looks at the packets of all namespaces of the machine.
+``synchronize_net``). A process that ends closes its sockets one after another; threads share one grace period. Measured
+on Linux 6.18 with two busy processors, for 2,000 sockets that listen: one after another 11 ms each, by 16 threads 0.25
+ms, by 64 threads 0.19 ms. A lab of 1,000 pods that has sent a probe holds 5,120 packet sockets; its end took longer
+than 20 s, and takes 2 s with 64 threads. One socket for all devices of a namespace would not help: a pod has one
+device, and before Linux 6.16 every such socket looks at the packets of all namespaces of the machine.
 """
 
 import select
@@ -30,28 +29,28 @@ from proxylab.traffic.interest import INTEREST, NOTHING, SEGMENTS
 __all__ = ["AnyTap", "Watch"]
 
 AnyTap = Tap | StackTap
-"""What sees packets: on a device, or between a node's programs and its rules."""
+"""A tap sees packets on a device, or between a node's programs and its rules."""
 
 _TAPPED: Final = frozenset({Role.POD, Role.HOST})
 
-# What one small frame costs in a receive buffer (skb->truesize) at most: a 2 KiB block, its end and its sk_buff.
+# The most that one small frame costs in a receive buffer (skb->truesize): a 2 KiB block, its end and its sk_buff.
 _TRUESIZE: Final = 2304 + 320
 
 _CLOSERS: Final = 64
 
 
 class Watch:
-    """A tap on every device of every pod and every outside host, for as long as the lab lives.
+    """A tap on every device of every pod and every outside host, for the lab's whole life.
 
-    Every device of the nodes has one from the first run on, so that packets are followed through them. The programs of
-    a node are tapped from the first time on that an errand starts or may end at one of them: most labs never need it.
+    The devices of the nodes get taps with the first run, which follow packets through the nodes. A node's programs get
+    a tap when the first probe starts or may end at them: most labs never need it.
     """
 
     def __init__(self, netns_by_name: Mapping[str, NetNs], plan: Plan) -> None:
         """Open all taps.
 
         Raises:
-            InternalError: naming the device that could not be tapped; taps that were opened are closed again.
+            InternalError: naming the device that could not be tapped; taps opened so far are closed again.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
@@ -75,7 +74,7 @@ class Watch:
 
         Raises:
             InternalError: where there is none.
-            CapabilityError: the kernel cannot show what a node's programs send and get.
+            CapabilityError: the kernel cannot show the packets of a node's programs.
         """
         if device == STACK:
             return self._stack(namespace)
@@ -83,12 +82,12 @@ class Watch:
             return self._taps[namespace, device]
         except KeyError:
             raise InternalError(
-                f"no tap stands on {device} in {namespace}; pods and outside hosts are tapped, and an errand's sender "
+                f"there is no tap on {device} in {namespace}; pods and outside hosts are tapped, and a probe's sender "
                 f"must be one of them"
             ) from None
 
     def follow(self, wanted: bool) -> None:
-        """See packets at every device of the nodes from now on, or at none.
+        """Capture packets at every device of the nodes from now on, or at none.
 
         Raises:
             InternalError: naming the device that could not be tapped.
@@ -102,7 +101,7 @@ class Watch:
 
     @contextmanager
     def every_segment(self) -> Iterator[None]:
-        """For the length of the block, see all TCP at every device, that of the nodes included."""
+        """Capture all TCP at every device, including the nodes', for the length of the block."""
         self.follow(True)
         try:
             for tap in self._taps.values():
@@ -118,9 +117,9 @@ class Watch:
         return smallest // (_TRUESIZE + frame_bytes)
 
     def collect(self, *, ends: bool = False) -> list[tuple[AnyTap, list[Frame]]]:
-        """What waits at each tap at which anything waits. Never waits itself.
+        """The frames that are ready at each tap. Never waits.
 
-        With ``ends`` the devices of nodes are left out: what waits there is for ``passing``.
+        With ``ends`` the devices of nodes are left out: ``passing`` reads those.
         """
         ready = self._epoll.poll(0, max(1, len(self._by_fd)))
         left = {tap.fileno() for tap in self._on_nodes} if ends else frozenset[int]()
@@ -130,24 +129,24 @@ class Watch:
         return batches
 
     def passing(self) -> Iterator[tuple[Tap, Slots]]:
-        """What waits at the devices of nodes, in batches; each must be done with before the next is asked for."""
+        """The frames that are ready at the devices of nodes, in batches. Each batch is valid until the next."""
         for tap in self._on_nodes:
             for batch in tap.slots():
                 yield tap, batch
 
     def discard(self) -> None:
-        """Forget what was seen and lost so far: it belongs to no run."""
+        """Forget all frames and losses so far: they belong to no run."""
         self.collect()
         self.losses()
 
     def losses(self) -> tuple[TapLoss, ...]:
-        """What each tap could not keep since this was last asked."""
+        """The frames that each tap could not keep since the last call."""
         return tuple(
             TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost())
         )
 
     def close(self) -> None:
-        """Close all taps in threads, for which nobody waits here."""
+        """Close all taps in threads, without waiting for them."""
         self._epoll.close()
         self._by_fd.clear()
         for stack in self._stacks.values():

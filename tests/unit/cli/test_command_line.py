@@ -79,7 +79,7 @@ def test_an_engine_that_does_not_fail_as_foreseen_is_an_error(caller: Caller) ->
     foreseen(caller, "fine")
     code, output, _ = caller.type("run", "x.lab.yaml")
     assert code == ExitCode.FAILED
-    assert "has programmed what x.lab.yaml:9:12 says it cannot (a bug)" in output
+    assert "it programmed what x.lab.yaml:9:12 says it cannot (a bug)" in output
 
 
 def test_programs_hear_of_engines_that_fail_as_foreseen(caller: Caller) -> None:

@@ -106,7 +106,7 @@ def test_evidence_that_cannot_be_written_does_not_end_the_run(caller: Caller) ->
     code, output, errors = caller.type("run", "x.lab.yaml", "--bundle-dir", "full")
     assert code == ExitCode.FAILED
     assert "1 failed, 1 passed" in output
-    assert errors.splitlines()[-1].startswith("no evidence is kept of 'fails': ")
+    assert errors.splitlines()[-1].startswith("cannot keep the evidence of 'fails': ")
     assert "evidence:" not in output
 
 

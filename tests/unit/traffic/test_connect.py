@@ -137,6 +137,6 @@ def test_where_the_kernel_has_none_the_lack_is_told_with_its_cure(monkeypatch: p
     runner = Runner({}, Plan(namespaces=(), links=(), pods=()), {})
     anything: Any = object()
     runner._watch = runner._responders = anything
-    with pytest.raises(CapabilityError, match="SCTP sockets, by which probe") as refused:
+    with pytest.raises(CapabilityError, match="SCTP sockets, with which probe") as refused:
         runner._prepare(resolved(), Identity(bytes(8), 0, 4, 1), [4000])
     assert "modprobe sctp" in str(refused.value)

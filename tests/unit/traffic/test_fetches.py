@@ -1,4 +1,4 @@
-"""Flows that ask by HTTP, without anybody who answers."""
+"""Flows that send HTTP requests, without a server."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from proxylab.traffic.http import Fetches
 FLOWS = 40
 
 
-def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first ones hear nothing until all others have been answered; a bounded number is under way at once."""
     most = under_way = 0
 
@@ -32,7 +32,7 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
                 others_answered.set()
             return ("timeout", 0, b"") if port < 5 else ("", 200, b"{}")
 
-        monkeypatch.setattr("proxylab.traffic.http._asked", asked)
+        monkeypatch.setattr("proxylab.traffic.http._get", asked)
         resolved = verdict_on(probe("p", "c", frontend())).resolved
         fetches = Fetches(NetNs("c", -1), resolved, range(FLOWS))
         async with asyncio.timeout(5):
@@ -51,7 +51,7 @@ def test_whoever_hears_nothing_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("peer", ["nobody", "", "10.0.0.1:80", "999.1.1.1"])
-def test_an_answer_that_only_looks_like_a_responders_is_somebody_elses(
+def test_an_answer_that_only_looks_like_a_responders_counts_as_no_responders(
     monkeypatch: pytest.MonkeyPatch, peer: str
 ) -> None:
     body = json.dumps({"pod": "x", "peer": peer, "port": 1}).encode()
@@ -65,7 +65,7 @@ def test_an_answer_that_only_looks_like_a_responders_is_somebody_elses(
             await asyncio.sleep(0)
         return fetches
 
-    monkeypatch.setattr("proxylab.traffic.http._asked", asked)
+    monkeypatch.setattr("proxylab.traffic.http._get", asked)
     fetches = asyncio.run(scenario())
     assert [each.status for each in fetches.answers] == [200]
     assert [(each.error, each.backend) for each in fetches.reports] == [("", "")]

@@ -37,7 +37,7 @@ def test_what_is_no_token_of_this_run_is_none(payload: bytes) -> None:
 
 def test_fences_are_numbered_apart_from_flows() -> None:
     identity = Identity(NONCE, 1, 4, 1)
-    assert identity.read(identity.token(Kind.FENCE, 9)) == (Kind.FENCE, 9)
+    assert identity.read(identity.token(Kind.SENTINEL, 9)) == (Kind.SENTINEL, 9)
     assert identity.read(identity.token(Kind.PROBE, 9)) is None
 
 

@@ -46,7 +46,7 @@ def test_an_answer_after_the_end_of_its_step_is_late_and_no_longer_lost() -> Non
     assert kept.close_step() == ((), (), ())
 
 
-def test_what_is_nobodys_answer_is_passed_over() -> None:
+def test_a_line_that_answers_no_packet_is_ignored() -> None:
     kept = ledger()
     token = kept.issue()
     kept.answered(answer(Identity(b"12345678", 2, 4, 1).packet(0)), 1)

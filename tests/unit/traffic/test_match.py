@@ -165,7 +165,7 @@ def test_a_flow_is_settled_by_arrival_and_reply_or_by_being_turned_away() -> Non
 
 def test_fences_are_sighted_where_they_come_in() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
-    token = IDENTITY.token(Kind.FENCE, 6)
+    token = IDENTITY.token(Kind.SENTINEL, 6)
     matcher.take(SENDER, [frame(icmp(8, 0, token), outgoing=True), frame(icmp(0, 0, token, A), at=9)])
     matcher.take(POD, [frame(icmp(8, 0, token)), frame(icmp(0, 0, IDENTITY.token(Kind.PROBE, 3)))])
     assert matcher.sentinels == [SentinelSighting(6, True, "client", A, 9), SentinelSighting(6, False, "echo", B, 7)]
@@ -176,7 +176,7 @@ def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
     transit = Vantage("node-a", "eth0", transit=True)
     first = IDENTITY.sequence(0)
-    sentinel = icmp(0, 0, IDENTITY.token(Kind.FENCE, 1))
+    sentinel = icmp(0, 0, IDENTITY.token(Kind.SENTINEL, 1))
     passing = [tcp(SYN, first), tcp(SYN | ACK, 9, first + 1), tcp(RST | ACK, 0, first + 1), icmp(3, 3, tcp(SYN, first))]
     matcher.take(transit, [frame(packet, outgoing=out) for packet in [*passing, sentinel] for out in (False, True)])
     assert [seen.packet for seen in matcher.observations] == [
@@ -199,7 +199,7 @@ def test_an_echo_request_and_its_reply_bear_one_token_and_are_told_apart_by_thei
     assert (asked.icmp, answered.icmp) == (None, None), "what is no error needs no number"
 
 
-def test_an_icmp_error_about_an_echo_request_is_its_flows_and_one_about_a_reply_is_nobodys() -> None:
+def test_an_icmp_error_about_an_echo_request_belongs_to_its_flow_and_one_about_a_reply_to_none() -> None:
     token = IDENTITY.token(Kind.PROBE, 3)
     (told,) = seen(Transport.ICMP, SENDER, frame(icmp(3, 3, echo(8, 77, token))))
     assert (told.flow, told.packet, told.icmp) == (3, Packet.PORT_UNREACHABLE, (3, 3))
@@ -212,5 +212,5 @@ def test_a_probes_echo_request_says_nothing_to_a_run_of_another_protocol() -> No
 
 def test_a_fence_is_noted_and_no_packet_of_a_flow_of_echo_requests() -> None:
     matcher = Matcher(IDENTITY, Transport.ICMP)
-    matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.FENCE, 3)))])
+    matcher.take(POD, [frame(echo(8, 0, IDENTITY.token(Kind.SENTINEL, 3)))])
     assert (matcher.observations, [sentinel.number for sentinel in matcher.sentinels]) == ((), [3])

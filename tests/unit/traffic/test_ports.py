@@ -27,7 +27,7 @@ def test_no_port_comes_again_before_conntrack_is_flushed() -> None:
     assert dealer.deal(A, Transport.UDP, 100) == first
 
 
-def test_a_port_that_an_author_chose_is_nobody_elses_before_and_after() -> None:
+def test_a_port_that_an_author_chose_is_dealt_to_no_other_flow() -> None:
     dealer = PortDealer(1, ())
     early = (dealer.deal(A, Transport.UDP, 10) or ())[3]
     assert not dealer.claim(A, Transport.UDP, early), "a flow has had it"

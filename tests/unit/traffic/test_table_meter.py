@@ -50,7 +50,7 @@ class Node:
         return f"*filter\n:INPUT ACCEPT [0:0]\n[0:0] -A INPUT {jump}\nCOMMIT\n"
 
     async def rules(self) -> list[str]:
-        await self.meter.begin(None)  # type: ignore[arg-type] # no errand is asked for
+        await self.meter.begin(None)  # type: ignore[arg-type] # the meter ignores the probe
         return self.meter.texts()["filter", "INPUT"]
 
 

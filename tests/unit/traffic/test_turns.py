@@ -49,7 +49,7 @@ class Sending:
 
 
 class Quiet:
-    """Taps that see nothing, and responders that nobody asks."""
+    """Taps that see nothing, and responders without clients."""
 
     def pump(self) -> int:
         return 0
@@ -177,7 +177,7 @@ class Tap:
 
 
 class Repeating(Sending):
-    """A socket that is under way, whose kernel says the SYN once more while nobody looks."""
+    """A socket that is under way, whose kernel sends the SYN once more between two looks at the taps."""
 
     def __init__(self, tap: Tap) -> None:
         super().__init__(1, holds=True)

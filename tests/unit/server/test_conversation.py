@@ -1,4 +1,4 @@
-"""Visitors of a lab that stays: they take no harm from each other, nor the lab from them."""
+"""Clients of a detached lab: no client harms another one, or the lab."""
 
 import asyncio
 import os

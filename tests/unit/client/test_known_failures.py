@@ -1,4 +1,4 @@
-"""What ``spec.except`` foresees of engines, against what they do."""
+"""Failures of engines that ``spec.except`` foresees, compared with what the engines do."""
 
 import pytest
 
@@ -45,13 +45,13 @@ def test_one_that_fails_in_other_words_is_an_error_that_says_so() -> None:
     with pytest.raises(EngineError) as caught:
         open_or_foresee(refusing, other)
     assert caught.value.what == (
-        "kube-proxy could not load its rules, and does not say 'No such set', as f:8:5 foresees"
+        "kube-proxy could not load its rules; its log has no 'No such set', which f:8:5 foresees"
     )
     assert caught.value.log == LOG
 
 
 def test_one_that_does_not_fail_is_an_error() -> None:
-    with pytest.raises(EngineError, match=r"has programmed what f:8:5 says it cannot \(a bug\); narrow that exception"):
+    with pytest.raises(EngineError, match=r"it programmed what f:8:5 says it cannot \(a bug\); narrow that exception"):
         open_or_foresee(programming, FAILS)
 
 

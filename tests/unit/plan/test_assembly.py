@@ -1,4 +1,4 @@
-"""A scenario laid out: plan, objects, errands and sources belong together."""
+"""A scenario laid out: plan, objects, resolved probes and sources belong together."""
 
 from dataclasses import replace
 from ipaddress import IPv4Address

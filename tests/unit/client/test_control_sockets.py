@@ -1,4 +1,4 @@
-"""Names of standing labs: claimed once, found, and cleared away when nobody answers to them."""
+"""Names of standing labs: claimed once, found, and removed when no lab listens on them."""
 
 import os
 import subprocess
@@ -59,11 +59,11 @@ def test_what_a_killed_lab_has_left_is_cleared_away(control_sockets: ControlSock
     assert list(control_sockets.folder.iterdir()) == []
 
 
-@pytest.mark.parametrize("who", ["its keeper", "whoever finds that nobody answers"])
+@pytest.mark.parametrize("who", ["its supervisor", "a client that finds no listener"])
 def test_the_name_is_the_last_that_goes(
     control_sockets: ControlSockets, monkeypatch: pytest.MonkeyPatch, who: str
 ) -> None:
-    """Somebody waits for it, and then looks whether anything is left."""
+    """The test waits for it, and then checks that nothing is left."""
     control_socket = ControlSocket(control_sockets)
     control_socket.claim("shop")
     control_socket.tell_supervisor(os.getpid())
@@ -74,7 +74,7 @@ def test_the_name_is_the_last_that_goes(
         gone.append((name, control_sockets.is_taken("shop")))
 
     monkeypatch.setattr(os, "unlink", watched)
-    if who == "its keeper":
+    if who == "its supervisor":
         KeptDoor(control_socket.socket, control_socket.folder).take_away()
         control_socket.close()
     else:
@@ -111,15 +111,15 @@ def test_no_other_name_will_do(name: str) -> None:
     assert not is_name(name)
 
 
-def test_doors_are_where_only_their_owner_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_sockets_are_in_a_folder_of_their_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert ControlSockets.of_user().folder == tmp_path / "proxylab"
     monkeypatch.setenv("XDG_RUNTIME_DIR", "relative")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     assert ControlSockets.of_user().folder == tmp_path / f"proxylab-{os.geteuid()}"
     (tmp_path / "public").mkdir(mode=0o755)
-    with pytest.raises(CapabilityError, match="not this user's alone"):
+    with pytest.raises(CapabilityError, match="is open to other users"):
         ControlSockets(tmp_path / "public")
     (tmp_path / "file").touch(mode=0o600)
-    with pytest.raises(CapabilityError, match="not this user's alone"):
+    with pytest.raises(CapabilityError, match="is open to other users"):
         ControlSockets(tmp_path / "file")

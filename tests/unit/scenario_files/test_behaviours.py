@@ -1,4 +1,4 @@
-"""Every behaviour of upstream's end-to-end tests that needs a step has one: ``behaviours.yaml`` says which."""
+"""Every behaviour of upstream's end-to-end tests that needs a step has one; ``behaviours.yaml`` maps them."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-SCENARIOS = Path(__file__).parents[2] / "scenarios"
+SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
 def read(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""What the API server holds after each step, and what is sent then."""
+"""The API server's objects after each step, and the probes that are sent then."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is new in a log that forgets its beginning."""
+"""The new lines of a log that forgets its beginning."""
 
 import pytest
 
