@@ -23,7 +23,7 @@ from proxylab.scenario.load import load_scenario
 SCENARIO = """\
 apiVersion: proxylab/v1
 kind: Scenario
-metadata: {name: stations, description: Every kind of Service and some without endpoints.}
+metadata: {name: stages, description: Every kind of Service and some without endpoints.}
 spec:
   dns: true
   nodes: {node-a: {}, node-b: {}}
@@ -58,7 +58,7 @@ SOUND = ("echo", "near", "inner", "sticky", "balanced", "heads", "away", "kube-s
 
 @pytest.fixture
 def scenario(tmp_path: Path) -> Path:
-    file = tmp_path / "stations.lab.yaml"
+    file = tmp_path / "stages.lab.yaml"
     manifests = [f"---\napiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{{spec}}}\n"
                  for name, spec in SERVICES.items()]  # fmt: skip
     file.write_text(SCENARIO + "".join(manifests))
@@ -98,7 +98,7 @@ class Bench:
         return found
 
 
-def test_every_station_is_named_at_which_a_lab_breaks(handler: RequestHandler, scenario: Path) -> None:
+def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, scenario: Path) -> None:
     assert handler.type("up", str(scenario)).status == 0
     bench = Bench(handler)
 
@@ -111,7 +111,7 @@ def test_every_station_is_named_at_which_a_lab_breaks(handler: RequestHandler, s
     assert missing[1]["cause"] == "there is no Service 'ecko' in namespace default; did you mean echo?"
     near = Bench(handler, "node-a")
     asked = near.without(near.rule("KUBE-SERVICES .*kube-dns:dns cluster"), echo)
-    assert (asked["at"], "asked past the Service" in asked["cause"]) == ("name", True)
+    assert (asked["at"], "queried past the Service" in asked["cause"]) == ("name", True)
 
     causes = {
         "nobody": "the selector of nobody, app=ecko, matches no pod; echo-2 has app=echo.",
@@ -154,8 +154,8 @@ def test_every_station_is_named_at_which_a_lab_breaks(handler: RequestHandler, s
     status, unasked = bench.diagnosed("echo", "--node", "node-b")
     assert (status, unasked["at"]) == (1, "DNAT")
     assert unasked["cause"] == (
-        "late to the cluster IP 10.96.1.1:80/TCP by node-b: no rule of node-b translated it; it went on, and node-a "
-        "did."
+        "late to the cluster IP 10.96.1.1:80/TCP by node-b: no rule of node-b translated the packet; node-a "
+        "did, further on."
     )
 
 
@@ -178,7 +178,7 @@ def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHa
     assert bench.diagnosed("checked") == (0, {"at": None, "cause": None, "look": ""})
     lost = checked("filter", "-j", "REJECT", "--reject-with", "tcp-reset")
     assert lost["cause"] == (
-        f"node-b's health-check port 172.18.0.3:{port} does not answer outside: the socket says ECONNREFUSED; so no "
+        f"node-b's health-check port 172.18.0.3:{port} does not answer outside: the socket reports ECONNREFUSED; so no "
         "balancer sends to node-b, though only is ready there."
     )
     assert lost["look"].startswith(f"proxylab trace outside 172.18.0.3:{port} & ")
@@ -186,11 +186,11 @@ def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHa
     hide = ("iptables-legacy", "-t", "nat", "-I", "POSTROUTING", "-p", "tcp", "--dport", str(port), "-j", "MASQUERADE")
     bench.do(*hide)
     closed = checked(*elsewhere, f"172.18.0.2:{port}")
-    assert "says 503, though only is ready there: balancers send nothing to node-b." in closed["cause"]
+    assert "answers 503, though only is ready there: balancers send nothing to node-b." in closed["cause"]
     bench.node = "node-a"
     bench.do(*hide)
     opened = checked(*elsewhere, f"172.18.0.3:{port}")
-    assert "says 200, though no endpoint is ready there: balancers send what node-a drops." in opened["cause"]
+    assert "answers 200, though no endpoint is ready there: balancers send what node-a drops." in opened["cause"]
     assert bench.diagnosed("checked")[0] == 0, "all is as it was"
 
 

@@ -340,7 +340,7 @@ async def left_story(launcher: Launcher) -> dict[str, Any]:
 def test_at_its_start_a_proxy_removes_what_mode_nftables_left(ordinary: bool) -> None:
     assert sandboxed(left_story, ordinary=ordinary) == {
         "tables": ["table ip mine"],
-        "log": "IPv4: the rules of a proxy in mode nftables were removed",
+        "log": "IPv4: removed the rules of a proxy in mode nftables",
         "again": False,
     }
 

@@ -1,6 +1,4 @@
-"""Where the kube-proxy comes from that a lab runs.
+"""Obtains the kube-proxy that a lab runs: the sources of binaries, the cache, and the choice among them.
 
-Owns: the sources of binaries, the cache, and the choice among them. All of it happens in the user's world, before a lab
-process is asked for anything.
-Must not: enter the sandbox, or run a kube-proxy for anything but its version.
+All of it happens outside the sandbox, before a lab process starts; the room runs a kube-proxy only for its version.
 """

@@ -1,8 +1,4 @@
-"""A kube-proxy that lies somewhere.
-
-Owns: ``Binary``, and asking one for its version.
-Must not: obtain one.
-"""
+"""A kube-proxy binary on disk, and its version."""
 
 import os
 import re
@@ -23,7 +19,7 @@ _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A kube-proxy. ``origin`` says in a few words where it comes from."""
+    """A kube-proxy. ``origin`` names its source in a few words."""
 
     path: Path
     version: str
@@ -31,35 +27,35 @@ class Binary:
 
 
 def inspect(path: Path, origin: str, *, seconds: float = _SECONDS) -> Binary:
-    """Ask a file which kube-proxy it is.
+    """Run a file with ``--version``, and read its version.
 
     Args:
         path: the file.
-        origin: where it comes from.
-        seconds: how long it may take to answer. Then it is killed, with all that it has started.
+        origin: its source.
+        seconds: the time limit, after which the file and its children are killed.
 
     Raises:
-        CapabilityError: it is none, or none for this machine.
+        CapabilityError: the file is not a kube-proxy that runs on this machine.
     """
     path = path.absolute()
     try:
-        said = _version_of(path, seconds)
+        output = _version_of(path, seconds)
     except OSError as error:
-        said = str(error)
+        output = str(error)
     except subprocess.TimeoutExpired:
-        said = f"nothing, in {seconds:.0f} s"
-    version = _VERSION.search(said)
+        output = f"nothing, in {seconds:.0f} s"
+    version = _VERSION.search(output)
     if version is None:
-        first = said.splitlines()[0] if said else "nothing"
+        first = output.splitlines()[0] if output else "nothing"
         raise CapabilityError(
-            f"a kube-proxy: {path} is none that runs here ('--version' says: {first})",
+            f"a kube-proxy: {path} is none that runs here ('--version' prints: {first})",
             "name another by --kube-proxy, such as a kubernetes checkout, which is built",
         )
     return Binary(path, version[1], origin)
 
 
 def _version_of(path: Path, seconds: float) -> str:
-    """What it says. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
+    """Its output. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
     with subprocess.Popen(
         [path, "--version"],
         stdin=subprocess.DEVNULL,
@@ -73,14 +69,14 @@ def _version_of(path: Path, seconds: float) -> str:
         try:
             return process.communicate(timeout=seconds)[0].strip()
         except BaseException:
-            # A wrapper's child would live on, and keep what it prints to open. The group's number cannot have become
-            # another's: its leader was not waited for.
+            # A wrapper's child would live on and keep the pipe open. The group's number is still ours: its leader has
+            # not been reaped.
             os.killpg(process.pid, signal.SIGKILL)
             raise
 
 
 def order(version: str) -> tuple[int, int, int, bool, str]:
-    """By what versions are sorted; one that is not released yet comes before its release, and a bare minor is its .0.
+    """The sort key of a version: a prerelease comes before its release, and a bare minor counts as its .0.
 
     >>> sorted(["v1.34.10", "v1.34.9", "v1.35.0-rc.1", "v1.35.0", "v1.36"], key=order)
     ['v1.34.9', 'v1.34.10', 'v1.35.0-rc.1', 'v1.35.0', 'v1.36']

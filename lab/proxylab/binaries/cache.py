@@ -1,13 +1,9 @@
-"""Binaries that were obtained once.
+"""The cache of binaries, below XDG_CACHE_HOME (https://specifications.freedesktop.org/basedir-spec/).
 
-Owns: the folder below XDG_CACHE_HOME (https://specifications.freedesktop.org/basedir-spec/), and that a file in it is
-whole.
-Must not: know where a binary comes from.
-
-A binary lies in ``proxylab/kube-proxy/VERSION/CHECKSUM/kube-proxy``, by the SHA-256 of its own bytes. It is written
-under a name of its own and then renamed (rename(2) is atomic), so whoever looks sees all of it or nothing, however many
-run at once and whenever one of them is killed. Obtaining takes minutes at times: a lock lets one of those who want the
-same thing fetch it while the others wait.
+A binary lies in ``proxylab/kube-proxy/VERSION/CHECKSUM/kube-proxy``, by the SHA-256 of its bytes. The cache writes it
+under a temporary name and renames it (rename(2) is atomic), so a reader sees the whole file or none, even if several
+processes run at once and one is killed. Obtaining a binary can take minutes: a lock makes one process fetch it while
+the others wait.
 """
 
 import fcntl
@@ -44,45 +40,45 @@ class Cache:
         return cls(home / "proxylab" / "kube-proxy")
 
     def binaries(self) -> list[Binary]:
-        """What is there, oldest version first; of one version the one that came last is last."""
+        """The cached binaries, oldest version first; within a version the latest file comes last."""
         found = [path for path in self.folder.glob(f"v*/*/{_NAME}") if path.is_file()]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
         return [Binary(path, path.parent.parent.name, self._origin(path)) for path in found]
 
     def keep(self, candidate: Path, origin: str) -> Binary:
-        """Put a file into the cache; the candidate is moved.
+        """Move a file into the cache.
 
         Args:
             candidate: a whole file, in ``workspace``.
-            origin: where it comes from, for those who look at the cache.
+            origin: its source, which the cache stores.
 
         Raises:
-            CapabilityError: it is no kube-proxy, or none for this machine.
+            CapabilityError: the file is not a kube-proxy that runs on this machine.
         """
         candidate.chmod(0o755)
         version = inspect(candidate, origin).version
-        netns_name = self.folder / version / _checksum(candidate)
-        netns_name.mkdir(parents=True, exist_ok=True)
+        folder = self.folder / version / _checksum(candidate)
+        folder.mkdir(parents=True, exist_ok=True)
         note = candidate.with_suffix(".origin")
         note.write_text(origin, encoding="utf-8")
-        note.replace(netns_name / "origin")
-        candidate.replace(netns_name / _NAME)
-        return Binary(netns_name / _NAME, version, origin)
+        note.replace(folder / "origin")
+        candidate.replace(folder / _NAME)
+        return Binary(folder / _NAME, version, origin)
 
     @contextmanager
     def workspace(self, what: str) -> Iterator[Path]:
-        """A folder beside the cache to work in, for one at a time of those who want ``what``; removed in the end.
+        """A temporary folder on the cache's file system, with a lock: one process at a time works on ``what``.
 
         Raises:
-            CapabilityError: the cache cannot be written.
+            CapabilityError: the cache is not writable.
         """
         locks = self.folder / "locks"
         try:
             locks.mkdir(parents=True, exist_ok=True)
             lock = os.open(locks / hashlib.sha256(what.encode()).hexdigest()[:16], os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            cure = "make it yours, or let XDG_CACHE_HOME name a folder that is"
-            raise CapabilityError(f"a folder for binaries that can be written ({error})", cure) from error
+            cure = "make it writable, or set XDG_CACHE_HOME to a folder that is"
+            raise CapabilityError(f"a writable folder for binaries ({error})", cure) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)
             working = Path(tempfile.mkdtemp(prefix=".work-", dir=self.folder))

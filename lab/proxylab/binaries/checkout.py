@@ -1,7 +1,6 @@
-"""kube-proxy built from somebody's checkout of kubernetes.
+"""kube-proxy built from a user's checkout of kubernetes.
 
-Owns: ``CheckoutSource``.
-Must not: change the checkout. ``go build`` writes nothing into it, and the version is set by the linker.
+The checkout stays unchanged: ``go build`` writes nothing into it, and the linker sets the version.
 """
 
 import re
@@ -28,19 +27,19 @@ def is_checkout(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutSource:
-    """Builds what is in a work tree, with what is not committed in it."""
+    """Builds a work tree, with its uncommitted changes."""
 
     folder: Path
     go: str = "go"
 
     def obtain(self, cache: Cache) -> Binary:
-        """Build it. Go's own build cache makes the second time quick.
+        """Build it. Go's own build cache makes the second build quick.
 
-        What Go has linked it keeps nowhere but where the last output lies: found there, a binary that is up to date
-        stays as it is, by the build ID in it.
+        Go caches no linked binary, but by the build ID it leaves an up-to-date output file as it is. So this puts the
+        last built binary at the output path first.
 
         Raises:
-            CapabilityError: with the last lines of what Go said.
+            CapabilityError: with the last lines of Go's output.
         """
         folder = self.folder.absolute()
         with cache.workspace(f"checkout {folder}") as working:
@@ -53,11 +52,11 @@ class CheckoutSource:
             return cache.keep(built, origin)
 
     def _version(self, folder: Path) -> str:
-        """As Kubernetes' own build derives it from git (hack/lib/version.sh); without git, the minor and no more."""
+        """The version as Kubernetes' build derives it from git (hack/lib/version.sh); without git, only the minor."""
         described = _git(folder, "describe", "--tags", "--match=v*", "--abbrev=14", "HEAD")
         if not _DESCRIBED.fullmatch(described):
             return _without_git(folder)
-        # Commits after a tag are a further number of a prerelease, or a prerelease themselves; their hash is metadata.
+        # Commits after a tag extend a prerelease by a number, or make a prerelease; their hash becomes metadata.
         if described.count("-") >= 3:
             described = re.sub(r"-([0-9]+)-g([0-9a-f]{14})$", r".\1+\2", described)
         else:
@@ -66,13 +65,13 @@ class CheckoutSource:
 
 
 def _last_of(cache: Cache, origin: str) -> Path | None:
-    """What was built last in a folder, as far as it is still there."""
+    """The cached binary that was built last in a folder, if any."""
     built = [binary.path for binary in cache.binaries() if binary.origin == origin]
     return max(built, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _git(folder: Path, *words: str) -> str:
-    """What a git command prints; nothing where it fails."""
+    """The output of a git command; empty where it fails."""
     try:
         done = subprocess.run(
             ["git", "-C", folder, *words], capture_output=True, text=True, timeout=_GIT_SECONDS, check=False

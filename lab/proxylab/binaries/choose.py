@@ -1,11 +1,8 @@
-"""Which kube-proxy runs.
+"""Chooses the kube-proxy that runs, from the user's options and the sources.
 
-Owns: ``obtain``: what the user's words mean; and ``newest`` and ``offers``, what there is.
-Must not: know how any source works.
-
-What ``--kube-proxy`` may say: a file; a checkout of kubernetes, which is built; ``image:REFERENCE``, a container image;
-``release:VERSION``, what Kubernetes has released; ``module:VERSION``, built from Go modules. Where nothing is said,
-what is in the cache is taken if it fits, and else the newest that any source has.
+Values of ``--kube-proxy``: a file; a checkout of kubernetes, which is built; ``image:REFERENCE``, a container image;
+``release:VERSION``, a release of Kubernetes; ``module:VERSION``, built from Go modules. Without a value, a fitting
+binary from the cache runs, or else the newest of all sources.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,18 +26,18 @@ Tell = Callable[[str], None]
 
 _CURE: Final = (
     "name one by --kube-proxy (or LAB_KUBE_PROXY): a file, a kubernetes checkout, or "
-    "image:registry.k8s.io/kube-proxy:v1.X.Y; `proxylab engines` says what else there is"
+    "image:registry.k8s.io/kube-proxy:v1.X.Y; `proxylab engines` lists what else there is"
 )
 
 
 _HOW: Final = {"module": "by Go, which takes some nine minutes of one processor"}
-"""What is worth knowing of a source before it is waited for."""
+"""A warning about slow sources."""
 
 _MOST_PATCHES: Final = 12
 
 
 class UnobtainableError(CapabilityError):
-    """No source had a kube-proxy. ``answered`` says whether any of them was there to be asked."""
+    """No source had a kube-proxy. ``answered`` says whether any source answered."""
 
     def __init__(self, missing: str, cure: str, *, answered: bool) -> None:
         super().__init__(missing, cure)
@@ -48,22 +45,22 @@ class UnobtainableError(CapabilityError):
 
 
 class Source(Protocol):
-    """Something that has kube-proxies of several versions."""
+    """A source of kube-proxies in several versions."""
 
     def versions(self) -> list[str]:
-        """Those it has, oldest first. Raises ``CapabilityError``: it does not answer."""
+        """Its versions, oldest first. Raises ``CapabilityError`` where it does not answer."""
 
     def obtain(self, version: str, cache: Cache) -> Binary:
-        """Put one into the cache. Raises ``CapabilityError``."""
+        """Put one version into the cache. Raises ``CapabilityError``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where binaries may come from, in the order in which they are asked.
+    """The sources of binaries, in order of preference.
 
     Attributes:
-        cache: what was obtained before.
-        by_version: asked for a version, by the word that names each of them.
+        cache: binaries obtained before.
+        by_version: sources of any version, by their words in ``--kube-proxy``.
     """
 
     cache: Cache
@@ -73,7 +70,7 @@ class Sources:
 
     @classmethod
     def of_user(cls) -> "Sources":
-        """Those of this user on this machine."""
+        """The sources of this user on this machine."""
         return cls(Cache.of_user())
 
 
@@ -81,13 +78,13 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
     """The kube-proxy for an engine.
 
     Args:
-        name: the engine's; its version may be empty (the newest there is) or lack its patch.
-        where: what the user said of where to take it from; empty for nothing.
-        sources: the possible ones.
-        tell: is told, in a line, what is going on when it takes long.
+        name: the engine's; its version may be empty (the newest) or lack its patch.
+        where: the user's value of ``--kube-proxy``, or empty.
+        sources: the possible sources.
+        tell: gets a line about each slow action.
 
     Raises:
-        CapabilityError: there is none; says why, source by source.
+        CapabilityError: there is none; the message gives the reason of each source.
     """
     if where:
         binary = _named(where, name, sources, tell)
@@ -116,13 +113,13 @@ def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary
         return CheckoutSource(path).obtain(sources.cache)
     if path.is_file():
         return inspect(path, str(path))
-    what = "is a folder, but no checkout of kubernetes" if path.is_dir() else "is not there"
+    what = "is a folder, but not a checkout of kubernetes" if path.is_dir() else "does not exist"
     raise CapabilityError(f"a kube-proxy: {where} {what}", _CURE)
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What one source answers: the versions it lists, oldest first, or why it lists none."""
+    """The versions that one source lists, oldest first, or why it lists none."""
 
     word: str
     versions: tuple[str, ...] = ()
@@ -130,7 +127,7 @@ class Offer:
 
 
 def offers(sources: Sources) -> tuple[Offer, ...]:
-    """What each source has to offer, in the order in which they are preferred."""
+    """The offer of each source, in order of preference."""
     return tuple(_offer(word, source) for word, source in sources.by_version.items())
 
 
@@ -142,13 +139,13 @@ def _offer(word: str, source: Source) -> Offer:
 
 
 def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
-    """The newest version that fits of all that sources offer; of one version by the source that is preferred.
+    """The newest fitting version of all sources, from the preferred source that has it.
 
-    A list may name what its source then cannot give. Where the newest cannot be had, what is in the cache and fits is
-    taken, and else the patches before it are asked for, a few.
+    A source may list versions that it cannot deliver. Where the newest fails, a fitting binary from the cache runs, or
+    else one of the few patches before it.
 
     Raises:
-        UnobtainableError: there is none, or it could not be obtained.
+        UnobtainableError: no source has a fitting version, or none could deliver it.
     """
     made = offers(sources)
     reasons = [f"{offer.word}: {offer.silence}" for offer in made if offer.silence]
@@ -170,7 +167,7 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
 
 
 def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
-    """The newest patches of the newest minor that fits; what is wanted by its whole name even if it is not listed."""
+    """The newest patches of the newest fitting minor; a wanted full version even where the source does not list it."""
     fitting = sorted((version for version in versions if _fits(version, wanted)), key=order, reverse=True)
     if not fitting:
         return [wanted] if wanted.count(".") == 2 else []
@@ -178,5 +175,5 @@ def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
 
 
 def _fits(version: str, wanted: str) -> bool:
-    """Whether a version is the one that is wanted, or a patch of the minor that is."""
+    """Whether a version is the wanted one, or a patch of the wanted minor."""
     return not wanted or version == wanted or (wanted.count(".") == 1 and version.startswith(f"{wanted}."))

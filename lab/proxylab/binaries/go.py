@@ -1,8 +1,4 @@
-"""The go command.
-
-Owns: running it, and how a kube-proxy's version is linked into it.
-Must not: know what is built.
-"""
+"""Runs the go command, and makes the linker flags that set a kube-proxy's version."""
 
 import os
 import subprocess
@@ -20,20 +16,20 @@ _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versi
 
 
 def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
-    """What a go command prints.
+    """The output of a go command.
 
     Args:
         go: the command.
-        folder: where it runs.
+        folder: its working directory.
         words: its arguments.
-        seconds: that it may take.
+        seconds: its time limit.
 
     Raises:
-        CapabilityError: with the last lines of what it said.
+        CapabilityError: with the last lines of its output.
     """
     what = f"go {' '.join(words[:2])}"
-    # Static, as Kubernetes' own build; and what git says of the folder around it is nobody's business.
-    # Where the go.mod asks for a newer Go than this one, Go fetches it as a module, unless the user says otherwise.
+    # Static, as Kubernetes' own build, and without version control information of a surrounding folder.
+    # Where go.mod requires a newer Go than this one, Go fetches it as a module, unless the user sets GOTOOLCHAIN.
     environment = {"GOTOOLCHAIN": "auto", **os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-buildvcs=false"}
     try:
         done = subprocess.run(
@@ -44,13 +40,13 @@ def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
     except subprocess.TimeoutExpired:
         raise CapabilityError(f"{what!r} within {seconds:.0f} s", "try again where there is more time") from None
     if done.returncode != 0:
-        said = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
-        raise CapabilityError(f"{what!r} without an error; it says:\n  {said}\n", "mend that")
+        output = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
+        raise CapabilityError(f"{what!r} without an error; it prints:\n  {output}\n", "fix that error")
     return done.stdout
 
 
 def linker_flags(version: str) -> str:
-    """What sets the version, by which a kube-proxy goes for its feature gates too (hack/lib/version.sh)."""
+    """The flags that set the version, which also decides kube-proxy's feature gates (hack/lib/version.sh)."""
     major, minor, _ = version.removeprefix("v").split(".", 2)
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor, "gitTreeState": "clean"}
     return "-s -w " + " ".join(

@@ -1,10 +1,7 @@
-"""kube-proxy out of a container image.
+"""kube-proxy from a container image.
 
-Owns: ``ImageSource``.
-Must not: run a container. One is created, a file is copied out of it, and it is removed.
-
-The image of upstream has kube-proxy in ``/usr/local/bin`` (build/server-image in kubernetes); others have it elsewhere,
-and say so by their entry point.
+It runs no container: it creates one, copies the file out of it, and removes it. Upstream's image has kube-proxy in
+``/usr/local/bin`` (build/server-image in kubernetes); in other images the entry point names its path.
 """
 
 import tarfile
@@ -31,29 +28,29 @@ _SECONDS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """Asks the Docker engine that the environment names (``DOCKER_HOST`` and the rest, or its usual socket)."""
+    """Uses the Docker engine of the environment (``DOCKER_HOST`` and the rest, or its usual socket)."""
 
     reference: str
 
     def obtain(self, cache: Cache) -> Binary:
-        """Copy kube-proxy out of the image, which is pulled unless the engine has it.
+        """Copy kube-proxy out of the image, and pull the image unless the engine has it.
 
         Raises:
             CapabilityError: no engine answers, there is no such image, or it has no kube-proxy.
         """
-        import docker  # noqa: PLC0415 - half a second, for those who name an image
+        import docker  # noqa: PLC0415 - takes half a second, and only images need it
         from docker.errors import DockerException  # noqa: PLC0415
 
         try:
             client = docker.from_env(timeout=_SECONDS)
         except DockerException as error:
-            cure = "start one, or let DOCKER_HOST name it"
+            cure = "start one, or set DOCKER_HOST"
             raise CapabilityError(f"a Docker engine that answers ({error})", cure) from error
         try:
             with cache.workspace(f"image {self.reference}") as folder:
                 return self._copy(client, folder, cache)
-        except (DockerException, OSError) as error:  # the latter is what requests raises when the engine goes away
-            cure = "see that its name is right, and that its registry can be reached"
+        except (DockerException, OSError) as error:  # requests raises OSError when the engine goes away
+            cure = "check its name, and that its registry is reachable"
             raise CapabilityError(f"the image {self.reference} ({error})", cure) from error
         finally:
             client.close()
@@ -70,7 +67,7 @@ class ImageSource:
                     if _extract(container, path, folder, candidate):
                         return cache.keep(candidate, f"{path} of image {self.reference}")
         finally:
-            container.remove(force=True, v=True)  # with the volumes that the image asks for
+            container.remove(force=True, v=True)  # with the image's volumes
         places = ", ".join(_PLACES)
         raise CapabilityError(
             f"a kube-proxy in image {self.reference}: none of {places} is there", "name another image"
@@ -86,7 +83,7 @@ class ImageSource:
 
 
 def _name_and_tag(reference: str) -> tuple[str, str | None]:
-    """A digest or a tag is what to pull; without one Docker's SDK would take every tag there is."""
+    """The digest or tag to pull; without one Docker's SDK would pull every tag."""
     if "@" in reference:
         return reference, None
     name, colon, tag = reference.rpartition(":")
@@ -99,7 +96,7 @@ def _entry_point(image: "Image") -> tuple[str, ...]:
 
 
 def _extract(container: "Container", path: str, folder: Path, target: Path) -> bool:
-    """Copy one file out of a container that was never started; a link is followed to where it leads."""
+    """Copy one file out of a container that was never started; follows a link."""
     pieces, described = container.get_archive(path)
     if described.get("linkTarget"):
         pieces, _ = container.get_archive(described["linkTarget"])

@@ -1,11 +1,7 @@
-"""kube-proxy built from Go modules.
+"""kube-proxy built from Go modules: which versions a module proxy has, and the build of one.
 
-Owns: ``ModuleSource``: which versions a Go module proxy has, and building one of them.
-Must not: install Go.
-
-k8s.io/kubernetes is made to be built in its own checkout: its go.mod replaces some thirty modules by folders beside it,
-and a module that depends on it does not inherit that. So the main package here replaces each of them by the version
-that was published with it (v0.34.2 for v1.34.2).
+The go.mod of k8s.io/kubernetes replaces some thirty modules by folders of its own checkout, and dependent modules do
+not inherit that. So the main package here replaces each of them by the version published with it (v0.34.2 for v1.34.2).
 """
 
 import json
@@ -44,7 +40,7 @@ _RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
 
 @dataclass(frozen=True, slots=True)
 class ModuleSource:
-    """Builds by a ``go`` command, whose environment (``GOPROXY`` and the rest) is the user's."""
+    """Builds with a ``go`` command in the user's environment (``GOPROXY`` and the rest)."""
 
     go: str = "go"
 
@@ -54,14 +50,14 @@ class ModuleSource:
         Raises:
             CapabilityError: there is no Go, or no module proxy answers.
         """
-        said = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
-        return sorted((each for each in said.get("Versions", ()) if _RELEASE.fullmatch(each)), key=order)
+        module = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
+        return sorted((each for each in module.get("Versions", ()) if _RELEASE.fullmatch(each)), key=order)
 
     def obtain(self, version: str, cache: Cache) -> Binary:
         """Build one version, which takes minutes. Raises ``CapabilityError``."""
         with cache.workspace(f"module {version}") as folder:
             known = [each for each in cache.binaries() if each.version == version]
-            if known:  # somebody else has built it while we waited
+            if known:  # another process built it while this one waited
                 return known[-1]
             self._write(folder, version)
             built = folder / "kube-proxy"

@@ -1,7 +1,4 @@
-"""kube-proxy as Kubernetes releases it.
-
-Owns: ``ReleaseSource``: the newest releases, and downloading one with its checksum.
-Must not: believe a byte that the checksum does not vouch for.
+"""kube-proxy as Kubernetes releases it: the newest releases, and the download of one with its checksum.
 
 https://kubernetes.io/releases/download/: below ``https://dl.k8s.io`` lie ``release/stable.txt`` (the newest release),
 ``release/stable-1.34.txt`` (the newest of a minor), and for each release
@@ -45,7 +42,7 @@ class ReleaseSource:
     site: str = "https://dl.k8s.io"
 
     def versions(self) -> list[str]:
-        """The newest release of the newest minors, oldest first. There are more, to be asked for by name.
+        """The newest release of the newest minors, oldest first. The site has more, which the user may name.
 
         Raises:
             CapabilityError: the site does not answer.
@@ -53,7 +50,7 @@ class ReleaseSource:
         newest = self._text("release/stable.txt")
         parts = _VERSION.fullmatch(newest)
         if parts is None:
-            raise CapabilityError(f"a release: {self.site}/release/stable.txt says {newest[:40]!r}", "try again later")
+            raise CapabilityError(f"a release: {self.site}/release/stable.txt has {newest[:40]!r}", "try again later")
         found = [newest]
         for minor in range(int(parts[1]) - 1, int(parts[1]) - _MINORS, -1):
             try:
@@ -66,7 +63,7 @@ class ReleaseSource:
         """Download one release.
 
         Raises:
-            CapabilityError: it is not there, or not what its checksum says.
+            CapabilityError: the site does not have it, or its checksum is wrong.
         """
         machine = platform.machine()
         architecture = _ARCHITECTURES.get(machine)
@@ -75,15 +72,15 @@ class ReleaseSource:
         path = f"release/{version}/bin/linux/{architecture}/kube-proxy"
         with cache.workspace(f"release {self.site} {version}") as folder:
             known = [each for each in cache.binaries() if each.version == version]
-            if known:  # somebody else has loaded it while we waited
+            if known:  # another process downloaded it while this one waited
                 return known[-1]
             wanted = self._text(f"{path}.sha256").partition(" ")[0].lower()
             candidate = folder / "kube-proxy"
             found = self._load(path, candidate)
             if found != wanted:
                 raise CapabilityError(
-                    f"a whole kube-proxy: {self.site}/{path} has SHA-256 {found}, and should have {wanted[:64]}",
-                    "try again; if it stays so, do not trust that site",
+                    f"a whole kube-proxy: {self.site}/{path} has SHA-256 {found}, expected {wanted[:64]}",
+                    "try again; if the error stays, do not trust that site",
                 )
             return cache.keep(candidate, f"{self.site}/{path}")
 
@@ -92,7 +89,7 @@ class ReleaseSource:
             return str(answer.read(4096).decode(errors="replace").strip())
 
     def _load(self, path: str, file: Path) -> str:
-        """Load into ``file``, and return the SHA-256 of what came."""
+        """Download into ``file``, and return the SHA-256 of its bytes."""
         digest, size = hashlib.sha256(), 0
         with closing(self._open(path)) as answer, file.open("wb") as out:
             try:

@@ -1,8 +1,4 @@
-"""From a user's words to the kube-proxy that a lab runs.
-
-Owns: ``upstream_for``, the one way there for the command line and for pytest.
-Must not: print.
-"""
+"""From a user's options to the kube-proxy that a lab runs, for the command line and for pytest."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -22,18 +18,18 @@ def upstream_for(
     gates: Mapping[str, bool] | None = None,
     sources: Sources | None = None,
 ) -> Upstream | None:
-    """What runs behind an engine's name; ``None`` where it needs no binary.
+    """The binary for an engine; ``None`` where the engine needs none.
 
     Args:
-        engine: its name, which is right.
-        where: what the user said of where to take it from; empty for nothing.
-        tell: is told, in a line, what is going on when it takes long.
-        flags: further ones for its command line.
-        gates: feature gates that are to be switched.
-        sources: where binaries may come from; by default the user's.
+        engine: its valid name.
+        where: the user's value of ``--kube-proxy``, or empty.
+        tell: gets a line about each slow action.
+        flags: further flags of its command line.
+        gates: feature gates to set.
+        sources: the sources of binaries; by default the user's.
 
     Raises:
-        CapabilityError: no binary can be had.
+        CapabilityError: no source has the binary.
     """
     name = read_engine(engine)
     if not name.is_upstream:
@@ -43,11 +39,11 @@ def upstream_for(
 
 
 def read_gates(text: str) -> dict[str, bool]:
-    """Read ``NAME=true,OTHER=false``, as Kubernetes' own flag has them. Raises ``ValueError``."""
+    """Read ``NAME=true,OTHER=false``, as in Kubernetes' own flag. Raises ``ValueError``."""
     gates = {}
     for part in filter(None, text.split(",")):
         name, sign, value = part.strip().partition("=")
         if not name or not sign or value.lower() not in ("true", "false"):
-            raise ValueError(f"{part!r} is no feature gate; write NAME=true or NAME=false")
+            raise ValueError(f"{part!r} is not a feature gate; write NAME=true or NAME=false")
         gates[name] = value.lower() == "true"
     return gates

@@ -1,5 +1,5 @@
-"""What engines and pods talk to, on sockets that belong to a node's namespace.
+"""The servers and clients of a lab's control plane, on sockets in its namespaces.
 
-Owns: HTTP servers: the health-check node ports of Services, and a proxy's own health and metrics.
-Must not: program rules, or know scenarios.
+The room owns the API server, DNS, health checks of load balancers, and the HTTP servers of nodes: health-check node
+ports, and a proxy's own health and metrics. It programs no rules.
 """

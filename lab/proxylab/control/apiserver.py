@@ -1,10 +1,8 @@
 """The API server of a lab, on a listening socket in every node.
 
-Owns: ``ApiServer``: who is served where, and when a watch has something to say.
-Must not: know what the API means (``proxylab.control.kubeapi`` does).
-
-It has no TLS and asks nobody who they are: it listens on the loopback device of a node's namespace only, where nothing
-but the node's own processes can be.
+Owns ``ApiServer``, the sockets and the streaming of watches; ``proxylab.control.kubeapi`` is the API itself. It has no
+TLS and no authentication: it listens only on the loopback device of each node's namespace, where only the node's own
+processes can dial.
 """
 
 import asyncio
@@ -25,7 +23,7 @@ __all__ = ["API_ADDRESS", "API_PORT", "ApiServer"]
 
 API_ADDRESS: Final = IPv4Address("127.0.0.1")
 API_PORT: Final = 61443
-"""Neither a node port nor one that kernels choose by themselves. 6443 is left to pods that stand for an API server."""
+"""Neither a node port nor an ephemeral port. 6443 stays free for pods that stand for an API server."""
 
 _BOOKMARK_SECONDS: Final = 60.0  # apiserver's (storage/cacher: bookmarkFrequency)
 _PIECE: Final = 256 * 1024
@@ -40,10 +38,10 @@ class ApiServer:
         self._servers: dict[NetNs, HttpServer] = {}
 
     async def listen(self, netns: NetNs) -> None:
-        """Serve on the loopback address of a namespace, too; where it serves already, go on.
+        """Serve on the loopback address of a namespace as well; does nothing where it serves already.
 
         Raises:
-            EngineError: somebody listens there already, so a proxy of this node could never be told of its cluster.
+            EngineError: another program listens there, so a proxy of this node could not reach the API.
         """
         if netns in self._servers:
             return
@@ -55,7 +53,7 @@ class ApiServer:
         self._servers[netns] = await HttpServer.on(listening, self._answer)
 
     async def close(self) -> None:
-        """Serve nobody any more, and break watches off."""
+        """Close all sockets, and end all watches."""
         while self._servers:
             _, server = self._servers.popitem()
             await server.close()
@@ -69,7 +67,7 @@ class ApiServer:
                 return Stream(200, self._follow(watched), {"Content-Type": "application/json"})
 
     async def _follow(self, watched: WatchReply) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch, gathered into pieces, until its time is over."""
+        """The lines of a watch, joined into pieces, until its time is over."""
         watch, following = watched.watch, watched.following
         now = asyncio.get_running_loop().time
         end, bookmark_at = now() + watch.seconds, now() + _BOOKMARK_SECONDS

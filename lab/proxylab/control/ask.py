@@ -1,8 +1,4 @@
-"""A question by HTTP to somebody inside a lab.
-
-Owns: ``fetch``, a client that asks once, and ``ask_status`` for who wants to know no more than the status.
-Must not: know what the answer means.
-"""
+"""An HTTP client inside a lab: ``fetch`` gets one document, ``ask_status`` only the status."""
 
 import asyncio
 import socket
@@ -23,10 +19,10 @@ _MOST: Final = 16 << 20
 
 
 async def ask_status(netns: NetNs, address: IPAddress, port: int, path: str = "/", *, seconds: float) -> int | None:
-    """The status of what ``address`` answers to GET ``path`` from inside ``netns``.
+    """The status of ``address`` for GET ``path`` from inside ``netns``.
 
     Returns:
-        ``None`` where nobody answers HTTP within ``seconds``.
+        ``None`` without an HTTP response within ``seconds``.
     """
     with suppress(OSError):  # a TimeoutError is an OSError
         return (await fetch(netns, address, port, path, Deadline.after(seconds)))[0]
@@ -34,11 +30,11 @@ async def ask_status(netns: NetNs, address: IPAddress, port: int, path: str = "/
 
 
 async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline: Deadline) -> tuple[int, bytes]:
-    """GET one document from inside ``netns``; its status and its body.
+    """GET one document from inside ``netns``; returns its status and its body.
 
     Raises:
-        OSError: nobody answers there, or by other rules than those of HTTP.
-        TimeoutError: the answer was not whole by the deadline.
+        OSError: the connection fails, or the peer does not speak HTTP.
+        TimeoutError: the response was not complete by the deadline.
     """
     with inside(netns):
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6

@@ -1,13 +1,11 @@
 """Load balancers that follow the health of their nodes.
 
-Owns: ``HealthChecks``: the loop that asks every node's health-check node port from the router, and the routes of the
-addresses that depend on the answers.
-Must not: decide what follows from an answer (``plan.balance`` does), or touch any other route.
+Owns ``HealthChecks``: the loop that checks every node's health-check node port from the router, and the routes of the
+addresses that depend on the answers. ``plan.balance`` derives the routes.
 
-A round asks all nodes at once and then writes the routes that are no longer right; the kernel puts each in the place of
-the one before. Rounds come by themselves, since a node's answer changes without a word; at once when a Service changes;
-and whenever somebody must know that the routes are up to date (``settle``). One answer decides, where balancers in
-production want several: nothing here fails by chance, and a lab has no time to lose.
+A round checks all nodes at once and then replaces the routes that changed. Rounds run periodically, since a node's
+answer changes without an event; immediately when a Service changes; and on ``settle``. One answer decides, where
+balancers in production want several: no check in a lab fails by chance, and a lab saves the time.
 """
 
 import asyncio
@@ -37,16 +35,16 @@ _Question = tuple[IPAddress, int]
 
 
 class HealthChecks:
-    """The balancers of one lab. ``start`` makes the routes right before it returns, and keeps them so until ``close``.
+    """The balancers of one lab. ``start`` sets the routes before it returns; the loop updates them until ``close``.
 
     Args:
-        router: the namespace that asks, and that routes the addresses.
+        router: the namespace that sends the checks and routes the addresses.
         routes: a route socket in it.
         indexes: of its devices.
         balancers: of the plan.
         store: holds the Services.
-        stillness: what a round of questions holds, as a run of a probe does. A node's stack counts both alike, and the
-            one would pass for the other.
+        stillness: a lock that a round of checks and a run of a probe both take, because the counters of a node's stack
+            do not distinguish their packets.
     """
 
     def __init__(
@@ -71,36 +69,36 @@ class HealthChecks:
 
     @property
     def standing(self) -> tuple[Route, ...]:
-        """The routes that stand now, beside those of the plan and in the place of some of them."""
+        """The current routes, which add to those of the plan or replace them."""
         return tuple(self._standing.values())
 
     def chosen(self, balancer: Balancer) -> tuple[frozenset[str], ...]:
-        """The nodes to which a balancer sends now, for each of its addresses that follow their health."""
+        """The nodes to which a balancer sends now, for each of its health-checked addresses."""
         names = {address: name for name, addresses in balancer.nodes.items() for address in addresses}
         own = [route for address, route in self._standing.items() if any(address in each for each in balancer.pool)]
         hops = [(route.via, *(hop.via for hop in route.hops)) for route in own]
         return tuple(frozenset(names[via] for via in each if via is not None) for each in hops)
 
     async def start(self) -> None:
-        """Make the routes right, and begin to follow."""
+        """Set the routes, and begin to follow."""
         await self.settle()
         self._loop = asyncio.create_task(self._follow())
 
     async def settle(self) -> None:
-        """Ask every node now; when this returns, the routes say what they answered."""
+        """Check every node now; when this returns, the routes follow the answers."""
         async with self._round:
             self._changed.clear()
             followed = follow(self._balancers, self._store.list(Service))
             self._write(followed, await self._answers(followed))
 
     async def close(self) -> None:
-        """Follow no longer, and leave the routes as the plan has them."""
+        """Stop following, and restore the routes of the plan."""
         self._unsubscribe()
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.wait([self._loop])
             if not self._loop.cancelled():
-                self._loop.result()  # it ends by itself only when the kernel has refused a route
+                self._loop.result()  # the loop ends by itself only when the kernel refuses a route
         self._write((), {})
 
     def _note(self, event: Event) -> None:
@@ -117,7 +115,7 @@ class HealthChecks:
             await self.settle()
 
     async def _answers(self, followed: tuple[Followed, ...]) -> Mapping[_Question, bool]:
-        """Who says that it serves; each place is asked once, whatever number of addresses depends on it."""
+        """Which nodes answer 200; each address and port is checked once, however many routes depend on it."""
         questions = tuple({(address, each.port): None for each in followed for address in each.nodes.values()})
         answers = await together(
             ask_status(self._router, address, port, seconds=_PATIENCE) for address, port in questions

@@ -1,13 +1,10 @@
-"""A small HTTP/1.1 server on sockets that are handed in.
+"""A small HTTP/1.1 server on listening sockets.
 
-Owns: ``HttpServer``, which asks a function for the answer to each request: a body, or a stream of pieces.
-Must not: parse HTTP itself (h11 does), or open sockets (``control.listen`` does).
+Owns ``HttpServer``, which calls a handler for the answer to each request: a body, or a stream of pieces. h11 parses
+HTTP, and ``control.listen`` opens sockets.
 
-No client can disturb another, or the server: what a client may send is bounded, a client that is silent for long is
-left, and so is one that does not read. While it is not reading, nothing is made for it: a stream is asked for its next
-piece only when the last one has been written to the kernel.
-
-h11 is imported when the first client comes: most labs have none, and all of them pay for what is loaded at the start.
+No client can disturb another one or the server: requests are bounded in size, and the server leaves a client that is
+silent or does not read for too long. It takes the next piece of a stream only when the kernel has taken the last one.
 """
 
 import asyncio
@@ -26,17 +23,17 @@ from proxylab.frozen import dataclass
 __all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
 
 _PATIENCE: Final = 10.0
-"""Seconds within which a client must have sent its next request."""
+"""Seconds in which a client must send its next request."""
 
 _STALLED: Final = 30.0
-"""Seconds within which a client must have made room for the next piece."""
+"""Seconds in which a client must make room for the next piece."""
 
 _BODY_LIMIT: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What a client asks for. Names of headers are in lower case."""
+    """A request. Names of headers are in lower case."""
 
     method: str
     path: str
@@ -47,7 +44,7 @@ class HttpRequest:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a client gets."""
+    """A complete response."""
 
     status: int
     body: bytes = b""
@@ -56,7 +53,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a client gets piece by piece, in chunks. The generator is closed when the client goes."""
+    """A chunked response. The server closes the generator when the client goes."""
 
     status: int
     pieces: AsyncGenerator[bytes, None]
@@ -75,7 +72,7 @@ class HttpServer:
 
     @classmethod
     async def on(cls, listening: socket.socket, handler: Handler) -> "HttpServer":
-        """Begin to serve ``listening``, which the server closes in the end."""
+        """Begin to serve ``listening``; ``close`` closes it."""
         conversations: set[asyncio.Task[None]] = set()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +82,7 @@ class HttpServer:
                     writer.close()
                     await asyncio.wait_for(writer.wait_closed(), _STALLED)
             finally:
-                # Closing waits for what is still to be written, and a client that does not read never takes it.
+                # Closing waits until the client has read everything, which it may never do.
                 writer.transport.abort()
 
         def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -96,7 +93,7 @@ class HttpServer:
         return cls(await asyncio.start_server(begin, sock=listening), conversations)
 
     async def close(self) -> None:
-        """Listen no longer, and break conversations under way off."""
+        """Stop listening, and abort open connections."""
         self._server.close()
         under_way = tuple(self._conversations)
         for task in under_way:
@@ -131,7 +128,7 @@ class _Conversation:
             self._connection.start_next_cycle()
 
     async def _request(self) -> HttpRequest | None:
-        """The next request, once all of it has come; ``None`` when the client has gone."""
+        """The next complete request; ``None`` when the client has gone."""
         head: h11.Request | None = None
         body = bytearray()
         while True:
@@ -159,7 +156,7 @@ class _Conversation:
         await self._write(b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage())))
 
     async def _send_stream(self, stream: Stream) -> None:
-        """Send pieces until there are no more, or until the client has gone, which shows by its end of the stream."""
+        """Send all pieces, or stop when the client closes its side."""
         async with aclosing(stream.pieces) as pieces:
             headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
             await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
@@ -173,7 +170,7 @@ class _Conversation:
                         if not piece.done():
                             piece.cancel()
                             await asyncio.gather(piece, return_exceptions=True)
-                    if piece.cancelled() or gone.done():  # whoever speaks during a stream breaks the protocol
+                    if piece.cancelled() or gone.done():  # a client that sends during a stream breaks the protocol
                         raise ConnectionAbortedError
                     data = piece.result()
                     if data is None:

@@ -1,8 +1,4 @@
-"""Sockets inside a namespace for servers of the lab.
-
-Owns: ``listen_inside``.
-Must not: serve them.
-"""
+"""Listening sockets inside a namespace, for servers of the lab."""
 
 import socket
 
@@ -15,7 +11,7 @@ _BACKLOG = 128
 
 
 def listen_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
-    """A TCP socket that listens there. Raises ``OSError`` when the port is taken or the address is not the node's."""
+    """A listening TCP socket. Raises ``OSError`` when the port is taken or the address is not the node's."""
     six = Family.of(address) is Family.IPV6
     with inside(netns):
         opened = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)

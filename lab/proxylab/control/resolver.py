@@ -1,7 +1,6 @@
-"""A question about a name, asked from inside a namespace.
+"""A DNS client inside a namespace: one query by UDP, and by TCP where the answer is truncated.
 
-Owns: ``ask``: one question by UDP, and once more by TCP where the answer did not fit.
-Must not: judge an answer, search below other domains, or ask a second time what nobody has answered.
+It neither retries a query nor tries search domains.
 """
 
 import asyncio
@@ -30,11 +29,11 @@ __all__ = ["ask"]
 _LENGTH: Final = struct.Struct("!H")
 _LONGEST: Final = 65535
 _NAMED: Final = frozenset({"CNAME", "NS", "PTR", "SRV", "SOA"})
-"""Kinds of record whose values are names, or end in one."""
+"""Types of records whose values are names, or end in one."""
 
 
 async def ask(netns: NetNs, query: Query, deadline: Deadline) -> Lookup:
-    """Ask, and wait for the answer until the deadline. What goes wrong stands in ``Lookup.error``."""
+    """Send the query, and wait for the answer until the deadline. ``Lookup.error`` names a failure."""
     question = _question(query)
     truncated, by_tcp = False, query.by_tcp
     try:
@@ -73,7 +72,7 @@ def _question(query: Query) -> dns.message.Message:
 
 
 async def _by_udp(netns: NetNs, query: Query, question: dns.message.Message) -> dns.message.Message:
-    """The first answer to this question; a connected socket hears nobody but whom it asked."""
+    """The first answer to this query; a connected socket receives from its peer only."""
     loop = asyncio.get_running_loop()
     with _dialling(netns, query, socket.SOCK_DGRAM) as asking:
         await loop.sock_connect(asking, (str(query.server), DNS_PORT))
@@ -88,14 +87,14 @@ async def _by_tcp(netns: NetNs, query: Query, question: dns.message.Message) -> 
     loop = asyncio.get_running_loop()
     with _dialling(netns, query, socket.SOCK_STREAM) as asking:
         await loop.sock_connect(asking, (str(query.server), DNS_PORT))
-        network = question.to_wire()
-        await loop.sock_sendall(asking, _LENGTH.pack(len(network)) + network)
+        message = question.to_wire()
+        await loop.sock_sendall(asking, _LENGTH.pack(len(message)) + message)
         (length,) = _LENGTH.unpack(await _exactly(asking, _LENGTH.size))
         return dns.message.from_wire(await _exactly(asking, length))
 
 
 async def _exactly(asking: socket.socket, length: int) -> bytes:
-    """So many bytes. Raises ``EOFError`` where they end before."""
+    """Receive exactly ``length`` bytes. Raises ``EOFError`` where the stream ends earlier."""
     heard = bytearray()
     while len(heard) < length:
         more = await asyncio.get_running_loop().sock_recv(asking, length - len(heard))
@@ -112,7 +111,7 @@ def _dialling(netns: NetNs, query: Query, kind: int) -> socket.socket:
             socket.AF_INET6 if six else socket.AF_INET, kind | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
         )
     try:
-        if kind == socket.SOCK_STREAM:  # a port that the author chose may be in TIME_WAIT from the question before
+        if kind == socket.SOCK_STREAM:  # a port that the author chose may be in TIME_WAIT from the previous query
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if query.source is not None or query.port is not None:
             anywhere = "::" if six else "0.0.0.0"  # noqa: S104 - inside the namespace of a lab
@@ -137,7 +136,7 @@ def _records(sets: Iterable[dns.rrset.RRset]) -> tuple[NamedRecord, ...]:
 
 
 def _value(kind: str, text: str) -> str:
-    """Without the dot at the end of names, which nobody types."""
+    """The value of a record, without the final dot of names."""
     return " ".join(word.removesuffix(".") for word in text.split()) if kind in _NAMED else text
 
 

@@ -1,8 +1,4 @@
-"""The HTTP servers of one node.
-
-Owns: ``NodeServers``: which addresses are served, and by whom.
-Must not: know what the answers mean.
-"""
+"""The HTTP servers of one node: which addresses they serve, with which handlers."""
 
 from collections.abc import Callable, Mapping
 from errno import EAFNOSUPPORT
@@ -30,10 +26,10 @@ class NodeServers:
         self._wanted: Mapping[SocketAddress, PathHandler] = {}
 
     async def serve(self, wanted: Mapping[SocketAddress, PathHandler]) -> tuple[str, ...]:
-        """Serve these places and no others. A place that is served already stays open, and answers as is wanted now.
+        """Listen at these addresses and no others. An open socket stays open and gets its new handler.
 
         Returns:
-            A line for each place that cannot be had; it is tried again the next time. None for a family that the kernel
+            A line for each address that fails, which the next call tries again; none for a family that the kernel
             lacks.
         """
         self._wanted = dict(wanted)
@@ -46,7 +42,7 @@ class NodeServers:
             try:
                 listening = listen_inside(self._netns, *address)
             except OSError as error:
-                if error.errno == EAFNOSUPPORT:  # a kernel without IPv6, where nobody can dial that place either
+                if error.errno == EAFNOSUPPORT:  # a kernel without IPv6 has no clients for the address either
                     continue
                 failed.append(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}")
             else:
@@ -54,10 +50,10 @@ class NodeServers:
         return tuple(failed)
 
     def _answer(self, address: SocketAddress, request: HttpRequest) -> Answer:
-        """By whoever has the place now: a port may pass from one Service to another. 503 while nobody has it."""
+        """Call the current handler: a port may pass from one Service to another. 503 without a handler."""
         handler = self._wanted.get(address)
         return Answer(503) if handler is None else handler(request.path)
 
     async def close(self) -> None:
-        """Serve nothing any more."""
+        """Close all sockets."""
         await self.serve({})

@@ -1,5 +1,5 @@
-"""The round that handbooks teach for a Service that does not answer, station by station.
+"""Diagnoses a Service that does not answer, stage by stage, as handbooks teach it.
 
-Owns: what each station is judged by, how rules of either mode are read for that, and how a diagnosis is shown.
-Must not: ask a lab, or send into it: ``proxylab.client.diagnosis`` finds what is judged here.
+The room judges each stage, reads the rules of both modes for that, and formats the diagnosis.
+``proxylab.client.diagnosis`` collects the facts from a lab.
 """

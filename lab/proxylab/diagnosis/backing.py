@@ -1,7 +1,6 @@
-"""The second station: is there anybody behind the Service.
+"""The stage ``endpoints``: does the Service have endpoints, and do they answer.
 
-Owns: ``without_backing``, what the objects alone show to be missing; ``judge_endpoints``, after each was dialled.
-Must not: dial.
+``without_backing`` judges the objects alone; ``judge_endpoints`` judges the endpoints after the lab dialled each.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,14 +18,14 @@ __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dial:
-    """An endpoint that was dialled by its own address, past the Service.
+    """The result of dialling an endpoint by its own address, past the Service.
 
     Attributes:
         backend: its address and port.
-        sender: who dialled.
+        sender: the pod, node or host that dialled.
         answered: whether it answered.
-        why: else, why not: a sentence.
-        at_home: for one that did not answer, whether it answers its own node; ``None`` where nobody asked.
+        why: the reason why it did not, as a sentence.
+        at_home: whether a silent endpoint answers its own node; ``None`` where its node did not dial.
         node: that node.
     """
 
@@ -39,7 +38,7 @@ class Dial:
 
 
 def ready_endpoints(subject: Subject) -> tuple[Backend, ...]:
-    """Those that traffic is due to reach: the ready ones, or, if there are none, those that still serve."""
+    """The endpoints that should get traffic: the ready ones, or, if there are none, those that still serve."""
     return tuple(dict.fromkeys((each.addresses[0], number) for each, number in _usable(subject)))
 
 
@@ -52,12 +51,12 @@ def _usable(subject: Subject) -> Iterator[tuple[Endpoint, int]]:
 
 
 def without_backing(subject: Subject, node: str | None, home: str | None = None) -> Finding | None:
-    """The finding that nobody is behind the Service; ``None`` where somebody is.
+    """The finding that the Service has no endpoint to use; ``None`` where it has one.
 
     Args:
         subject: the Service.
-        node: the one that is asked about, if one is: then policy Local needs an endpoint there.
-        home: the node of the pod that is to dial, if one is: of that, ``internalTrafficPolicy`` needs one.
+        node: the node that the user names, if any; policy Local needs an endpoint there.
+        home: the node of the pod that dials, if any; ``internalTrafficPolicy: Local`` needs an endpoint there.
     """
     service = subject.service
     about = f"describe service {service.name}"
@@ -76,14 +75,16 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
 
 
 def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
-    """A target port by a name that no pod has."""
+    """A target port whose name no pod declares."""
     has = {port.name for found in subject.slices for port in found.ports if found.endpoints}
     for port in subject.service.ports:
         if port.name in has or not chosen or isinstance(port.target_port, int):
             continue
         declared = dict.fromkeys(f"{own.name} {own.port}" for pod in chosen for own in pod.ports if own.name)
         known = f"they declare {listed(list(declared))}" if declared else "they name none of their ports"
-        cause = f"targetPort {port.target_port!r} is no port of {listed([pod.name for pod in chosen])}; {known}."
+        cause = (
+            f"targetPort {port.target_port!r} is not a port of {listed([pod.name for pod in chosen], 'or')}; {known}."
+        )
         look = (f"get pod {chosen[0].name} -o yaml", f"describe service {subject.service.name}")
         return breaks(Stage.ENDPOINTS, (f"no pod has a port {port.target_port!r}",), cause, *look)
     return None
@@ -94,7 +95,7 @@ def _none_ready(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
         return None
     names = [pod.name for pod in chosen] or [str(each.addresses[0]) for each, _, _ in subject.endpoints()]
     leaving = bool(chosen) and all(pod.terminating for pod in chosen)
-    state = "terminating and serves no more" if leaving else "not ready"
+    state = "terminating and not serving" if leaving else "not ready"
     cause = f"none of {amount(len(names), 'endpoint')} is ready: {listed(names)} {_are(names)} {state}."
     look = (f"get endpoints {subject.service.name} -o yaml", "get pods -o wide")
     return breaks(Stage.ENDPOINTS, (f"0 of {amount(len(names), 'endpoint')} ready",), cause, *look)
@@ -104,19 +105,19 @@ def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _none_local(subject: Subject, asked: str | None, home: str | None) -> Finding | None:
-    """A policy Local that leaves the node which is asked about, or all of them, without an endpoint."""
+def _none_local(subject: Subject, named: str | None, home: str | None) -> Finding | None:
+    """A policy Local that leaves the named node, or every node, without an endpoint."""
     nodes = [each.name for each in subject.nodes]
     for frontend in subject.frontends:
         key, policy = _policy(subject.service, frontend)
-        node = asked or (home if frontend.is_internal else None)
+        node = named or (home if frontend.is_internal else None)
         without = [each for each in nodes if not subject.local(frontend, each)]
         if policy is not TrafficPolicy.LOCAL or (node not in without and len(without) < len(nodes)):
             continue
         where = node if node in without else "any node"
         others = [each for each in nodes if each not in without]
-        only = f"; those with one: {listed(others)}" if others else ""
-        cause = f"{key} is Local and no endpoint is on {where}, so what comes to the {frontend} there is dropped{only}."
+        only = f"; nodes with one: {listed(others)}" if others else ""
+        cause = f"{key} is Local and no endpoint is on {where}, so packets to the {frontend} there are dropped{only}."
         look = (f"get endpoints {subject.service.name} -o yaml", f"describe service {subject.service.name}")
         return breaks(Stage.ENDPOINTS, (f"{key} is Local, and none on {where}",), cause, *look)
     return None
@@ -129,42 +130,42 @@ def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPo
 
 
 def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
-    """Whoever is behind the Service answers."""
+    """Judge whether every dialled endpoint answers."""
     silent = next((dial for dial in dials if not dial.answered), None)
-    everybody = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
+    addresses = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
     ready = {address for address, _ in ready_endpoints(subject)}
-    count = f"{len(ready):,} of {amount(len(everybody), 'endpoint')} ready"
+    count = f"{len(ready):,} of {amount(len(addresses), 'endpoint')} ready"
     if silent is not None:
-        who = subject.called(silent.backend)
+        name = subject.called(silent.backend)
         if silent.at_home:
-            cause = f"{who} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
+            cause = f"{name} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
         else:
-            cause = f"{who} does not answer when {silent.sender} dials it past the Service: {silent.why}"
+            cause = f"{name} does not answer when {silent.sender} dials it past the Service: {silent.why}"
         sender, target = silent.sender, endpoint(*silent.backend)
         look = (f"trace {sender} {target}", f"describe service {subject.service.name}")
-        return breaks(Stage.ENDPOINTS, (f"{who} does not answer {sender}", count), cause, *look)
+        return breaks(Stage.ENDPOINTS, (f"{name} does not answer {sender}", count), cause, *look)
     names = listed(list(dict.fromkeys(_name(subject, dial.backend[0]) for dial in dials)))
     answering = f"{names} {'answers' if len(dials) == 1 else 'answer'} when dialled past the Service"
-    unready = [_name(subject, each) for each in everybody if each not in ready]
+    unready = [_name(subject, each) for each in addresses if each not in ready]
     left = (f"not ready: {listed(unready)}",) if unready else ()
     return holds(Stage.ENDPOINTS, count, answering, *left, *_dropping(subject))
 
 
 def _name(subject: Subject, address: IPAddress) -> str:
-    """An endpoint by the name of its pod, or else by its address."""
+    """The name of an endpoint's pod, or else its address."""
     target = next((each.target for each, _, _ in subject.endpoints() if each.addresses[0] == address), "")
     return target or str(address)
 
 
 def _dropping(subject: Subject) -> Iterator[str]:
-    """Which nodes drop by a policy Local; that is as it should be."""
-    told = set()
+    """Which nodes drop under a policy Local, as they should."""
+    noted = set()
     for frontend in subject.frontends:
         key, policy = _policy(subject.service, frontend)
         without = [each.name for each in subject.nodes if not subject.local(frontend, each.name)]
-        if policy is TrafficPolicy.LOCAL and without and key not in told:
-            told.add(key)
-            what = "what its own clients send" if frontend.is_internal else "what comes from outside"
+        if policy is TrafficPolicy.LOCAL and without and key not in noted:
+            noted.add(key)
+            what = "packets of its own clients" if frontend.is_internal else "packets from outside"
             yield f"{key} Local: {listed(without)} {'drops' if len(without) == 1 else 'drop'} {what}"
 
 

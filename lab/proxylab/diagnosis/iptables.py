@@ -1,7 +1,6 @@
-"""Rules of iptables, read from what iptables-save prints.
+"""Reads kube-proxy's iptables rules from the output of iptables-save, for a diagnosis to judge.
 
-Owns: ``read_iptables``.
-Must not: know what they ought to be. The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
+The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +22,7 @@ _ENDPOINT: Final = "KUBE-SEP-"
 _REFUSING: Final = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
 _ENDINGS: Final = ("REJECT", "DROP")
 _CERTAIN: Final = 1 << 31
-"""A probability is a multiple of 2^-31 (xt_statistic), and that is how ``meaning`` reads it."""
+"""xt_statistic counts probability in multiples of 2^-31, and ``meaning`` reads it so."""
 
 
 def read_iptables(text: str) -> Programmed:
@@ -75,7 +74,7 @@ def _entry(rule: RuleMeaning, address: IPAddress | None, *, leads_to: str = "", 
 
 
 def _ways(chains: Chains, rules: Sequence[RuleMeaning]) -> Iterator[Way]:
-    """The choices of a chain; a rule that goes by what it remembers of a client makes none."""
+    """The choices of a chain; a rule of session affinity is none."""
     for rule in rules:
         target = _target(rule)
         if not target.startswith(_ENDPOINT) or any(option[0] == "--rcheck" for option in rule):
@@ -99,7 +98,7 @@ def _target(rule: RuleMeaning) -> str:
 
 
 def _address(rule: RuleMeaning) -> IPAddress | None:
-    """The one address that a rule is about."""
+    """The single address that a rule matches."""
     text = _value(rule, "--destination")
     network = ip_network(text) if text else None
     return network[0] if network is not None and network.num_addresses == 1 else None
@@ -111,5 +110,5 @@ def _of_loopback(rule: RuleMeaning) -> bool:
 
 
 def _value(rule: RuleMeaning, wanted: str) -> str:
-    """The first value of an option that stands without a negation; empty if there is none."""
+    """The first value of an option without a negation; empty if there is none."""
     return next((option[1] for option in rule if option[0] == wanted and len(option) > 1), "")

@@ -1,8 +1,4 @@
-"""What a diagnosis is made of.
-
-Owns: the stations in their order, ``Finding`` for one of them, and ``Diagnosis``.
-Must not: judge, or know how a finding is shown.
-"""
+"""The parts of a diagnosis: its stages in their order, the ``Finding`` of one stage, and ``Diagnosis``."""
 
 from enum import StrEnum
 
@@ -12,7 +8,7 @@ __all__ = ["Diagnosis", "Finding", "Stage", "Standing", "breaks", "holds", "noth
 
 
 class Stage(StrEnum):
-    """Where a packet to a Service may come to grief, in the order in which one is looked at after the other."""
+    """The points at which a packet to a Service may fail, in the order in which a diagnosis checks them."""
 
     NAME = "name"
     ENDPOINTS = "endpoints"
@@ -26,7 +22,7 @@ class Stage(StrEnum):
 
 
 class Standing(StrEnum):
-    """What was found of a station. ``unclear`` is what lacks a witness, and it is not green."""
+    """The result of a stage. ``unclear`` means that evidence is missing; it does not pass."""
 
     HOLDS = "holds"
     BREAKS = "breaks"
@@ -36,19 +32,19 @@ class Standing(StrEnum):
 
 
 STOPPING = frozenset({Standing.BREAKS, Standing.UNCLEAR})
-"""What makes the stations behind it meaningless."""
+"""The results that make later stages meaningless."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was found of one station.
+    """The finding of one stage.
 
     Attributes:
-        stage: which.
-        standing: in a word.
-        seen: what was seen, in clauses without a full stop; of what breaks, that first.
-        cause: of what breaks or is unclear, the sentence that says why.
-        look_at: then, what to type to see it, without the name of the lab.
+        stage: the stage.
+        standing: its result.
+        seen: clauses without a full stop, the one that breaks first.
+        cause: why the stage breaks or is unclear, as a sentence.
+        look_at: commands that show the cause, without the name of the lab.
     """
 
     stage: Stage
@@ -59,18 +55,18 @@ class Finding:
 
     @property
     def stops(self) -> bool:
-        """Whether it makes the stations behind it meaningless."""
+        """Whether it makes later stages meaningless."""
         return self.standing in STOPPING
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """The whole round.
+    """The whole diagnosis.
 
     Attributes:
         service: ``NAMESPACE/NAME``.
-        engine: which was looked at.
-        findings: one for every station, in their order.
+        engine: the name of the engine.
+        findings: one for every stage, in their order.
     """
 
     service: str
@@ -79,12 +75,12 @@ class Diagnosis:
 
     @property
     def broken(self) -> Finding | None:
-        """The station at which it breaks, or is unclear; ``None`` if all stations hold."""
+        """The first stage that breaks or is unclear; ``None`` if all stages hold."""
         return next((each for each in self.findings if each.stops), None)
 
     @classmethod
     def of(cls, service: str, engine: str, found: tuple[Finding, ...]) -> "Diagnosis":
-        """The diagnosis when nothing more is looked at: of stations that were not, it says why."""
+        """The diagnosis of the stages checked so far; each remaining stage gets the reason why it was not."""
         looked_at = {each.stage for each in found}
         last = found[-1]
         standing, seen = Standing.UNSEEN, f"not looked at, since {last.stage} {_verb(last)}"
@@ -95,22 +91,22 @@ class Diagnosis:
 
 
 def holds(stage: Stage, *seen: str) -> Finding:
-    """A station that holds."""
+    """A stage that holds."""
     return Finding(stage=stage, standing=Standing.HOLDS, seen=seen)
 
 
 def nothing(stage: Stage, why: str) -> Finding:
-    """A station that has nothing of this Service."""
+    """A stage that does not concern this Service."""
     return Finding(stage=stage, standing=Standing.NOTHING, seen=(why,))
 
 
 def breaks(stage: Stage, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
-    """A station that breaks. ``cause`` is a sentence."""
+    """A stage that breaks. ``cause`` is a sentence."""
     return Finding(stage=stage, standing=Standing.BREAKS, seen=seen, cause=cause, look_at=look_at)
 
 
 def unclear(stage: Stage, seen: tuple[str, ...], cause: str, *look_at: str) -> Finding:
-    """A station of which nobody knows."""
+    """A stage whose evidence is missing. ``cause`` is a sentence."""
     return Finding(stage=stage, standing=Standing.UNCLEAR, seen=seen, cause=cause, look_at=look_at)
 
 

@@ -1,8 +1,4 @@
-"""The first station: does the Service exist, and does its name lead to it.
-
-Owns: ``judge_name`` and ``missing_service``.
-Must not: ask.
-"""
+"""The first stage: does the Service exist, and does its name resolve to it."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -19,18 +15,18 @@ __all__ = ["judge_name", "missing_service", "whole_name"]
 
 
 def whole_name(service: Service) -> str:
-    """The name of a Service, absolute, as a resolver takes it that is to try nothing else."""
+    """The fully qualified name of a Service, with the final dot, so that a resolver tries no other."""
     return f"{service.name}.{service.namespace}.svc.{DOMAIN}."
 
 
 def missing_service(namespace: str, name: str, services: Iterable[Service]) -> Finding:
-    """The finding that there is no such Service, with the one that may be meant."""
+    """The finding that there is no such Service, with the one that the user may mean."""
     known = list(services)
     elsewhere = [each.namespace for each in known if each.name == name]
     here = [each.name for each in known if each.namespace == namespace]
     close = get_close_matches(name, here, n=1)
     if elsewhere:
-        meant = f"; there is one in {listed(elsewhere)}: say {elsewhere[0]}/{name}"
+        meant = f"; there is one in {listed(elsewhere)}: write {elsewhere[0]}/{name}"
     elif close:
         meant = f"; did you mean {close[0]}?"
     else:
@@ -40,13 +36,13 @@ def missing_service(namespace: str, name: str, services: Iterable[Service]) -> F
     return breaks(Stage.NAME, (seen,), cause if cause.endswith("?") else f"{cause}.", "get services")
 
 
-def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -> Finding:
-    """The name gives what it must.
+def judge_name(subject: Subject, client: str, lookups: Sequence[Lookup] | None) -> Finding:
+    """Judge whether the name resolves to the Service's addresses.
 
     Args:
         subject: the Service.
-        asker: the place from which its name was asked for.
-        lookups: what became of that; ``None`` where the lab has no name server.
+        client: the pod, node or host that sent the queries.
+        lookups: their results; ``None`` where the lab has no name server.
     """
     service = subject.service
     if lookups is None:
@@ -55,38 +51,39 @@ def judge_name(subject: Subject, asker: str, lookups: Sequence[Lookup] | None) -
     failed = next((each for each in lookups if each.error), None)
     if failed is not None:
         past = [each for each in lookups if each.server != failed.server and not each.error]
-        alive = "; asked past the Service, the name server answers" if past else ""
-        cause = f"{asker} cannot ask for {name}: {failed.server} did not answer ({failed.error}){alive}."
+        alive = "; queried past the Service, the name server answers" if past else ""
+        cause = f"{client} cannot resolve {name}: {failed.server} did not answer ({failed.error}){alive}."
         return breaks(
             Stage.NAME,
             (f"{failed.server} did not answer for {name}",),
             cause,
             f"diagnose {KUBE_DNS.namespace}/{KUBE_DNS.name}" if service.key != KUBE_DNS else "get pods -o wide",
-            f"exec {asker} -- cat /etc/resolv.conf",
+            f"exec {client} -- cat /etc/resolv.conf",
         )
     if service.type is ServiceType.EXTERNAL_NAME:
         return _judge_alias(service, name, lookups)
     due = _due(subject)
     found = list(dict.fromkeys(address for each in lookups for address in each.addresses))
     if set(found) != set(due):
-        told = listed([str(each) for each in found]) if found else "no address"
-        cause = f"{name} gives {told}, and the Service has {listed([str(each) for each in due])}."
-        return breaks(Stage.NAME, (f"{name} gives {told}",), cause, f"get endpoints {service.name}", f"shell {asker}")
-    told = listed([str(each) for each in found]) if found else "no address, as no endpoint is ready"
-    return holds(Stage.NAME, f"{name} is {told}, asked from {asker}")
+        addresses = listed([str(each) for each in found]) if found else "no address"
+        seen = f"{name} resolves to {addresses}"
+        cause = f"{seen}, but the Service has {listed([str(each) for each in due])}."
+        return breaks(Stage.NAME, (seen,), cause, f"get endpoints {service.name}", f"shell {client}")
+    addresses = listed([str(each) for each in found]) if found else "no address, as no endpoint is ready"
+    return holds(Stage.NAME, f"{name} resolves to {addresses} on {client}")
 
 
 def _judge_alias(service: Service, name: str, lookups: Sequence[Lookup]) -> Finding:
     aliases = list(dict.fromkeys(each.value for found in lookups for each in found.answers if each.kind == "CNAME"))
     if service.external_name.rstrip(".") in aliases:
         return holds(Stage.NAME, f"{name} is an alias of {service.external_name}")
-    told = f"an alias of {listed(aliases)}" if aliases else "nothing"
-    cause = f"{name} is {told}, and must be an alias of {service.external_name}."
-    return breaks(Stage.NAME, (f"{name} is {told}",), cause, f"describe service {service.name}")
+    seen = f"{name} is an alias of {listed(aliases)}" if aliases else f"{name} has no CNAME record"
+    cause = f"{seen}; it must be an alias of {service.external_name}."
+    return breaks(Stage.NAME, (seen,), cause, f"describe service {service.name}")
 
 
 def _due(subject: Subject) -> list[IPAddress]:
-    """The addresses that a name must give: those of a headless Service are its ready endpoints'."""
+    """The addresses that the name must resolve to; those of a headless Service are its ready endpoints'."""
     if not subject.service.headless:
         return [each for each in subject.service.cluster_ips if Family.of(each) in subject.families]
     slices = (each for each in subject.slices if each.address_type in subject.families)

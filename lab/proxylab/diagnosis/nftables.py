@@ -1,7 +1,6 @@
-"""Rules of nftables, read from what ``nft list table`` prints.
+"""Reads kube-proxy's nftables rules from the output of ``nft list table``, for a diagnosis to judge.
 
-Owns: ``read_nftables``.
-Must not: know what they ought to be. The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
+The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
 """
 
 import re
@@ -14,7 +13,7 @@ from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
 
 __all__ = ["read_nftables"]
 
-# As nft prints a table (nft(8)): what stands in it is indented by one tab, and what stands in that by two.
+# nft(8) indents the objects of a table by one tab, and their contents by two.
 _OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
 _ELEMENTS: Final = re.compile(r"elements = \{(.*?)\}\n", re.DOTALL)
 _ELEMENT: Final = re.compile(
@@ -26,7 +25,7 @@ _LEADS: Final = re.compile(r"\b(?:goto|jump) (\S+?)(?=[ ,}]|$)")
 _CHOICES: Final = re.compile(r"numgen random mod (\d+) (vmap|map) \{(.*?)\}")
 _REMEMBERED: Final = "@affinity-"
 _ENDPOINT: Final = "endpoint-"
-"""Begins the names of chains to which others lead by choice, or by what they remember."""
+"""Begins the names of endpoint chains, to which others jump by choice or by session affinity."""
 _TRANSLATION: Final = re.compile(r"\bdnat to (\S+):(\d+)")
 _HOOKS: Final = {
     Hook.IN: ("nat-prerouting", "services"),
@@ -75,16 +74,16 @@ def _entries(body: str) -> Iterator[Entry]:
 
 
 def _leads(body: str) -> Iterator[str]:
-    """Where a chain leads, but for what balances and what goes by what it remembers of a client."""
+    """The chains to which a chain jumps, except by load balancing or session affinity."""
     for line in body.splitlines():
         if "numgen" not in line and _REMEMBERED not in line:
             yield from _LEADS.findall(line)
 
 
 def _ways(chains: Mapping[str, str], name: str, body: str) -> Iterator[Way]:
-    """The choices of a chain: each leads to an endpoint's chain, or, since 1.35, is what the destination becomes.
+    """The choices of a chain: each jumps to an endpoint's chain or, since 1.35, is the new destination.
 
-    Since 1.37 there is nothing to choose where there is one endpoint: the Service's own chain translates.
+    Since 1.37 a Service with one endpoint has no choice: its own chain translates.
     """
     choices = _CHOICES.search(body)
     if choices is None:

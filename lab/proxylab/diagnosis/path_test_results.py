@@ -1,7 +1,6 @@
-"""The last three stations in what packets showed: who was reached, as whom, and whether endpoints reach themselves.
+"""Judges three stages by the packets of path tests: DNAT, masquerade and hairpin.
 
-Owns: ``judge_translation``, ``judge_masquerade`` and ``judge_hairpin``.
-Must not: send; and it judges no packet by itself: what became of one is the verdict's word (``proxylab.verdict``).
+``proxylab.verdict`` judges each packet; this module turns its verdicts into findings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,109 +27,109 @@ _TRANSLATION = ("outcome", "backends")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTestResult:
-    """A walk, and the verdict on what it showed."""
+    """A path test, and the verdict on its packets."""
 
     path_test: PathTest
     verdict: ProbeVerdict
 
     @property
     def case(self) -> Case:
-        """The flows, sorted."""
+        """The flows of the path test, sorted."""
         return open_case(self.verdict.probe, self.verdict.resolved, self.verdict.evidence)
 
     def unresolved(self, *expectations: str) -> Verdict | None:
-        """The verdict on one of these that is no pass, a failure before what is in doubt."""
+        """The first of these expectations that failed, or else the first that did not pass."""
         found = [each for each in self.verdict.verdicts if each.expectation in expectations]
         failed = (each for each in found if each.judgement is Judgement.FAIL)
         return next(failed, next((each for each in found if each.judgement is not Judgement.PASS), None))
 
     def because(self, verdict: Verdict) -> str:
-        """Why it is no pass, as a sentence."""
+        """Why the verdict is not a pass, as a sentence."""
         sentence = why(self.case, self.verdict) or f"{'; '.join(verdict.reasons)}."
         return sentence if verdict.judgement is Judgement.FAIL else f"{'; '.join(verdict.reasons)}."
 
 
-def judge_translation(subject: Subject, walked: Sequence[PathTestResult]) -> Finding:
-    """Whoever dials a front reaches an endpoint that is due, and none besides."""
-    if not walked:
-        return nothing(Stage.DNAT, "nobody in this lab may dial a front of it")
+def judge_translation(subject: Subject, results: Sequence[PathTestResult]) -> Finding:
+    """Judge whether each path test reaches only endpoints that its node may use."""
+    if not results:
+        return nothing(Stage.DNAT, "no pod, node or host of this lab may dial a frontend of it")
     doubtful: Finding | None = None
-    for each in walked:
+    for each in results:
         verdict = each.unresolved(*_TRANSLATION)
         if verdict is None:
             if elsewhere := _translated_elsewhere(each):
-                told = f"{elsewhere} translated it, and not {each.path_test.node}"
-                missing = f"no rule of {each.path_test.node} translated it"
-                sentence = f"{each.path_test}: {missing}; it went on, and {elsewhere} did."
-                return breaks(Stage.DNAT, (f"{each.path_test}: {told}",), sentence, *_looks(subject, each.path_test))
+                seen = f"{each.path_test}: {elsewhere} translated the packet, not {each.path_test.node}"
+                missing = f"no rule of {each.path_test.node} translated the packet"
+                sentence = f"{each.path_test}: {missing}; {elsewhere} did, further on."
+                return breaks(Stage.DNAT, (seen,), sentence, *_looks(subject, each.path_test))
             continue
-        told = f"{each.path_test}: {verdict.observed}"
+        seen = f"{each.path_test}: {verdict.observed}"
         sentence = f"{each.path_test}: {each.because(verdict)}"
         if verdict.judgement is Judgement.FAIL:
-            return breaks(Stage.DNAT, (told,), sentence, *_looks(subject, each.path_test))
-        doubtful = doubtful or unclear(Stage.DNAT, (told,), sentence, *_looks(subject, each.path_test))
+            return breaks(Stage.DNAT, (seen,), sentence, *_looks(subject, each.path_test))
+        doubtful = doubtful or unclear(Stage.DNAT, (seen,), sentence, *_looks(subject, each.path_test))
     if doubtful is not None:
         return doubtful
-    flows = sum(len(each.case.flows) for each in walked)
+    flows = sum(len(each.case.flows) for each in results)
     hit = {
         (flow.arrivals[0].destination, flow.arrivals[0].destination_port)
-        for each in walked
+        for each in results
         for flow in each.case.arrived
     }
-    due = dict.fromkeys(backend for each in walked for backend in each.path_test.due)
+    due = dict.fromkeys(backend for each in results for backend in each.path_test.due)
     reached = f"{sum(backend in hit for backend in due):,} of {amount(len(due), 'endpoint')} reached"
-    frontends = len({each.path_test.frontend for each in walked})
-    return holds(Stage.DNAT, f"{amount(flows, 'flow')} to {amount(frontends, 'front')} were translated: {reached}")
+    frontends = len({each.path_test.frontend for each in results})
+    return holds(Stage.DNAT, f"{amount(flows, 'flow')} to {amount(frontends, 'frontend')} were translated: {reached}")
 
 
-def _translated_elsewhere(walked: PathTestResult) -> str:
-    """The node that led a walk to an endpoint, if it was another than the one that is due to."""
+def _translated_elsewhere(result: PathTestResult) -> str:
+    """The node that translated, if it is not the one that should have; else empty."""
     translating = [
-        rule for rule in translations(walked.case.evidence.counts) if rule.translates_to in walked.path_test.due
+        rule for rule in translations(result.case.evidence.counts) if rule.translates_to in result.path_test.due
     ]
-    return next((rule.count.node for rule in translating if rule.count.node != walked.path_test.node), "")
+    return next((rule.count.node for rule in translating if rule.count.node != result.path_test.node), "")
 
 
 def judge_masquerade(
-    subject: Subject, rules: Rules, walked: Sequence[PathTestResult], addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: Subject, rules: Rules, results: Sequence[PathTestResult], addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> Finding:
-    """Endpoints see whom they must, and what they answer comes back.
+    """Judge whether endpoints see the right source address, and whether replies come back.
 
     Args:
         subject: the Service.
         rules: of every node.
-        walked: the walks that came through.
-        addresses: those of every node, pod and host.
+        results: of the path tests that reached an endpoint.
+        addresses: of every node, pod and host.
     """
-    for each in walked:
+    for each in results:
         finding = _mistaken(subject, rules, each, addresses) or _unanswered(subject, each)
         if finding is not None:
             return finding
-    seen = list(_sources(walked))
+    seen = list(_sources(results))
     lacking = [f"{node}" for (node, _), programmed in rules.items() if not programmed.masquerades]
     if lacking:
-        cause = f"{lacking[0]} has no rule that masquerades what the rules of Services have marked."
+        cause = f"{lacking[0]} has no rule that masquerades packets marked by the rules of Services."
         look = f"rules {lacking[0]} | grep -i masq"
         return breaks(Stage.MASQUERADE, (f"{lacking[0]} masquerades nothing",), cause, look)
-    return holds(Stage.MASQUERADE, *(seen or ("nothing dialled here needs it",)))
+    return holds(Stage.MASQUERADE, *(seen or ("no path test needs it",)))
 
 
 def _mistaken(
-    subject: Subject, rules: Rules, walked: PathTestResult, addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: Subject, rules: Rules, result: PathTestResult, addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> Finding | None:
-    """A source that endpoints must not see, or one that they must and do not."""
-    path_test, case = walked.path_test, walked.case
+    """The finding that an endpoint saw the wrong source address."""
+    path_test, case = result.path_test, result.case
     flow = next((flow for flow in case.arrived if _is_wrong(subject, path_test, flow, addresses)), None)
     if flow is None:
         return None
     saw = f"{flow.arrivals[0].netns_name} saw {flow.arrivals[0].source}"
     must = f"an address of {path_test.node}" if path_test.hidden else f"{path_test.dialler.name}'s own"
-    sentence = _why_source(rules, walked, flow)
-    told = f"{path_test}: {saw}, and must see {must}"
+    sentence = _why_source(rules, result, flow)
+    seen = f"{path_test}: {saw}, and must see {must}"
     return breaks(
         Stage.MASQUERADE,
-        (told,),
-        f"{told}; {sentence}",
+        (seen,),
+        f"{seen}; {sentence}",
         *_looks(subject, path_test),
         f"rules {path_test.node} | grep -i masq",
     )
@@ -144,58 +143,58 @@ def _is_wrong(
         return False
     if not path_test.hidden:
         return arrival.source not in path_test.dialler.addresses
-    # What a node hands to a program of its own never leaves, so nothing masquerades it.
+    # A packet to a program of the node itself never leaves the node, so nothing masquerades it.
     if subject.pod_at(arrival.destination) is None and arrival.destination in addresses.get(path_test.node, ()):
         return False
     return arrival.source not in addresses.get(path_test.node, ())
 
 
-def _why_source(rules: Rules, walked: PathTestResult, flow: Flow) -> str:
-    path_test = walked.path_test
+def _why_source(rules: Rules, result: PathTestResult, flow: Flow) -> str:
+    path_test = result.path_test
     programmed = rules[path_test.node, path_test.frontend.family]
     if path_test.hidden and not programmed.masquerades:
-        return f"{path_test.node} has no rule that masquerades what was marked."
+        return f"{path_test.node} has no rule that masquerades marked packets."
     verdict = Verdict(
         expectation="source",
         judgement=Judgement.FAIL,
         expected="",
         observed=str(flow.arrivals[0].source),
-        position=walked.verdict.probe.position,
+        position=result.verdict.probe.position,
         example=flow.number,
     )
-    sentence = cause(walked.case, verdict, walked.verdict.plan, walked.verdict.traced)
+    sentence = cause(result.case, verdict, result.verdict.plan, result.verdict.traced)
     return sentence or ("nothing masqueraded it." if path_test.hidden else "something masqueraded it.")
 
 
-def _unanswered(subject: Subject, walked: PathTestResult) -> Finding | None:
-    """What was answered and did not come back as it must."""
-    verdict = walked.unresolved("reply")
+def _unanswered(subject: Subject, result: PathTestResult) -> Finding | None:
+    """The finding that a reply did not come back as it must."""
+    verdict = result.unresolved("reply")
     if verdict is None:
         return None
-    told = f"{walked.path_test}: {verdict.observed or 'no reply'}"
-    sentence = f"{walked.path_test}: {walked.because(verdict)}"
+    seen = f"{result.path_test}: {verdict.observed or 'no reply'}"
+    sentence = f"{result.path_test}: {result.because(verdict)}"
     make = breaks if verdict.judgement is Judgement.FAIL else unclear
-    return make(Stage.MASQUERADE, (told,), sentence, *_looks(subject, walked.path_test))
+    return make(Stage.MASQUERADE, (seen,), sentence, *_looks(subject, result.path_test))
 
 
-def _sources(walked: Sequence[PathTestResult]) -> Iterator[str]:
-    """As whom clients were seen."""
-    hidden = dict.fromkeys(each.path_test.dialler.name for each in walked if each.path_test.hidden)
-    kept = dict.fromkeys(each.path_test.dialler.name for each in walked if each.path_test.hidden is False)
+def _sources(results: Sequence[PathTestResult]) -> Iterator[str]:
+    """The source addresses that endpoints saw, in clauses."""
+    hidden = dict.fromkeys(each.path_test.dialler.name for each in results if each.path_test.hidden)
+    kept = dict.fromkeys(each.path_test.dialler.name for each in results if each.path_test.hidden is False)
     if hidden:
-        yield f"endpoints see the node in the place of {listed(list(hidden))}"
+        yield f"endpoints see the node's address in place of {listed(list(hidden))}"
     if kept:
         yield f"{listed(list(kept))} {'keeps its address' if len(kept) == 1 else 'keep their addresses'}"
-    if walked:
-        yield "all answers came back"
+    if results:
+        yield "all replies came back"
 
 
-def judge_hairpin(subject: Subject, walked: Sequence[PathTestResult]) -> Finding:
-    """An endpoint that dials its Service and is chosen itself is reached, and answers."""
-    if not walked:
+def judge_hairpin(subject: Subject, results: Sequence[PathTestResult]) -> Finding:
+    """Judge whether endpoints reach themselves through their Service."""
+    if not results:
         return nothing(Stage.HAIRPIN, "no endpoint is a pod that can dial its own Service")
     reached: dict[str, None] = {}
-    for each in walked:
+    for each in results:
         path_test, case = each.path_test, each.case
         own = [flow for flow in case.arrived if flow.arrivals[0].destination in path_test.dialler.addresses]
         kept = next((flow for flow in own if flow.arrivals[0].source in path_test.dialler.addresses), None)
@@ -205,15 +204,15 @@ def judge_hairpin(subject: Subject, walked: Sequence[PathTestResult]) -> Finding
             f"rules {path_test.node} | grep -i masq",
         )
         if kept is not None:
-            told = f"{path_test.dialler.name} got its own packet from its own address"
+            seen = f"{path_test.dialler.name} got its own packet from its own address"
             source = kept.arrivals[0].source
-            sentence = f"{told} ({source}), so its answer never passes {path_test.node}: nothing masqueraded it."
-            return breaks(Stage.HAIRPIN, (told,), sentence, *look)
+            sentence = f"{seen} ({source}), so its reply never passes {path_test.node}: nothing masqueraded the packet."
+            return breaks(Stage.HAIRPIN, (seen,), sentence, *look)
         if verdict is not None:
-            told = f"{path_test.dialler.name} to itself: {verdict.observed or Outcome.DROPPED}"
+            seen = f"{path_test.dialler.name} to itself: {verdict.observed or Outcome.DROPPED}"
             sentence = f"{path_test.dialler.name} does not reach itself through the Service: {each.because(verdict)}"
             make = breaks if verdict.judgement is Judgement.FAIL else unclear
-            return make(Stage.HAIRPIN, (told,), sentence, *look)
+            return make(Stage.HAIRPIN, (seen,), sentence, *look)
         if own:
             reached[path_test.dialler.name] = None
     if not reached:
@@ -226,7 +225,7 @@ def _themselves(names: dict[str, None]) -> str:
 
 
 def _looks(subject: Subject, path_test: PathTest) -> Iterator[str]:
-    """The commands that show a walk."""
+    """The commands that show a path test."""
     via = "" if path_test.frontend.via is Frontend.CLUSTER_IP else f" --via {path_test.frontend.via}"
     named = path_test.at is not None or path_test.dialler.kind is Kind.HOST
     node = f" --node {path_test.node}" if named else ""

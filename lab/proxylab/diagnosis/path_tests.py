@@ -1,7 +1,7 @@
-"""Which packets show whether a Service works: who dials which front, where that is translated, and what is due of it.
+"""Chooses the path tests of a diagnosis: which pod, node or host dials which frontend, and what must follow.
 
-Owns: ``PathTest``, and ``path_tests`` and ``loops``, which choose them.
-Must not: send. Fronts that a policy lets nobody in by are not walked.
+A path test is one frontend dialled by one sender. ``path_tests`` and ``loops`` choose them; frontends that a policy
+closes to every sender have none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,19 +17,19 @@ from proxylab.scenario.model import Frontend, Scenario
 __all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "loops", "nodes_at", "path_tests"]
 
 _MOST = 64
-"""How many walks there are at most; a round is no load test."""
+"""The most path tests of one diagnosis."""
 _MOST_LOOPS = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What besides the objects decides who is let in, and as whom.
+    """The settings that decide, besides the objects, which senders get in and with which source address.
 
     Attributes:
-        detects: whether a proxy can tell pods from others.
-        masquerades_all: whether it hides everybody who dials a cluster IP.
-        node_ports: where node ports are served; everywhere, if there are none of a family.
-        leaves_hidden: whether nodes hide what their pods send out of the pod network, whatever a proxy does.
+        detects: whether a proxy can detect traffic of pods.
+        masquerades_all: whether it masquerades every packet to a cluster IP.
+        node_ports: the networks whose addresses serve node ports; all addresses of a family that has none here.
+        leaves_hidden: whether nodes masquerade packets of pods that leave the pod network, without the proxy.
     """
 
     detects: bool = True
@@ -39,7 +39,7 @@ class Terms:
 
     @classmethod
     def of(cls, scenario: Scenario, mode: str) -> "Terms":
-        """Those of a scenario, by the keys that a mode looks at."""
+        """The settings of a scenario in one mode."""
         proxy = scenario.proxy or ProxyConfiguration()
         of_mode = proxy.nftables.masquerade_all if mode == "nftables" else proxy.masquerade_all
         return cls(
@@ -51,7 +51,7 @@ class Terms:
 
 
 class Kind(StrEnum):
-    """What somebody who dials is."""
+    """The kinds of senders."""
 
     POD = "pod"
     NODE = "node"
@@ -60,7 +60,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialler:
-    """Somebody who can dial. ``node`` is a pod's node, or the node itself; ``backs`` the Service if its endpoint is."""
+    """A sender of path tests. ``node`` is a pod's node or the node itself; ``backs`` says that it is an endpoint."""
 
     name: str
     kind: Kind
@@ -75,15 +75,15 @@ class Dialler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PathTest:
-    """One front dialled by somebody.
+    """One frontend dialled by one sender.
 
     Attributes:
-        dialler: who dials.
-        frontend: what is dialled.
-        node: which translates.
-        at: the address that is dialled, if it is the node's.
-        due: the endpoints that may be reached.
-        hidden: whether they must see an address of the node; ``None`` where either is right.
+        dialler: the sender.
+        frontend: the dialled frontend.
+        node: the node that translates.
+        at: the dialled address, for a node port.
+        due: the endpoints that may get the packets.
+        hidden: whether endpoints must see an address of the node; ``None`` where either source is right.
     """
 
     dialler: Dialler
@@ -102,7 +102,7 @@ class PathTest:
 def diallers(
     subject: Subject, scenario: Scenario, addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> tuple[Dialler, ...]:
-    """Everybody who can dial: pods that are there and have a network of their own, hosts, nodes; in this order."""
+    """All senders, in this order: running pods with a network of their own, hosts, nodes."""
     names = {name for group in scenario.pods for name in group.pod_names if not group.host_network}
     behind = {each.addresses[0] for each, _, _ in subject.endpoints()}
     pods = [
@@ -126,27 +126,27 @@ def diallers(
 
 
 def path_tests(
-    subject: Subject, terms: Terms, everybody: Sequence[Dialler], nodes: Sequence[str], sender: str | None
+    subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str], sender: str | None
 ) -> tuple[PathTest, ...]:
-    """One walk to every front for each of ``nodes``, by ``sender`` or by whoever is the likeliest to dial it."""
+    """One path test of every frontend on each of ``nodes``, by ``sender`` or else by the likeliest client."""
     found: list[PathTest] = []
     for frontend in subject.frontends:
         for node in nodes:
-            for dialler in _candidates(frontend, node, everybody, sender):
-                path_test = _walk(subject, terms, dialler, frontend, node)
+            for dialler in _candidates(frontend, node, senders, sender):
+                path_test = _path_test(subject, terms, dialler, frontend, node)
                 if path_test is not None:
                     found.append(path_test)
                     break
     return tuple(found[:_MOST])
 
 
-def loops(subject: Subject, terms: Terms, everybody: Sequence[Dialler], nodes: Sequence[str]) -> tuple[PathTest, ...]:
-    """Endpoints that dial their own Service, those on different nodes first."""
+def loops(subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str]) -> tuple[PathTest, ...]:
+    """Path tests of endpoints that dial their own Service, those on different nodes first."""
     found: list[PathTest] = []
     for frontend in subject.frontends:
         if frontend.is_internal:
-            own = [each for each in everybody if each.backs and each.kind is Kind.POD and each.node in nodes]
-            found += filter(None, (_walk(subject, terms, dialler, frontend, dialler.node) for dialler in own))
+            own = [each for each in senders if each.backs and each.kind is Kind.POD and each.node in nodes]
+            found += filter(None, (_path_test(subject, terms, dialler, frontend, dialler.node) for dialler in own))
     found = [
         path_test for path_test in found if any(address in path_test.dialler.addresses for address, _ in path_test.due)
     ]
@@ -158,18 +158,18 @@ def loops(subject: Subject, terms: Terms, everybody: Sequence[Dialler], nodes: S
 
 
 def _candidates(
-    frontend: FrontendAddress, node: str, everybody: Sequence[Dialler], sender: str | None
+    frontend: FrontendAddress, node: str, senders: Sequence[Dialler], sender: str | None
 ) -> Iterator[Dialler]:
-    """Who may dial a front so that ``node`` translates it, the likeliest first."""
+    """The senders whose packets to a frontend ``node`` translates, the likeliest first."""
     if sender is not None:
-        chosen = [each for each in everybody if each.name == sender]
+        chosen = [each for each in senders if each.name == sender]
         yield from (each for each in chosen if frontend.via is Frontend.NODE_PORT or _translates(each, node))
         return
-    here = [each for each in everybody if each.node == node and not each.backs]
+    here = [each for each in senders if each.node == node and not each.backs]
     pods = [each for each in here if each.kind is Kind.POD]
     node_itself = [each for each in here if each.kind is Kind.NODE]
-    hosts = [each for each in everybody if each.kind is Kind.HOST]
-    others = [each for each in everybody if each.kind is Kind.NODE and each.node != node]
+    hosts = [each for each in senders if each.kind is Kind.HOST]
+    others = [each for each in senders if each.kind is Kind.NODE and each.node != node]
     if frontend.is_internal:
         yield from (*pods, *node_itself)
     elif frontend.via is Frontend.NODE_PORT:
@@ -179,12 +179,14 @@ def _candidates(
 
 
 def _translates(dialler: Dialler, node: str) -> bool:
-    """Whether a node translates what somebody sends to an address of the Service: its own, or one that enters there."""
+    """Whether a node translates what the sender sends to an address of the Service."""
     return dialler.kind is Kind.HOST or dialler.node == node
 
 
-def _walk(subject: Subject, terms: Terms, dialler: Dialler, frontend: FrontendAddress, node: str) -> PathTest | None:
-    """The walk; ``None`` where the Service promises that nobody comes in so, or the walker has no such address."""
+def _path_test(
+    subject: Subject, terms: Terms, dialler: Dialler, frontend: FrontendAddress, node: str
+) -> PathTest | None:
+    """The path test; ``None`` where the Service lets the sender not in, or the sender has no address of the family."""
     address = dialler.address(frontend.family)
     of_node = next((each.addresses for each in subject.nodes if each.name == node), ())
     at = next((each for each in of_node if Family.of(each) is frontend.family), None)
@@ -215,22 +217,22 @@ def nodes_at(subject: Subject, terms: Terms, nodes: Sequence[str]) -> Iterator[t
                 yield node.name, at
 
 
-def askers(everybody: Sequence[Dialler], node: str, address: IPAddress) -> Iterator[str]:
-    """Who may ask a node itself, as a balancer does: hosts, then other nodes, then pods elsewhere, then the node."""
+def askers(senders: Sequence[Dialler], node: str, address: IPAddress) -> Iterator[str]:
+    """The senders that may dial a node's health check: hosts, then other nodes, then pods elsewhere, then the node."""
     order = {Kind.HOST: 0, Kind.NODE: 1, Kind.POD: 2}
-    able = [each for each in everybody if each.address(Family.of(address)) is not None]
+    able = [each for each in senders if each.address(Family.of(address)) is not None]
     yield from (each.name for each in sorted(able, key=lambda each: (each.node == node, order[each.kind])))
 
 
 def _is_outside(dialler: Dialler, node: str, terms: Terms) -> bool:
-    """Whether a node takes somebody for a client from outside: also a pod, where nothing tells pods from others."""
+    """Whether a node treats the sender as a client from outside: also a pod, where the proxy cannot detect pods."""
     if dialler.kind is Kind.POD:
         return not terms.detects
     return dialler.kind is Kind.HOST or dialler.node != node
 
 
 def _serves_node_ports(terms: Terms, address: IPAddress | None) -> bool:
-    """Whether node ports are served at an address, by ``nodePortAddresses``."""
+    """Whether an address serves node ports, by ``nodePortAddresses``."""
     if address is None:
         return False
     of_family = [each for each in terms.node_ports if each.version == address.version]
@@ -242,8 +244,8 @@ def _hidden(
 ) -> bool | None:
     """Whether endpoints must see an address of the node that translates.
 
-    A node that dials itself may have the same address before and after, so of that nothing is said. Nor is it where the
-    wire masquerades by itself what pods send out of their network, and where an endpoint is a node, which may pass on.
+    ``None`` where the source cannot decide: a node that dials itself may have the same address before and after; the
+    network itself may masquerade packets that leave the pod network; an endpoint that is a node may forward.
     """
     if (dialler.kind is Kind.NODE and dialler.node == node) or any(subject.is_of_node(each) for each, _ in due):
         return None

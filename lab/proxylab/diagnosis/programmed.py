@@ -1,8 +1,7 @@
-"""What a node's rules do for Services, whatever tool wrote them down.
+"""A node's rules for Services, the same for all modes.
 
-Owns: ``Programmed``, the rules of one node and family as far as a diagnosis goes, and ``by_family``, by which a dump is
-parted.
-Must not: know what they ought to be.
+Owns ``Programmed``, the rules of one node and family as far as a diagnosis needs them, and ``by_family``, which splits
+a dump.
 """
 
 import re
@@ -15,23 +14,23 @@ __all__ = ["Entry", "Hook", "Programmed", "Way", "by_family"]
 
 
 class Hook:
-    """The three places at which rules of a Service proxy must be led to."""
+    """The three hooks that must jump to the rules of a Service proxy, by the packets that traverse them."""
 
-    IN = "what comes in"
-    OUT = "what the node itself sends"
-    LEAVING = "what leaves"
+    IN = "packets that come in"
+    OUT = "packets of the node itself"
+    LEAVING = "packets that leave"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One rule, or element of a map, that recognises a front.
+    """One dispatch rule, or element of a map, that matches a frontend.
 
     Attributes:
-        address: the front's; ``None`` for a node port.
-        protocol: of the front.
-        port: of the front.
-        leads_to: the chain that comes next; empty where it ends there.
-        refused: ``REJECT`` or ``DROP`` where it ends there.
+        address: of the frontend; ``None`` for a node port.
+        protocol: of the frontend.
+        port: of the frontend.
+        leads_to: the chain that it jumps to; empty for a refusal.
+        refused: ``REJECT`` or ``DROP`` for a refusal.
     """
 
     address: IPAddress | None
@@ -47,8 +46,8 @@ class Way:
 
     Attributes:
         by: the chain that translates, or the balancing chain where that does it itself.
-        chance: that it is taken where those before it were not, for rules that are asked in turn; its share otherwise.
-        to: what the destination becomes; ``None`` where nothing translates.
+        chance: its share or, for rules matched in turn, its probability where no earlier one matched.
+        to: the new destination; ``None`` where nothing translates.
     """
 
     by: str
@@ -61,13 +60,13 @@ class Programmed:
     """The rules of one node in one family.
 
     Attributes:
-        hooked: which hooks lead to the rules for Services.
-        reaches: whether those lead on to rules for addresses, and to rules for node ports, by ``Entry.address``.
-        entries: by what fronts are recognised.
-        leads: to which chains a chain leads, in order.
+        hooked: the hooks that jump to the rules for Services.
+        reaches: whether those jump on to rules for addresses (``True``) and for node ports (``False``).
+        entries: the dispatch rules.
+        leads: the chains to which a chain jumps, in order.
         ways: the choices of every chain that balances.
-        in_turn: whether choices are asked one after the other.
-        masquerades: whether what was marked is masqueraded on its way out.
+        in_turn: whether the kernel tries choices one after the other.
+        masquerades: whether the rules masquerade marked packets.
     """
 
     hooked: frozenset[str]
@@ -79,7 +78,7 @@ class Programmed:
     masquerades: bool
 
     def balancing(self, entry: Entry) -> tuple[str, ...]:
-        """The chains that balance what an entry recognises, nearest first."""
+        """The balancing chains behind an entry, nearest first."""
         found: list[str] = []
         ahead, met = [entry.leads_to], {""}
         while ahead:
@@ -110,10 +109,10 @@ _BEGINNINGS = {
 
 
 def by_family(mode: str, dump: str, families: Sequence[Family]) -> dict[Family, str]:
-    """The part of a dump that is each family's; nothing of a family that has no rules."""
+    """The part of each family in a dump; empty for a family without rules."""
     parts = [part for part in _BEGINNINGS[mode].split(dump) if part.strip()]
     if mode == "nftables":
         named = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
         return {family: next((part for part in parts if part.startswith(named[family])), "") for family in families}
-    whole = [part for part in parts if "*mangle" in part]  # each family is asked for mangle first
+    whole = [part for part in parts if "*mangle" in part]  # the lab dumps table mangle first in each family
     return dict(zip(families, whole, strict=False))

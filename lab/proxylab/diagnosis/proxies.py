@@ -1,8 +1,4 @@
-"""The third station: does an engine live in every node, and has it heard the news.
-
-Owns: ``judge_engines``.
-Must not: ask them.
-"""
+"""The stage ``engine``: does an engine run in every node, and is it up to date."""
 
 from collections.abc import Sequence
 
@@ -16,24 +12,24 @@ _OK = 200
 
 
 def judge_engines(records: Sequence[ProxyRecord]) -> Finding:
-    """All of them live, are healthy, and have programmed the newest revision."""
+    """Judge whether all engines run, are healthy, and have programmed the newest revision."""
     for record in records:
         fault, cause = _fault(record)
         if cause:
             return breaks(Stage.ENGINE, (fault,), cause, f"logs {record.node}", f"rules {record.node}")
     health = all(record.asked and _well(record) for record in records)
-    lives = "lives" if len(records) == 1 else "live"
-    seen = [f"{listed([record.node for record in records])} {lives}"]
-    seen += ["/healthz says 200"] if health else []
+    run = "the engine of {} runs" if len(records) == 1 else "the engines of {} run"
+    seen = [run.format(listed([record.node for record in records]))]
+    seen += ["/healthz answers 200"] if health else []
     seen += [
         f"{each.node} is not eligible for balancers: /healthz {each.healthz}" for each in records if not each.eligible
     ]
     revisions = {record.progress.due for record in records if record.progress.reflects is not None}
     if revisions:
-        seen.append(f"rules of revision {max(revisions)}, which is the newest")
+        seen.append(f"rules of revision {max(revisions)}, the newest")
     gone = [record.node for record in records if record.progress.reflects is None]
     if gone:
-        seen.append(f"the rules of {listed(gone)} do not tell their revision")
+        seen.append(f"the rules of {listed(gone)} do not show their revision")
     return holds(Stage.ENGINE, *seen)
 
 
@@ -42,20 +38,20 @@ def _well(record: ProxyRecord) -> bool:
 
 
 def _fault(record: ProxyRecord) -> tuple[str, str]:
-    """What is wrong with one of them, in a clause and in a sentence; both are empty where nothing is."""
+    """An engine's fault as a clause and as a sentence; both empty without one."""
     node, progress = record.node, record.progress
-    said = progress.trouble.strip().splitlines()
-    trouble = f": {said[0]}" if said else ""
+    lines = progress.trouble.strip().splitlines()
+    trouble = f": {lines[0]}" if lines else ""
     if not progress.runs:
         stale = "" if progress.reflects is None else ", and its rules stay as they last were"
         return f"the engine of {node} does not run", f"the engine of {node} does not run{trouble}{stale}."
     if progress.reflects is not None and progress.reflects < progress.due:
-        last = f", and it last said{trouble}" if trouble else ""
+        last = f"; its last error{trouble}" if trouble else ""
         behind = f"its rules are of revision {progress.reflects}, and the API's is {progress.due}"
         return f"the engine of {node} is behind", f"the engine of {node} is behind: {behind}{last}."
     if record.asked and record.healthz is None:
-        return f"nobody answers {record.asked}", f"nobody on {node} answers {record.asked}{trouble}."
+        return f"no answer from {record.asked}", f"{record.asked} on {node} does not answer{trouble}."
     if not _well(record) and record.eligible:
-        status = f"the engine of {node} says that it is not healthy: {record.asked} answers {record.healthz}"
+        status = f"the engine of {node} is not healthy: {record.asked} answers {record.healthz}"
         return f"{node}: /healthz {record.healthz}", f"{status}{trouble}."
     return "", ""

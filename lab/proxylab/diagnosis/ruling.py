@@ -1,7 +1,6 @@
-"""Three stations in the rules that a node's kernel holds: who recognises a front, who chooses, and what is chosen.
+"""Judges three stages by the rules in the nodes' kernels: entry rules, balancing, and the targets of DNAT.
 
-Owns: ``judge_entries``, ``judge_balancing`` and ``misled``.
-Must not: send anything; that a rule stands there does not mean that packets come to it.
+It sends nothing: a right rule does not mean that packets reach it, which path tests show.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,18 +17,18 @@ from proxylab.frozen import dataclass
 __all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]
 
 Rules = Mapping[tuple[str, Family], Programmed]
-"""What every node has in every family."""
+"""The rules of every node in every family."""
 
 _LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-", "local-")
-"""How chains are called that choose among the endpoints of policy Local. KUBE-XLB- is of releases up to 1.23."""
+"""Prefixes of chains that choose among the endpoints of policy Local. Releases up to 1.23 had KUBE-XLB-."""
 
 _TOLERANCE: Final = 1e-6
-"""A probability is written with as many digits, and rounded to a multiple of 2^-31."""
+"""kube-proxy writes a probability with ten digits, and the kernel rounds it to a multiple of 2^-31."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Choice:
-    """A chain that balances, where it stands, and among whom it is due to choose."""
+    """A balancing chain, its node, and the endpoints that it must choose among."""
 
     node: str
     frontend: FrontendAddress
@@ -39,7 +38,7 @@ class _Choice:
 
 
 def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
-    """Every front is recognised on every node."""
+    """Judge whether every node has a dispatch rule for every frontend."""
     if subject.other_proxy:
         cause = (
             f"the Service's label hands it to the proxy {subject.other_proxy!r}, so no engine here makes rules for it."
@@ -56,19 +55,19 @@ def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Findi
             finding = _unrecognised(subject, node, frontend, rules[node, frontend.family])
             if finding is not None:
                 return finding
-    return holds(Stage.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.frontends), 'front')}")
+    return holds(Stage.ENTRY, f"{listed(list(nodes))}: a rule for each of {amount(len(subject.frontends), 'frontend')}")
 
 
 def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
     programmed = rules.get((node, family))
     if programmed is None or not programmed.entries:
-        cause = f"{node} has no {family} rule for any Service: somebody has flushed them, or none was ever loaded."
+        cause = f"{node} has no {family} rule for any Service: another program flushed them, or no load succeeded."
         return breaks(Stage.ENTRY, (f"{node} has no rule for any Service",), cause, f"rules {node}", f"logs {node}")
     for hook in (Hook.IN, Hook.OUT):
         if hook not in programmed.hooked:
-            cause = f"on {node} nothing leads {hook} to the {family} rules of Services, which are there."
+            cause = f"{node} has {family} rules for Services, but no rule sends {hook} to them."
             look = f"rules {node} | grep -E 'PREROUTING|OUTPUT|prerouting|output'"
-            return breaks(Stage.ENTRY, (f"{node}: {hook} is not led to Services' rules",), cause, look)
+            return breaks(Stage.ENTRY, (f"{node}: {hook} skip the rules for Services",), cause, look)
     return None
 
 
@@ -78,20 +77,20 @@ def _unrecognised(subject: Subject, node: str, frontend: FrontendAddress, progra
     look = (f"rules {node} | grep {frontend.address or frontend.number}", f"logs {node}")
     if not programmed.reaches[frontend.address is not None]:
         what = "addresses" if frontend.address is not None else "node ports"
-        cause = f"on {node} nothing leads from the rules of Services on to those for {what}."
-        return breaks(Stage.ENTRY, (f"{node}: no way to the rules for {what}",), cause, *look)
+        cause = f"on {node} no rule jumps from the rules for Services to those for {what}."
+        return breaks(Stage.ENTRY, (f"{node}: no jump to the rules for {what}",), cause, *look)
     if not found:
-        cause = f"{node} has no rule for the {frontend}: what comes to it there goes on as it is."
+        cause = f"{node} has no rule for the {frontend}: packets to it pass untranslated."
         return breaks(Stage.ENTRY, (f"{node} has no rule for the {frontend}",), cause, *look)
     if due and not any(entry.leads_to for entry in found):
         does = {"REJECT": "rejects", "DROP": "drops"}[found[0].refused]
-        cause = f"{node} {does} what comes to the {frontend}, though {amount(len(due), 'endpoint')} would serve it."
-        return breaks(Stage.ENTRY, (f"{node} {does} what comes to the {frontend}",), cause, *look)
+        cause = f"{node} {does} packets to the {frontend}, though {amount(len(due), 'endpoint')} would serve it."
+        return breaks(Stage.ENTRY, (f"{node} {does} packets to the {frontend}",), cause, *look)
     return None
 
 
 def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
-    """Behind every front each endpoint has one chance, and all have the same."""
+    """Judge whether the rules behind every frontend choose each endpoint with equal probability."""
     most = 0
     for node in nodes:
         for frontend in subject.frontends:
@@ -103,13 +102,11 @@ def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Fin
                 most = max(most, len(choice.due))
             if subject.due(frontend, node) and not any(_choices(subject, node, frontend, programmed)):
                 chain = next(entry.leads_to for entry in _entries(programmed, frontend) if entry.leads_to)
-                cause = (
-                    f"on {node} the rule for the {frontend} leads to {chain}, and nothing there chooses an endpoint."
-                )
-                seen = f"{node}: {chain} chooses nobody"
+                cause = f"on {node} the rule for the {frontend} jumps to {chain}, where no rule chooses an endpoint."
+                seen = f"{node}: {chain} chooses no endpoint"
                 return breaks(Stage.BALANCING, (seen,), cause, f"rules {node} | grep -F {chain}")
     if not most:
-        return holds(Stage.BALANCING, "no node is due to choose any endpoint")
+        return holds(Stage.BALANCING, "no node has an endpoint to choose")
     ways = (
         "one way, to the only endpoint" if most == 1 else f"one way for each of {most:,} endpoints, all equally likely"
     )
@@ -124,21 +121,21 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
         there = [way.to for way in ways]
         missing = [subject.called(each) for each in due if each not in there]
         foreign = [endpoint(*each) for each in there if each is not None and each not in due]
-        told = f"; none leads to {listed(missing, 'or')}" if missing else ""
-        told += f"; {listed(foreign)} is no endpoint of it that counts here" if foreign else ""
+        wrong = f"; none leads to {listed(missing, 'or')}" if missing else ""
+        wrong += f"; {listed(foreign)} is not an endpoint for this node" if foreign else ""
         count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(due), 'endpoint')}"
-        return breaks(Stage.BALANCING, (count,), f"behind the {choice.frontend}, {count}{told}.", *look)
+        return breaks(Stage.BALANCING, (count,), f"behind the {choice.frontend}, {count}{wrong}.", *look)
     for number, way in enumerate(ways):
         share = choice.programmed.share(chain, number)
         if abs(share - 1 / len(due)) > _TOLERANCE:
-            who = subject.called(way.to) if way.to is not None else way.by
-            cause = f"{chain} on {node} gives {who} {share:.1%} of the flows, and {1 / len(due):.1%} is its due."
+            name = subject.called(way.to) if way.to is not None else way.by
+            cause = f"{chain} on {node} gives {name} {share:.1%} of the flows, expected {1 / len(due):.1%}."
             return breaks(Stage.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
     return None
 
 
 def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
-    """The finding that a rule translates to what is no endpoint, or not at all; ``None`` where none does."""
+    """The finding that a rule translates to a wrong address, or not at all; ``None`` where all are right."""
     for node in nodes:
         for frontend in subject.frontends:
             for choice in _choices(subject, node, frontend, rules[node, frontend.family]):
@@ -147,8 +144,8 @@ def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | No
                         continue
                     does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
                     left = [subject.called(each) for each in choice.due if each not in _targets(choice)]
-                    why = "" if way.to is None else ", which is no endpoint of it that counts here"
-                    instead = f"; {listed(left, 'or')} is left out" if left else ""
+                    why = "" if way.to is None else ", which is not an endpoint for this node"
+                    instead = f"; no rule leads to {listed(left, 'or')}" if left else ""
                     cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."
                     seen = f"{way.by} on {node} {does}"
                     look = (f"rules {node} | grep -F {way.by}", f"get endpoints {subject.service.name}")
@@ -166,10 +163,10 @@ def _entries(programmed: Programmed, frontend: FrontendAddress) -> list[Entry]:
 
 
 def _choices(subject: Subject, node: str, frontend: FrontendAddress, programmed: Programmed) -> Iterator[_Choice]:
-    """The chains behind a front that choose, each with those among whom it is due to.
+    """The balancing chains behind a frontend, each with the endpoints that it must choose among.
 
-    Behind a front of policy Local there are two where pods and the node itself are sent to all endpoints; the one for
-    endpoints everywhere makes up for none that is missing.
+    Policy Local has two where pods and the node itself may use all endpoints. The chain for all endpoints does not
+    replace a missing local one.
     """
     service = subject.service
     policy = service.internal_traffic_policy if frontend.is_internal else service.external_traffic_policy

@@ -1,8 +1,7 @@
-"""The Service that is looked at: its fronts, its endpoints, and which of them a node is due to use.
+"""The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
-Owns: ``Subject`` and ``FrontendAddress``, from the objects alone; what Kubernetes promises is
-``kubectl_output.promises``' to say.
-Must not: look at rules or packets, which are to be held against this.
+Owns ``Subject`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be compared with
+them. ``proxylab.importer.promises`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +34,7 @@ Backend = tuple[IPAddress, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontendAddress:
-    """One front: by which address and number a port of the Service is reached. A node port has no address."""
+    """One frontend: an address and number that clients dial. A node port has no address."""
 
     via: Frontend
     address: IPAddress | None
@@ -45,7 +44,7 @@ class FrontendAddress:
 
     @property
     def is_internal(self) -> bool:
-        """Whether ``internalTrafficPolicy`` is about it."""
+        """Whether ``internalTrafficPolicy`` applies to it."""
         return self.via is Frontend.CLUSTER_IP
 
     def __str__(self) -> str:
@@ -67,10 +66,10 @@ class Subject:
 
     Attributes:
         service: the Service.
-        slices: its own.
-        pods: all of the lab.
-        nodes: all of the lab.
-        families: those of the lab that the Service has.
+        slices: its EndpointSlices.
+        pods: all pods of the lab.
+        nodes: all nodes of the lab.
+        families: the families of the lab that the Service has.
     """
 
     service: Service
@@ -81,7 +80,7 @@ class Subject:
 
     @classmethod
     def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "Subject":
-        """What of the objects is about the Service."""
+        """Pick the objects that concern the Service."""
         everything = tuple(objects)
         own = (service.namespace, service.name)
         return cls(
@@ -98,19 +97,19 @@ class Subject:
     def no_rules(self) -> str:
         """Why no proxy makes a rule for it, as a clause; empty where one does."""
         if self.service.type is ServiceType.EXTERNAL_NAME:
-            return "an ExternalName is a name and nothing else"
+            return "an ExternalName Service is only a DNS name"
         if self.service.headless:
-            return "a headless Service has no front: clients dial its pods"
+            return "a headless Service has no frontend: clients dial its pods"
         return ""
 
     @property
     def other_proxy(self) -> str:
-        """The proxy that a label hands it to; empty where it is every node's own."""
+        """The other proxy that the Service's label names; empty without that label."""
         return self.service.labels.get(SERVICE_PROXY_NAME_LABEL, "")
 
     @property
     def frontends(self) -> tuple[FrontendAddress, ...]:
-        """All fronts of all ports, family by family."""
+        """All frontends of all ports, family by family."""
         return tuple(
             frontend for family in self.families for port in self.service.ports for frontend in self._of(family, port)
         )
@@ -120,7 +119,7 @@ class Subject:
         addresses: Mapping[Frontend, Sequence[IPAddress]] = {
             Frontend.CLUSTER_IP: service.cluster_ips,
             Frontend.EXTERNAL_IP: service.external_ips,
-            # A balancer in mode Proxy rewrites the destination (KEP-1860): its packets come by node ports.
+            # A balancer in mode Proxy rewrites the destination (KEP-1860): its packets arrive at node ports.
             Frontend.LOAD_BALANCER_IP: [
                 each.ip for each in service.load_balancer_ingress if each.ip and each.ip_mode == "VIP"
             ],
@@ -135,20 +134,20 @@ class Subject:
             yield FrontendAddress(via=Frontend.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
 
     def due(self, frontend: FrontendAddress, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
-        """The endpoints that a node is due to use for what comes to a front there.
+        """The endpoints that a node must use for packets to a frontend.
 
-        ``externalTrafficPolicy: Local`` is for clients from outside: pods and nodes are sent to all endpoints.
+        ``externalTrafficPolicy: Local`` applies to clients from outside: pods and nodes may use all endpoints.
         """
         policy = self.service.internal_traffic_policy if frontend.is_internal else self.service.external_traffic_policy
         local = policy is TrafficPolicy.LOCAL and (frontend.is_internal or from_outside)
         return self.local(frontend, node) if local else self.everywhere(frontend, node)
 
     def everywhere(self, frontend: FrontendAddress, node: str) -> tuple[Backend, ...]:
-        """Those that a node uses under policy Cluster, by hints where these count."""
+        """The endpoints that a node uses under policy Cluster, by hints where these count."""
         return self._used(frontend, node, TrafficPolicy.CLUSTER)
 
     def local(self, frontend: FrontendAddress, node: str) -> tuple[Backend, ...]:
-        """Those that a node uses under policy Local."""
+        """The endpoints that a node uses under policy Local."""
         return self._used(frontend, node, TrafficPolicy.LOCAL)
 
     def _used(self, frontend: FrontendAddress, node: str, policy: TrafficPolicy) -> tuple[Backend, ...]:
@@ -159,7 +158,7 @@ class Subject:
         return tuple((used.address, used.port[1]) for used in promise.used)
 
     def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:
-        """Every endpoint of every port of the Service, with the number that it is due to listen on."""
+        """Every endpoint of every port of the Service, with its port number."""
         for port in self.service.ports:
             for found in self.slices:
                 for own in found.ports:
@@ -167,17 +166,17 @@ class Subject:
                         yield from ((each, own.port, port) for each in found.endpoints)
 
     def pod_at(self, address: IPAddress) -> Pod | None:
-        """The pod that has this address for its own, and not its node's."""
+        """The pod with this address; ``None`` if it is a node's."""
         if any(address in node.addresses for node in self.nodes):
             return None
         return next((pod for pod in self.pods if address in pod.addresses), None)
 
     def is_of_node(self, address: IPAddress) -> bool:
-        """Whether an endpoint has the address of a node, and is no pod in its network."""
+        """Whether an endpoint has the address of a node, and is not a pod in the node's network."""
         targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
         return any(address in node.addresses for node in self.nodes) and not any(targets)
 
     def called(self, backend: Backend) -> str:
-        """An endpoint by the name of its pod, if it has one, and its address."""
+        """The name of an endpoint's pod, if it has one, and its address."""
         target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == backend[0]), "")
         return f"{target} ({endpoint(*backend)})" if target else endpoint(*backend)

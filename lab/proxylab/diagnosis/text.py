@@ -1,8 +1,4 @@
-"""A diagnosis as it is shown.
-
-Owns: its lines on a terminal, and its document.
-Must not: judge, or colour anything.
-"""
+"""Formats a diagnosis: its lines on a terminal, and its document for programs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +13,11 @@ _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
 
 def lines_of(diagnosis: Diagnosis, commands: Sequence[str] = (), width: int = WIDTH) -> list[str]:
-    """A table of stations, the sentence that names the cause, and what to type.
+    """A table of stages, the sentence that names the cause, and commands that show it.
 
     Args:
-        diagnosis: the round.
-        commands: ``look_at`` of what breaks, as they are to be typed.
+        diagnosis: the diagnosis.
+        commands: ``look_at`` of the stage that breaks, as whole commands.
         width: of the lines, where words allow it.
     """
     rows = [
@@ -32,14 +28,14 @@ def lines_of(diagnosis: Diagnosis, commands: Sequence[str] = (), width: int = WI
     broken = diagnosis.broken
     if broken is None:
         held = [each.stage.value for each in diagnosis.findings if each.standing is Standing.HOLDS]
-        return [*lines, *wrapped(f"every station holds: {listed(held)}.", rest="", width=width)]
+        return [*lines, *wrapped(f"every stage holds: {listed(held)}.", rest="", width=width)]
     what = "unclear" if broken.standing is Standing.UNCLEAR else "it breaks"
     lines += wrapped(f"{what} at {broken.stage}: {broken.cause}", rest="  ", width=width)
     return [*lines, "look at:", *(f"  {each}" for each in commands)]
 
 
 def document_of(diagnosis: Diagnosis, commands: Sequence[str] = ()) -> dict[str, Any]:
-    """The same for programs."""
+    """The diagnosis as a document for programs."""
     broken = diagnosis.broken
     return {
         "service": diagnosis.service,
@@ -48,8 +44,8 @@ def document_of(diagnosis: Diagnosis, commands: Sequence[str] = ()) -> dict[str,
         "breaksAt": broken.stage.value if broken else None,
         "cause": broken.cause if broken else None,
         "lookAt": list(commands),
-        "stations": [
-            {"station": each.stage.value, "standing": each.standing.value, "seen": list(each.seen)}
+        "stages": [
+            {"stage": each.stage.value, "standing": each.standing.value, "seen": list(each.seen)}
             for each in diagnosis.findings
         ],
     }

@@ -1,5 +1,4 @@
-"""The things under test: what turns Services and EndpointSlices into rules in a node.
+"""Service proxies, which are the things under test: they turn Services and EndpointSlices into rules on a node.
 
-Owns: the ``Engine`` protocol and its implementations.
-Must not: know scenarios, probes or verdicts.
+The room owns the ``Engine`` protocol and its implementations. It knows no scenario, probe or verdict.
 """

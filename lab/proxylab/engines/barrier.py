@@ -1,17 +1,15 @@
 """The Service by which a lab sees that a proxy has caught up.
 
-Owns: ``Barrier``, its Service and slices, and taking them out of what a user is shown.
-Must not: read the kernel.
+Owns ``Barrier``, its Service and slices, and hiding them from users. It does not read the kernel.
 
-Theory of operation. A proxy hears of Services and of EndpointSlices in two streams, and of nothing that would tell it
-that a batch of changes is complete. So after a batch the barrier's Service and its slices are changed too: the one port
-that they have gets a new name. A proxy has rules for it only when both streams have brought it the new name, and then
-it has all that came before in either. The name stands in the rules: in the comments of iptables rules and in the names
-of nftables chains. Names count up: several proxies are waited for at once, and whoever of them is slow may go from one
-name to the next but one.
+Theory of operation. A proxy watches Services and EndpointSlices in two streams, and neither stream marks the end of a
+batch of changes. So after a batch the lab renames the only port of the barrier's Service and slices. A proxy writes
+rules for the new name only when both streams have brought it, and then it has everything that came earlier in either.
+The name stands in the rules: in comments of iptables rules, in names of nftables chains. Names count up, because a slow
+proxy may skip one.
 
-The barrier stands in a namespace of its own and in every lab, whatever engine runs, so that engines have the same
-rules. Nobody is meant to see it: its addresses are reserved ones that no network has.
+Every lab has the barrier, in a namespace of its own, so that all engines have the same rules. Its addresses are
+reserved ones that no network has.
 """
 
 import re
@@ -29,7 +27,7 @@ __all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
 BARRIER: Final = f"{NAMESPACE}/{NAME}"
-"""As rules name it."""
+"""The barrier's name in rules."""
 
 _PORT: Final = 1
 _MOST_KEPT: Final = 1000
@@ -37,7 +35,7 @@ _MOST_KEPT: Final = 1000
 # In the comment of an iptables rule, and in the name of an nftables chain.
 _REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
 
-# RFC 7600 gives 192.0.0.8 to be nobody's address, RFC 6666 discards all of 100::/64.
+# RFC 7600 reserves 192.0.0.8 as a dummy address, RFC 6666 discards all of 100::/64.
 _FRONT: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
 _BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
 
@@ -45,18 +43,18 @@ _ADDRESSES: Final = frozenset(map(str, (*_FRONT.values(), *_BACKEND.values())))
 
 _OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
 
-# As nft prints a table (nft(8)): a chain is indented by one tab, a set's elements are the last thing in it.
+# nft(8) indents a chain of a table by one tab, and prints the elements of a set last.
 _NFT_CHAIN: Final = re.compile(rf"\n?^\tchain [^\n]*{BARRIER}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
 _ELEMENTS: Final = re.compile(r"^\t\telements = \{(?P<all>[^}]*)\}\n", re.MULTILINE)
 _BETWEEN: Final = ",\n\t\t\t     "
 
 
 class Barrier:
-    """The barrier of one lab. ``newest`` is the revision of the latest change that rules follow from.
+    """The barrier of one lab. ``newest`` is the revision of the latest change that affects rules.
 
     Args:
-        store: the cluster; the barrier is in it from now on.
-        families: those that the cluster has.
+        store: the cluster, to which the barrier is added.
+        families: of the cluster.
     """
 
     def __init__(self, store: Store, families: Sequence[Family]) -> None:
@@ -70,17 +68,17 @@ class Barrier:
         self._raise()
 
     def revision_of(self, number: int) -> int:
-        """The newest change that rules reflect which have ``reached`` that number; 0 for one that is long past."""
+        """The revision that rules with that number reflect; 0 where the number is too old to be remembered."""
         return next((revision for raised, revision in self._raised if raised == number), 0)
 
     def after(self, revision: int) -> int:
-        """What the rules have ``reached`` once a proxy has caught up with ``revision``; raised only if need be."""
+        """The number that shows that a proxy has caught up with ``revision``; raises the barrier only if needed."""
         if self._revision <= revision:
             self._raise()
         return self._number
 
     def again(self) -> int:
-        """The same, raised whatever has changed."""
+        """Raise the barrier in any case, and return its number."""
         self._raise()
         return self._number
 
@@ -116,21 +114,21 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
 
 
 def is_barrier(thing: KubeObject) -> bool:
-    """Whether an object is the barrier's."""
+    """Whether an object belongs to the barrier."""
     service = thing.service if isinstance(thing, EndpointSlice) else thing.name
     return (thing.key.namespace, service) == (NAMESPACE, NAME)
 
 
 def reached(rules: Iterable[bytes]) -> int:
-    """The highest number of the barrier in rules, or in names of chains; 0 if it is in none.
+    """The highest barrier number in rules or names of chains; 0 if there is none.
 
-    Mode nftables leaves chains that nobody calls any more where they are for a while.
+    Mode nftables keeps unused chains for a while, so several numbers may be there.
     """
     return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
 
 
 def without_barrier(dump: str) -> str:
-    """What ``iptables-save`` or ``nft list`` printed of a node, but for the rules of the barrier."""
+    """The output of ``iptables-save`` or ``nft list`` without the rules of the barrier."""
     if BARRIER not in dump:
         return dump
     if dump.startswith("table "):
@@ -141,7 +139,7 @@ def without_barrier(dump: str) -> str:
 
 
 def _without_elements(elements: re.Match[str]) -> str:
-    """The elements of an nftables set that have nothing of the barrier in them, printed as nft does."""
+    """The elements of an nftables set without those of the barrier, printed as nft prints them."""
     kept = [each.strip() for each in elements["all"].split(",")]
     kept = [each for each in kept if BARRIER not in each and _ADDRESSES.isdisjoint(each.split())]
     return f"\t\telements = {{ {_BETWEEN.join(kept)} }}\n" if kept else ""

@@ -1,7 +1,6 @@
-"""How each engine is made for a node.
+"""Makes the engine of a node from its name.
 
-Owns: ``make_engine``, with a maker for each of the ``names``.
-Must not: run anything, or decide which engine a scenario gets.
+Owns ``make_engine``, with a maker for each of the ``names``. It starts nothing, and does not choose the engine.
 """
 
 from collections.abc import Callable, Mapping
@@ -38,7 +37,7 @@ __all__ = ["make_engine"]
 
 
 class _ToolLoader:
-    """``RuleLoader`` by the kernel room's iptables, whose refusals it passes on in the engine's own terms."""
+    """``RuleLoader`` by the kernel room's iptables; turns its refusals into the engine's own error."""
 
     def __init__(self, tool: IptablesTool) -> None:
         self._tool = tool
@@ -125,10 +124,10 @@ _MAKERS: Final[Mapping[str, _Maker]] = {
 
 
 def make_engine(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> Engine:
-    """The engine of that choice for the node of that name, not yet started.
+    """Make the chosen engine for the node of that name; it is not started.
 
     Raises:
-        InternalError: there is no engine of that name; who asks the user for one checks it by ``names.read_engine``.
+        InternalError: there is no engine of that name. Callers check a user's name by ``names.read_engine``.
     """
     try:
         name = read_engine(choice.name)

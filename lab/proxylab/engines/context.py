@@ -1,8 +1,4 @@
-"""What an engine stands on: one node, and the cluster it is in.
-
-Owns: ``NodeContext`` and ``Cluster``.
-Must not: do anything with them; ``catalogue`` hands each engine what it needs.
-"""
+"""The node and the cluster that an engine works on; ``catalogue`` hands each engine the parts that it needs."""
 
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
@@ -17,7 +13,7 @@ __all__ = ["Cluster", "NodeContext"]
 
 @dataclass(frozen=True, slots=True)
 class NodeContext:
-    """One node: its namespace, what starts commands there and by which name it knows the place, and its iptables."""
+    """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables."""
 
     netns: NetNs
     launcher: Launcher
@@ -27,7 +23,7 @@ class NodeContext:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What the nodes have in common: the objects, who serves them, and by what is seen that they are programmed."""
+    """What all nodes share: the objects, the API server, and the barrier that shows how far a proxy has come."""
 
     store: Store
     api: ApiServer

@@ -1,7 +1,6 @@
 """The engines of one lab, one in each node.
 
-Owns: ``Fleet``: which engines run, and what a step may do to them.
-Must not: know one engine from another.
+Owns ``Fleet``: which engines run, and what a step may do to them. It treats all engines alike.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -20,7 +19,7 @@ class Fleet:
     Args:
         nodes: in their order.
         make: makes the engine of a node, not yet started.
-        flush: takes the rules of a node away behind its engine's back.
+        flush: removes the rules of a node without its engine's knowledge.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class Fleet:
         return node in self._running
 
     async def start(self) -> None:
-        """Start every engine. Raises ``EngineError``; those that run then are for ``stop``."""
+        """Start every engine. Raises ``EngineError``; ``stop`` then stops those that run."""
         await together(self._start(node) for node in self._engines)
 
     async def stop(self) -> None:
@@ -54,15 +53,15 @@ class Fleet:
         await together(self._engines[node].wait_synced(revision, deadline) for node in which)
 
     async def note(self) -> None:
-        """Let every engine that runs note how far it has come, before Nodes change."""
+        """Let every running engine note how far it has come; called before Nodes change."""
         await together(self._note(node, flush=False) for node in tuple(self._running))
 
     async def take_down(self, actions: Mapping[str, EngineAction]) -> None:
-        """Do to each node's engine what makes it or its rules go: kill, stop, the first half of restart, flush."""
+        """Apply to each node's engine what removes it or its rules: kill, stop, the first half of restart, flush."""
         await together(self._take_down(node, action) for node, action in actions.items())
 
     async def bring_up(self, actions: Mapping[str, EngineAction]) -> None:
-        """Start an engine anew where that is asked for; started means started, and not yet synchronised.
+        """Start a new engine where the action says so. It is not synchronised yet when this returns.
 
         Raises:
             EngineError: one did not start.
@@ -87,7 +86,7 @@ class Fleet:
             await engine.note(flush=flush)
 
     async def _start_anew(self, node: str) -> None:
-        """A proxy that begins knows nothing of the one before it but the rules in the kernel."""
+        """A new proxy inherits nothing from the one before it but the rules in the kernel."""
         if self.runs(node):
             raise InternalError(f"the engine of {node} runs already")
         self._engines[node] = self._make(node)
@@ -98,7 +97,7 @@ class Fleet:
         await self._engines[node].start()
 
     async def _stop(self, node: str, *, killed: bool = False) -> None:
-        """Stop the engine of a node. One that is no process of its own has nothing that a kill could leave undone."""
+        """Stop the engine of a node. An engine without a process of its own cannot be killed, only stopped."""
         if not self.runs(node):
             return
         self._running.remove(node)

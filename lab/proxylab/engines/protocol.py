@@ -1,7 +1,6 @@
-"""The one protocol every engine keeps.
+"""The protocol of all engines, and the choice of one.
 
-Owns: ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``.
-Must not: know whose engine it is. A scenario speaks of modes and versions only.
+Owns ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``. It knows no particular engine.
 """
 
 from collections.abc import Mapping
@@ -20,14 +19,14 @@ __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
 @dataclass(frozen=True, slots=True)
 class Upstream:
-    """A kube-proxy that is there to be run.
+    """A kube-proxy binary, ready to run.
 
     Attributes:
-        binary: its path, absolute.
-        version: as it says itself, such as ``v1.34.2``.
-        flags: further ones for its command line.
-        feature_gates: those that are to be switched, on top of what the scenario's configuration says.
-        where: what the user said of where it comes from, if anything.
+        binary: its absolute path.
+        version: as the binary prints it, such as ``v1.34.2``.
+        flags: further flags of its command line.
+        feature_gates: gates to set, besides those of the scenario's configuration.
+        where: the user's value of ``--kube-proxy``, or empty.
     """
 
     binary: str
@@ -38,7 +37,7 @@ class Upstream:
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What a run must be told to have this one, as ``proxylab run`` spells it."""
+        """The options of ``proxylab run`` that choose this one."""
         gates = ",".join(f"{name}={str(value).lower()}" for name, value in self.feature_gates.items())
         return (
             *(("--kube-proxy", self.where) if self.where else ()),
@@ -53,11 +52,11 @@ class EngineChoice:
 
     Attributes:
         name: what ``--engine`` says.
-        cluster_cidrs: the pod networks, by which a proxy tells pods from others unless ``configuration`` has its own.
+        cluster_cidrs: the pod networks, by which a proxy detects local traffic unless ``configuration`` has its own.
         configuration: the scenario's ``KubeProxyConfiguration``, or kube-proxy's defaults.
-        families: those of the cluster's network; each has rules of its own.
-        upstream: what runs where the engine is the real kube-proxy.
-        iptables: which variant of iptables loads the rules; empty for whichever works best on this machine.
+        families: of the cluster's network; each has rules of its own.
+        upstream: the binary, where the engine is the real kube-proxy.
+        iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
     """
 
     name: str = "embedded/iptables"
@@ -69,12 +68,12 @@ class EngineChoice:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """The version that it behaves like (``version_of``)."""
+        """The version that the engine behaves like (``version_of``)."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What of it a run must be told beyond the defaults, as ``proxylab run`` spells it."""
+        """The options of ``proxylab run`` that make this choice, without those that are the default."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
         return (*named, *variant, *(self.upstream.options if self.upstream else ()))
@@ -84,22 +83,22 @@ class Engine(Protocol):
     """An engine in one node."""
 
     async def start(self) -> None:
-        """Begin to follow the cluster. Raises ``EngineError`` when it cannot."""
+        """Begin to follow the cluster. Raises ``EngineError``."""
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the rules in the kernel reflect the store at ``revision`` or later. Raises ``EngineError``."""
 
     async def progress(self, deadline: Deadline) -> Progress:
-        """How far it has come; until the deadline it may come further. Changes nothing that it is to program."""
+        """How far it has come; waits until it is up to date or the deadline passes. Changes no rule."""
 
     async def dump(self) -> str:
-        """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""
+        """The rules in the kernel with their counters, as the mode's own tool prints them."""
 
     def logs(self) -> tuple[str, ...]:
-        """What the engine said, oldest first; bounded."""
+        """The last lines of the engine's log, oldest first."""
 
     async def stop(self) -> None:
-        """Stop following the cluster. Rules stay, as kube-proxy's do."""
+        """Stop following the cluster. The rules stay, as kube-proxy's do."""
 
 
 @runtime_checkable
@@ -107,12 +106,12 @@ class Killable(Protocol):
     """An engine that is a process of its own."""
 
     async def kill(self) -> None:
-        """End it by SIGKILL, and return when it is gone. What stands in the kernel stays."""
+        """End it by SIGKILL, and return when it is gone. The rules stay."""
 
 
 @runtime_checkable
 class Noting(Protocol):
-    """An engine whose rules do not show whether it has taken up every kind of change."""
+    """An engine whose rules do not show every kind of change."""
 
     async def note(self, *, flush: bool) -> None:
-        """Note how far it has come: Nodes are about to change, or with ``flush`` its rules are about to be removed."""
+        """Note how far it has come: Nodes are about to change, or the lab is about to flush its rules."""

@@ -1,8 +1,4 @@
-"""The rules of one node under two engines, compared.
-
-Owns: ``rule_differences``.
-Must not: read a kernel, or know which of the two is right.
-"""
+"""Compares the rules of one node under two engines; it does not say which of the two is right."""
 
 import re
 from difflib import unified_diff
@@ -18,12 +14,12 @@ _FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
 
 
 def rule_differences(mode: str, ours: str, theirs: str) -> list[str]:
-    """A line for each rule that one of two dumps has and the other has not; none if they mean the same.
+    """A line for each rule that only one of two dumps has; none if they mean the same.
 
     Args:
         mode: of both.
-        ours: what the lab dumped of a node under one engine, all families one after the other.
-        theirs: under another.
+        ours: the lab's dump of a node under one engine, all families one after the other.
+        theirs: the dump under the other engine.
     """
     if mode == "nftables":
         lines = list(unified_diff(ours.splitlines(), theirs.splitlines(), n=1, lineterm=""))[2:]
@@ -36,12 +32,12 @@ def rule_differences(mode: str, ours: str, theirs: str) -> list[str]:
 
 
 def _families(dump: str) -> list[str]:
-    """The parts of a dump: iptables-save is asked for mangle first in each family."""
+    """The parts of a dump: the lab dumps table mangle first in each family."""
     return [part for part in _FAMILY.split(dump) if part.startswith("*mangle")]
 
 
 def _kube(chains: Chains) -> Chains:
-    """The chains that are kube-proxy's, and the rules elsewhere that lead to them."""
+    """kube-proxy's chains, and the rules elsewhere that lead to them."""
     return {
         (table, chain): [
             rule for rule in rules if chain.startswith(_OUTSIDE) or any(_leads_to_kube(option) for option in rule)

@@ -1,6 +1,5 @@
-"""A live cluster, as kubectl prints it, becomes a scenario of its own Services.
+"""Imports a live cluster: kubectl's output becomes a scenario with the cluster's Services.
 
-Owns: the way from a printout (of ``kubectl get svc,endpointslices,pods,nodes -A``) to the text of a scenario, and the
-list of what could not be carried over.
-Must not: ask a cluster anything, or make anything.
+The room turns the output of ``kubectl get svc,endpointslices,pods,nodes -A`` into the text of a scenario, and lists
+what the scenario leaves out. It talks to no cluster.
 """

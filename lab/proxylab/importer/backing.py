@@ -1,8 +1,4 @@
-"""Who answers at the addresses of EndpointSlices.
-
-Owns: the pods, programs of nodes, and machines outside the cluster that a scenario must have, with their ports.
-Must not: name them, or give them addresses.
-"""
+"""Finds the listeners behind the addresses of EndpointSlices: pods, programs on nodes, and machines outside."""
 
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
@@ -23,13 +19,13 @@ Listener = PodKey | IPAddress
 
 
 class Backing:
-    """Follows slices, and selectors where there are none.
+    """Follows slices, and selectors of Services without slices.
 
     Attributes:
-        pods: every pod that is known, also of those that stand for something else.
-        ports: the pods that are needed, and where each listens, with the names of ports.
+        pods: all known pods, with those that stand for programs on nodes.
+        ports: the ports, with their names, of each pod that the scenario needs.
         strangers: the addresses of machines outside the cluster.
-        listeners: who answers at an address and port.
+        listeners: the pod or machine that listens at an address and port.
     """
 
     def __init__(self, pods: Iterable[SeenPod], nodes: Iterable[SeenNode], left: Leftovers) -> None:
@@ -47,7 +43,7 @@ class Backing:
         }
 
     def follow_slices(self, slices: Iterable[Raw]) -> None:
-        """Find who is behind each address of the slices."""
+        """Find the listener behind each address of the slices."""
         for raw in slices:
             entries = [each for each in at(raw, "ports") or [] if each.get("port")]
             ports = [(Protocol(each.get("protocol") or "TCP"), int(each["port"])) for each in entries]
@@ -85,7 +81,7 @@ class Backing:
         return key
 
     def _program(self, node: str, port: PortKey, address: IPAddress) -> SeenPod:
-        """The pod with the node's network that declares the port; else one that stands for a program of the node."""
+        """The pod with the node's network that declares the port; else a new one that stands for the program."""
         for pod in self.pods.values():
             if pod.host_network and pod.node == node and port in pod.ports and not pod.finished:
                 return pod
@@ -97,7 +93,7 @@ class Backing:
         return self.pods.setdefault((made.namespace, name), made)
 
     def _unseen(self, namespace: str, endpoint: Raw, address: IPAddress) -> SeenPod:
-        """A pod of which only a slice tells."""
+        """A pod that only a slice mentions."""
         pod = SeenPod(
             namespace=namespace,
             name=str(at(endpoint, "targetRef", "name") or f"endpoint-{str(address).replace(':', '-')}"),

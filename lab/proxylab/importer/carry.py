@@ -1,13 +1,10 @@
-"""From a printout to the parts of a scenario.
+"""Turns kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
 
-Owns: which nodes, pods and hosts the scenario has, what they are called, and where they stand.
-Must not: say what must become of a packet (``promises`` does), or write text.
-
-Theory of operation. What proxies act on are Services and EndpointSlices, and both are carried over as they are. So a
-pod is there because a slice has its address, with the ports that the slice has; its containers need not declare them.
-An address of a slice that is no pod's is a program on a node, which becomes a pod with the node's network, or a machine
-outside the cluster, which becomes a host with an address of the lab's choice. Only where a printout holds no slice of a
-Service with a selector, its pods are found by their labels, and the lab derives the slices.
+Theory of operation. Proxies act on Services and EndpointSlices, so the import keeps both as they are. The scenario
+has a pod because a slice has its address, with the ports of the slice; its containers need not declare them. Any other
+address of a slice belongs to a program on a node, which becomes a pod with the node's network, or to a machine outside
+the cluster, which becomes a host with an address of the lab's choice. For a Service with a selector and without slices,
+the import finds the pods by their labels, and the lab derives the slices.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -30,27 +27,27 @@ __all__ = ["Carried", "carry"]
 _OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
 _FIRST_NODE: Final = 2
 _FIRST_HOST: Final = 10
-"""Where nodes and outside hosts stand in their networks, in the order in which a scenario names them."""
+"""The positions of nodes and outside hosts in their networks, in the order of the scenario."""
 
 Translation = Mapping[IPAddress, IPAddress]
-"""What stands for addresses of the cluster that cannot be had."""
+"""The lab's addresses for those addresses of the cluster that the lab cannot use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Carried:
-    """What the scenario will hold.
+    """The parts of the scenario.
 
     Attributes:
         network: ``spec.network``.
-        nodes: ``spec.nodes``, in the order of the printout.
+        nodes: ``spec.nodes``, in the order of kubectl's output.
         pods: ``spec.pods``.
         hosts: ``spec.hosts``.
         services: the Services.
         slices: their EndpointSlices.
-        listeners: who answers at an address and port of a slice, by name.
+        listeners: the name of the pod or host that listens at an address and port of a slice.
         node_addresses: the fixed addresses of nodes, by name.
-        workers: the nodes that pods usually run on.
-        names: hands out further names.
+        workers: the nodes without a control-plane taint.
+        names: gives further names.
     """
 
     network: Data
@@ -66,7 +63,7 @@ class Carried:
 
 
 def carry(kubectl_output: KubectlOutput, left: Leftovers) -> Carried:
-    """Carry a cluster over; what stays behind is noted in ``left``."""
+    """Make the parts of the scenario; ``left`` gets what they leave out."""
     services = {namespaced(each): each for each in kubectl_output.services}
     slices = [each for each in kubectl_output.slices if _is_of_use(each, services, left)]
     pods = list(map(seen_pod, kubectl_output.pods))
@@ -78,7 +75,7 @@ def carry(kubectl_output: KubectlOutput, left: Leftovers) -> Carried:
 
 
 class _Carrier:
-    """Names what is needed, and puts it in its place."""
+    """Gives the needed nodes, pods and hosts their names and addresses."""
 
     def __init__(
         self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers
@@ -178,7 +175,7 @@ class _Carrier:
         )
 
     def _own(self, addresses: tuple[IPAddress, ...]) -> list[str]:
-        """The addresses as they are here, of the lab's families only."""
+        """The addresses in the lab, of the lab's families only."""
         families = {Family.of(each) for each in self._networks.nodes}
         return [str(self._here.get(each, each)) for each in addresses if Family.of(each) in families]
 
@@ -195,7 +192,7 @@ def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftover
 
 
 def _nodes(kubectl_output: KubectlOutput, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
-    """The nodes of the printout, and those that only its pods and slices speak of."""
+    """The listed nodes, and those that only pods and slices mention."""
     nodes = {node.name: node for node in map(seen_node, kubectl_output.nodes)}
     spoken_of = [pod.node for pod in pods]
     spoken_of += [str(each.get("nodeName") or "") for raw in slices for each in at(raw, "endpoints") or []]
@@ -205,7 +202,7 @@ def _nodes(kubectl_output: KubectlOutput, pods: list[SeenPod], slices: list[Raw]
 
 
 def _networks(services: Collection[Raw], nodes: list[SeenNode], backing: Backing) -> Networks:
-    """Of the families of the cluster's Services, that of the first Service first; else of those of its nodes."""
+    """The networks; the families are those of the Services, the first Service's first, or else those of the nodes."""
     cluster_ips = [address for raw in services for address in _cluster_ips(raw)]
     spoken = [Family(each) for raw in services for each in at(raw, "spec", "ipFamilies") or []]
     spoken += map(Family.of, cluster_ips)
@@ -238,7 +235,7 @@ def _translation(networks: Networks, nodes: list[SeenNode], backing: Backing) ->
     if not networks.pods_stay:
         pods = [backing.pods[key] for key in backing.ports if not backing.pods[key].host_network]
         addresses = [address for pod in pods for address in pod.addresses]
-        # From the end, where no node has its part of the pods' network unless there are hundreds.
+        # From the end of the network, which belongs to no node unless there are hundreds.
         here |= {address: _of(networks.pods, address)[-2 - number] for number, address in enumerate(addresses)}
     return here
 

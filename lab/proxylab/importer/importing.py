@@ -1,8 +1,4 @@
-"""From a printout to the text of a scenario.
-
-Owns: the way there.
-Must not: read or write files.
-"""
+"""Turns kubectl's output into the text of a scenario."""
 
 from pydantic import ValidationError
 
@@ -25,7 +21,7 @@ __all__ = ["Imported", "import_cluster"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A scenario's text, what could not be carried over, a line each, and how many probes it has."""
+    """A scenario's text, a line for everything left out, and the number of probes."""
 
     text: str
     left: tuple[str, ...]
@@ -33,14 +29,14 @@ class Imported:
 
 
 def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
-    """Write the scenario of a printout.
+    """Write the scenario of a cluster.
 
     Args:
-        kubectl_output: what kubectl printed.
+        kubectl_output: the cluster's objects.
         name: the scenario's name.
 
     Raises:
-        ScenarioError: a Service or EndpointSlice is none that an API server would print.
+        ScenarioError: a Service or EndpointSlice is not as an API server prints it.
     """
     left = Leftovers()
     try:
@@ -49,8 +45,8 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
         slices = [made for made in map(_slice, carried.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
-        told = f"an object of the printout is not as an API server prints it: {what}; give it what `{COMMAND}` prints"
-        raise ScenarioError([told]) from error
+        problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
+        raise ScenarioError([problem]) from error
     probes = Probes(carried, slices, left)
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(left.lines())

@@ -1,8 +1,4 @@
-"""What could not be carried over.
-
-Owns: the list of it, by reason, its words, and what of a printout nobody asked for.
-Must not: decide what is needed (``backing`` does).
-"""
+"""What the imported scenario leaves out, listed by reason; ``backing`` decides which pods it needs."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -23,7 +19,7 @@ _ALWAYS: Final = (
 
 
 class Leftovers:
-    """Things that stay behind, each once, under the reason."""
+    """Things left out, each once, under the reason."""
 
     def __init__(self) -> None:
         self._by_reason: dict[str, dict[str, None]] = {}
@@ -33,7 +29,7 @@ class Leftovers:
         self._by_reason.setdefault(reason, {})[what] = None
 
     def lines(self) -> Iterator[str]:
-        """A line for each reason, and for what no printout tells of."""
+        """A line for each reason, and for what kubectl's output never contains."""
         for reason, things in self._by_reason.items():
             shown = ", ".join(list(things)[:_SHOWN])
             more = f" and {len(things) - _SHOWN} more" if len(things) > _SHOWN else ""
@@ -49,7 +45,7 @@ def note_unneeded(
     networks: Networks,
     left: Leftovers,
 ) -> None:
-    """Note pods that no Service needs, and what a lab's nodes have not."""
+    """Note pods that no Service needs, and properties of nodes that a lab's nodes lack."""
     for pod in pods:
         if (pod.namespace, pod.name) not in needed:
             left.add(_why(pod), f"{pod.namespace}/{pod.name}")

@@ -1,8 +1,4 @@
-"""Services and EndpointSlices without what servers and controllers wrote into them.
-
-Owns: which of their fields are carried over.
-Must not: judge them; a scenario's reader does, in its own words.
-"""
+"""Reduces Services and EndpointSlices to the fields that a proxy reads; the reader of scenarios checks them."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
@@ -34,13 +30,13 @@ _SPEC: Final = {
     "allocateLoadBalancerNodePorts": True,
     "trafficDistribution": None,
 }
-"""The fields of a Service's spec that a proxy looks at, each with what it is where it is left out."""
+"""The fields of a Service's spec that a proxy reads, with their defaults."""
 
 _LABELS: Final = (HEADLESS_LABEL, SERVICE_PROXY_NAME_LABEL)
 
 
 def reduced_service(raw: Raw) -> Data:
-    """A Service, with what a proxy looks at."""
+    """A Service with the fields that a proxy reads."""
     spec = {key: at(raw, "spec", key) for key, default in _SPEC.items() if at(raw, "spec", key) not in (None, default)}
     if len(spec.get("clusterIPs") or []) == 1:  # says the same as clusterIP
         del spec["clusterIPs"]
@@ -59,12 +55,12 @@ def reduced_service(raw: Raw) -> Data:
 
 
 def reduced_slice(raw: Raw, node_name: Callable[[str], str], address: Callable[[str], str]) -> Data:
-    """An EndpointSlice, with what a proxy looks at.
+    """An EndpointSlice with the fields that a proxy reads.
 
     Args:
         raw: the slice.
-        node_name: what a node is called here.
-        address: which address here stands for one of the cluster's.
+        node_name: the name of a node in the scenario.
+        address: the address in the lab for an address of the cluster.
     """
     return {
         "apiVersion": "discovery.k8s.io/v1",
@@ -119,5 +115,5 @@ def _picked(entries: Any, keys: tuple[str, ...]) -> Iterable[Data]:
 
 
 def pruned(data: Mapping[str, Any]) -> Data:
-    """Without what says nothing."""
+    """The mapping without empty values."""
     return {key: value for key, value in data.items() if value is not None and value != "" and value not in ([], {})}

@@ -1,8 +1,4 @@
-"""What nodes, pods and hosts are called in the scenario.
-
-Owns: names of one label each, unlike any other: in a scenario nodes, pods and hosts share one name space.
-Must not: know what bears them.
-"""
+"""Names of nodes, pods and hosts in the scenario: one DNS label each, and unique, since all share one name space."""
 
 from collections.abc import Iterator
 from itertools import count
@@ -16,14 +12,14 @@ _LONGEST: Final = 63
 
 
 class Names:
-    """Hands out names, and remembers to whom."""
+    """Gives names, and remembers them by key."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, ...], str] = {}
         self._taken: set[str] = set()
 
     def of(self, key: tuple[str, ...], *wanted: str) -> str:
-        """The name of whatever ``key`` stands for: the first of those wanted that can be had."""
+        """The name of the object with that key: the first of the wanted names that is free."""
         if key not in self._given:
             self._given[key] = name = next(filter(self._is_free, _tries(wanted)))
             self._taken.add(name)
@@ -34,7 +30,7 @@ class Names:
 
 
 def _tries(wanted: tuple[str, ...]) -> Iterator[str]:
-    """The names themselves, then as labels, then numbered: endless, and never without one that is free."""
+    """The names themselves, then as labels, then numbered without end."""
     yield from wanted
     labels = [_cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
     yield from labels

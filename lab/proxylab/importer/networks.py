@@ -1,8 +1,4 @@
-"""The networks of the scenario, found from the addresses of the cluster.
-
-Owns: how wide they are, and what becomes of addresses that overlap those of others.
-Must not: give anything an address (``proxylab.plan`` does).
-"""
+"""Finds the networks of the scenario from the addresses of the cluster, and replaces those that overlap."""
 
 from collections.abc import Collection, Iterable, Sequence
 from ipaddress import collapse_addresses, ip_network
@@ -25,7 +21,7 @@ _INSTEAD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Networks:
-    """Of pods, Services and nodes, one of each family; and whether pods and nodes keep the addresses they have."""
+    """The networks of pods, Services and nodes by family, and whether pods and nodes keep their addresses."""
 
     pods: tuple[IPNetwork, ...]
     services: tuple[IPNetwork, ...]
@@ -42,10 +38,10 @@ def find_networks(
     services: Collection[IPAddress],
     number_of_nodes: int,
 ) -> Networks:
-    """The networks in which a cluster's addresses are.
+    """The networks of a cluster's addresses.
 
-    Where the pods' addresses lie among the nodes', as some clouds' plugins give them, or nodes are so far apart that no
-    network holds them alone, those of the lab's own choice are taken instead.
+    The lab chooses other networks where pods have addresses among the nodes', as with some clouds' plugins, or where no
+    network contains the nodes alone.
     """
     of_services = _around_all(families, services, _SERVICES, _holding(families, [*nodes, *pods]), gateways=False)
     of_nodes = _around_all(families, nodes, _NODES, of_services)
@@ -71,15 +67,15 @@ def _around_all(
 ) -> list[IPNetwork]:
     """For each family the widest network of these widths around all addresses that overlaps no other.
 
-    The first address of a network is its gateway's, where it has one, and so must be nobody's.
+    The first address of a network with a gateway is the gateway's, so no other address may be it.
     """
-    held = list(inner)
+    addresses = list(inner)
     found = []
     for family in families:
-        own = [each for each in held if Family.of(each) is family]
+        own = [each for each in addresses if Family.of(each) is family]
         if own:
-            whose = {each for each in own if gateways and not hasattr(each, "prefixlen")}
-            found.append(_around(own, *widths[family], others, whose))
+            taken = {each for each in own if gateways and not hasattr(each, "prefixlen")}
+            found.append(_around(own, *widths[family], others, taken))
         else:
             found += _instead([family], [*others, *found])
     return found
@@ -90,10 +86,10 @@ def _around(
     widest: int,
     narrowest: int,
     others: Sequence[IPNetwork],
-    whose: Collection[object],
+    taken: Collection[object],
 ) -> IPNetwork:
     network = _common(inner)
-    while network.prefixlen and (network.prefixlen > narrowest or network[1] in whose):
+    while network.prefixlen and (network.prefixlen > narrowest or network[1] in taken):
         network = network.supernet()
     while network.prefixlen > widest and not _overlap([network.supernet()], others):
         network = network.supernet()

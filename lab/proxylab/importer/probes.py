@@ -1,7 +1,6 @@
-"""A probe for every front of a Service that a pod in the cluster can dial.
+"""Writes a probe for every frontend that a pod in the cluster can dial, and the client pods that send them.
 
-Owns: who dials what, from where, and the pods of the lab's own that do.
-Must not: know what Kubernetes promises (``promises`` does).
+``promises`` knows what Kubernetes promises for each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,12 +26,12 @@ from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]
 
-_MIXED: Final = "fronts that are not probed: a node hides pods behind different addresses, by where the backend is"
+_MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
 
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """A front as a probe names it: ``which`` tells it from others of its kind, and ``target`` dials it."""
+    """A frontend in a probe: ``which`` distinguishes it from others of its kind, and ``target`` selects it."""
 
     via: str
     which: str = ""
@@ -40,10 +39,10 @@ class Frontend:
 
 
 class Probes:
-    """Writes probes, and notes the pods that they need.
+    """Writes probes, and collects the client pods that they need.
 
     Attributes:
-        clients: pods of the lab's own, by name, for ``spec.pods``.
+        clients: the client pods by name, for ``spec.pods``.
     """
 
     def __init__(self, carried: Carried, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
@@ -78,7 +77,7 @@ class Probes:
                 yield from self._further(service, port, "loadBalancerIP", self._balancers(service))
 
     def _headless(self, service: Service) -> Iterator[Data]:
-        """Nobody translates: the first pod behind it is dialled as itself."""
+        """A probe of the first ready pod by its own address, since no proxy translates for a headless Service."""
         for each in self._slices:
             if (each.namespace, each.service) != (service.namespace, service.name):
                 continue
@@ -128,7 +127,7 @@ class Probes:
     def _first_clear(
         self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
     ) -> tuple[Caller, Promise] | None:
-        """The first caller for whom all backends see the same source, and what it is promised."""
+        """The first caller whose source address looks the same to all backends, and its promise."""
         for caller in self._callers:
             promise = by_other_frontend(
                 service,
@@ -145,7 +144,7 @@ class Probes:
         return None
 
     def _balancers(self, service: Service) -> list[IPAddress]:
-        """The addresses by which a node knows the balancer, so that its pods need not go there."""
+        """The balancer's addresses for which a node has rules."""
         found = []
         for each in service.load_balancer_ingress:
             where = f"{service.namespace}/{service.name} ({each.ip or each.hostname})"
@@ -193,7 +192,7 @@ def _untranslated(name: str) -> Data:
 
 
 def _probe(name: str, client: str, target: Mapping[str, object], protocol: Protocol, expect: Data) -> Data:
-    """As many flows as reach each backend; a single one by the kernel's own sockets, where all kernels have them."""
+    """A probe with enough flows to reach each backend; a single flow uses a socket, except by SCTP."""
     count = len(expect.get("backends", []))
     flows = flows_to_stick(count) if "spread" in expect else flows_to_hit_all(count) if count > 1 else 1
     send = {"as": "packet", "flows": flows} if flows > 1 else {"as": "packet"} if protocol is Protocol.SCTP else {}

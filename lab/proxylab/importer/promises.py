@@ -1,8 +1,7 @@
-"""What Kubernetes promises a pod that dials a Service.
+"""What Kubernetes promises a pod that dials a Service: the endpoints, and the source address that they see.
 
-Owns: which endpoints are used, and as whom the pod is seen, from the objects alone
-(https://kubernetes.io/docs/reference/networking/virtual-ips/).
-Must not: look at any engine's rules, which are to be held against this.
+It follows from the objects alone (https://kubernetes.io/docs/reference/networking/virtual-ips/), independent of every
+engine, so that a lab can compare engines with it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +19,7 @@ PRESERVED: Final = "preserved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """A pod that dials: the node it runs on, and that node's zone."""
+    """A pod that dials: its node, and the node's zone."""
 
     node: str
     zone: str
@@ -28,7 +27,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """An endpoint that is used: its address and port, and the node it is on, if any."""
+    """An endpoint that may get the packet: its address and port, and its node, if any."""
 
     address: IPAddress
     port: PortKey
@@ -37,7 +36,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What becomes of the packet. ``source`` is ``None`` where the backends do not all see the same."""
+    """The outcome of a packet. ``source`` is ``None`` where the backends see different sources."""
 
     outcome: str
     used: tuple[Used, ...] = ()
@@ -51,7 +50,7 @@ _DROPPED: Final = Promise(outcome="dropped")
 def by_cluster_ip(
     service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice], caller: Caller
 ) -> Promise:
-    """By the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
+    """The promise for the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
     endpoints = _endpoints(service, port, family, slices)
     everywhere = _chosen(endpoints, caller)
     if service.internal_traffic_policy is TrafficPolicy.LOCAL:
@@ -73,20 +72,20 @@ def by_other_frontend(
     allowed: Sequence[IPNetwork] = (),
     own: Sequence[IPNetwork] = (),
 ) -> Promise:
-    """By a node port of the caller's own node, an external IP, or a load balancer's address.
+    """The promise for a node port of the caller's own node, an external IP, or a load balancer's address.
 
-    The caller's own node translates all three. ``externalTrafficPolicy: Local`` is for clients from outside: pods are
-    sent to all endpoints, as themselves. Otherwise the node hides them, but from its own programs.
+    The caller's own node translates all three. ``externalTrafficPolicy: Local`` applies to clients from outside: pods
+    reach all endpoints with their own address. Otherwise the node masquerades, except for its own programs.
 
     Args:
         service: the Service.
         port: its port.
-        family: that of the address that is dialled.
+        family: of the dialled address.
         slices: the Service's slices among others.
-        caller: who dials.
-        on_the_node: what listens with its node's network.
-        allowed: ``loadBalancerSourceRanges``, where they count.
-        own: where the caller's address is.
+        caller: the pod that dials.
+        on_the_node: the address and port of every listener in its node's network.
+        allowed: ``loadBalancerSourceRanges``, where they apply.
+        own: the pod networks, which contain the caller's address.
     """
     used = _chosen(_endpoints(service, port, family, slices), caller)
     if not used:
@@ -115,7 +114,7 @@ def _endpoints(
 def _chosen(
     endpoints: list[tuple[Endpoint, PortKey]], caller: Caller, *, by_hints: bool = True
 ) -> list[tuple[Endpoint, PortKey]]:
-    """Those that are ready, and nearest if all have hints; else those that terminate and still serve."""
+    """The ready endpoints, by hints if all have some; else those that terminate and still serve."""
     ready = [each for each in endpoints if each[0].ready]
     if not ready:
         return [each for each in endpoints if each[0].serving and each[0].terminating]
@@ -136,11 +135,11 @@ def _delivered(chosen: Iterable[tuple[Endpoint, PortKey]], source: object) -> Pr
 def _hidden(
     chosen: tuple[Endpoint, PortKey], caller: Caller, on_the_node: Collection[tuple[IPAddress, PortKey]]
 ) -> str | Mapping[str, str]:
-    """As whom a backend sees a pod that is masqueraded: by the address of the device that the packet leaves by."""
+    """The source that a backend sees for a masqueraded pod: the address of the device by which the packet leaves."""
     endpoint, port = chosen
     if endpoint.node_name != caller.node:
         return {"node": caller.node, "device": "uplink"}
-    if (endpoint.addresses[0], port) in on_the_node:  # it never leaves the node, so nothing masquerades it
+    if (endpoint.addresses[0], port) in on_the_node:  # the packet never leaves the node, so nothing masquerades it
         return PRESERVED
     return {"node": caller.node, "device": "pods"}
 

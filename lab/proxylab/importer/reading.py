@@ -1,8 +1,4 @@
-"""What kubectl printed, object by object.
-
-Owns: YAML or JSON, one object or lists of them, from one text or several; each object once.
-Must not: look into an object further than its name.
-"""
+"""Reads kubectl's output: YAML or JSON, objects or lists of them, from one text or several; each object once."""
 
 import json
 from collections import Counter
@@ -19,14 +15,14 @@ __all__ = ["COMMAND", "KubectlOutput", "Raw", "at", "namespaced", "read_kubectl_
 COMMAND: Final = "kubectl get svc,endpointslices,pods,nodes -A -o yaml"
 
 Raw = Mapping[str, Any]
-"""An object as it was printed."""
+"""An object as kubectl printed it."""
 
 _LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
 
 
 @dataclass(frozen=True, slots=True)
 class KubectlOutput:
-    """The objects of a cluster, in the order in which they were printed; of other kinds, how many there were."""
+    """The objects of a cluster in the order of the output, and the number of objects of each other kind."""
 
     services: tuple[Raw, ...]
     slices: tuple[Raw, ...]
@@ -36,10 +32,10 @@ class KubectlOutput:
 
 
 def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
-    """Read what kubectl printed.
+    """Read kubectl's output.
 
     Args:
-        texts: each with the name by which messages call it.
+        texts: each with its name in messages.
 
     Raises:
         ScenarioError: a text is neither YAML nor JSON, holds something else, or nothing at all.
@@ -68,7 +64,7 @@ def read_kubectl_output(texts: Iterable[tuple[str, str]]) -> KubectlOutput:
 
 
 def _values(name: str, text: str, problems: Problems) -> Iterator[object]:
-    """The documents of a text. YAML may be JSON too, but Python reads JSON a hundred times as fast."""
+    """The documents of a text. A YAML reader reads JSON too, but Python's JSON reader is a hundred times as fast."""
     if text.lstrip().startswith("{"):
         try:
             yield json.loads(text)
@@ -91,13 +87,13 @@ def _objects(value: object) -> Iterator[Raw]:
 
 
 def namespaced(raw: Raw) -> tuple[str, str]:
-    """Namespace and name; what belongs to the whole cluster has an empty namespace."""
+    """Namespace and name; the namespace of a cluster-scoped object is empty."""
     everywhere = "" if raw.get("kind") == "Node" else "default"
     return str(at(raw, "metadata", "namespace") or everywhere), str(at(raw, "metadata", "name") or "")
 
 
 def at(raw: object, *keys: str) -> Any:
-    """What stands at a path; ``None`` where nothing does."""
+    """The value at a path of keys; ``None`` without one."""
     for key in keys:
         raw = raw.get(key) if isinstance(raw, Mapping) else None
     return raw

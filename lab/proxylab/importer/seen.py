@@ -1,8 +1,4 @@
-"""What matters of nodes and pods, in types.
-
-Owns: ``SeenNode`` and ``SeenPod``, and how they are read out of objects that have a hundred other fields.
-Must not: decide what is carried over.
-"""
+"""The fields of Nodes and Pods that the import needs, as types."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
@@ -23,7 +19,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenNode:
-    """A node. ``addresses`` are its own, the primary one first; ``other_addresses`` those that others know it by."""
+    """A node. ``addresses`` are its internal ones, primary first; ``other_addresses`` its external ones."""
 
     name: str
     addresses: tuple[IPAddress, ...] = ()
@@ -36,13 +32,13 @@ class SeenNode:
 
     @property
     def is_control_plane(self) -> bool:
-        """Whether pods are usually kept off it."""
+        """Whether it has a taint of the control plane."""
         return any(taint in _CONTROL_PLANE for taint in self.taints)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenPod:
-    """A pod. ``ports`` are those its containers declare, with their names; a container may listen on others too."""
+    """A pod. ``ports`` are those that its containers declare, with their names; they may listen on others too."""
 
     namespace: str = "default"
     name: str
@@ -57,7 +53,7 @@ class SeenPod:
 
 
 def seen_node(raw: Raw) -> SeenNode:
-    """What matters of a Node."""
+    """Read a Node."""
     given = [(at(each, "type"), str(at(each, "address"))) for each in at(raw, "status", "addresses") or []]
     networks = at(raw, "spec", "podCIDRs") or filter(None, [at(raw, "spec", "podCIDR")])
     labels = at(raw, "metadata", "labels") or {}
@@ -74,7 +70,7 @@ def seen_node(raw: Raw) -> SeenNode:
 
 
 def seen_pod(raw: Raw) -> SeenPod:
-    """What matters of a Pod."""
+    """Read a Pod."""
     namespace, name = namespaced(raw)
     addresses = [at(each, "ip") for each in at(raw, "status", "podIPs") or []] or [at(raw, "status", "podIP")]
     return SeenPod(
@@ -98,9 +94,9 @@ def _ports(raw: Raw) -> Iterator[tuple[PortKey, str]]:
 
 
 def _condition(raw: Raw, wanted: str) -> bool:
-    """Whether a condition is True; where nobody speaks of it, it is taken to be."""
-    said = [at(each, "status") for each in at(raw, "status", "conditions") or [] if at(each, "type") == wanted]
-    return said[0] == "True" if said else True
+    """Whether a condition is True; a missing condition counts as True."""
+    found = [at(each, "status") for each in at(raw, "status", "conditions") or [] if at(each, "type") == wanted]
+    return found[0] == "True" if found else True
 
 
 def _one_of_each_family(texts: Iterator[str]) -> tuple[IPAddress, ...]:

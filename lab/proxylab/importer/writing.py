@@ -1,8 +1,4 @@
-"""A scenario's text for those who will go on writing it.
-
-Owns: its order and its comments; YAML in flow style, a line for each entry.
-Must not: know what the entries mean.
-"""
+"""Formats a scenario for a user to go on editing: its order, its comments, and a line of flow style for each entry."""
 
 import json
 import re
@@ -17,13 +13,13 @@ __all__ = ["flow", "scenario_text"]
 
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[\w./ -]*[\w/-])?|\d+\.\d+\.\d+\.\d+(?:/\d+)?", re.ASCII)
 _WORDS: Final = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
-"""What some reader of YAML takes for something else than text."""
+"""Words that some YAML reader does not read as text."""
 
 
 def scenario_text(
     name: str, carried: Carried, clients: Mapping[str, Data], probes: Iterable[Data], left: Iterable[str]
 ) -> str:
-    """The file, with what could not be carried over as comments at its head."""
+    """The file, with everything left out as comments at its head."""
     metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
     lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not carried over:"]
     lines += [f"#   {each}" for each in left]
@@ -56,7 +52,7 @@ def _entries(entries: Mapping[str, object], indent: int) -> list[str]:
 
 
 def flow(value: object) -> str:
-    """A value in YAML's flow style; text is quoted where it could be taken for something else.
+    """A value in YAML's flow style; text is quoted where a reader could take it for another type.
 
     Example:
         >>> flow({"name": "a b", "ports": [80], "zone": "1e3", "mode": "on"})

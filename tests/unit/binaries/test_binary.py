@@ -29,7 +29,7 @@ def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> No
     hanging = tmp_path / "kube-proxy"
     hanging.write_text(HANGS.format(child=child))
     hanging.chmod(0o755)
-    with pytest.raises(CapabilityError, match=r"none that runs here \('--version' says: nothing, in 2 s\)"):
+    with pytest.raises(CapabilityError, match=r"none that runs here \('--version' prints: nothing, in 2 s\)"):
         inspect(hanging, "here", seconds=2)
     pid = child.read_text().strip()
     asyncio.run(wait_until(lambda: not lives(pid), Deadline.after(10), "the end of what it has started"))

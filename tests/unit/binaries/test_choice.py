@@ -106,7 +106,7 @@ def test_a_file_is_what_it_says_it_is(sources: Make, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("#!/bin/sh\necho hello\n", "says: hello"), ("", "says: "), ("#!/no/such/interpreter\n", "No such file")],
+    [("#!/bin/sh\necho hello\n", "prints: hello"), ("", "prints: "), ("#!/no/such/interpreter\n", "No such file")],
 )
 def test_a_file_that_is_no_kube_proxy(sources: Make, tmp_path: Path, content: str, words: str) -> None:
     file = tmp_path / "mine"
@@ -117,9 +117,9 @@ def test_a_file_that_is_no_kube_proxy(sources: Make, tmp_path: Path, content: st
 
 
 def test_words_that_name_nothing(sources: Make, tmp_path: Path) -> None:
-    with pytest.raises(CapabilityError, match="is not there"):
+    with pytest.raises(CapabilityError, match="does not exist"):
         obtain(read_engine(wanted("")), str(tmp_path / "none"), sources(), quiet)
-    with pytest.raises(CapabilityError, match="no checkout of kubernetes"):
+    with pytest.raises(CapabilityError, match="not a checkout of kubernetes"):
         obtain(read_engine(wanted("")), str(tmp_path), sources(), quiet)
 
 
@@ -139,7 +139,7 @@ def test_feature_gates() -> None:
     assert read_gates("") == {}
     assert read_gates("A=true, B=False") == {"A": True, "B": False}
     for text in ("A", "A=1", "=true"):
-        with pytest.raises(ValueError, match="no feature gate"):
+        with pytest.raises(ValueError, match="not a feature gate"):
             read_gates(text)
 
 

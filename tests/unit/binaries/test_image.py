@@ -26,5 +26,5 @@ def test_an_engine_that_does_not_answer_is_told(host: str, tmp_path: Path) -> No
     )
     assert done.returncode == ExitCode.CAPABILITY
     assert "a Docker engine that answers" in done.stderr
-    assert "let DOCKER_HOST name it" in done.stderr
+    assert "set DOCKER_HOST" in done.stderr
     assert "Traceback" not in done.stderr

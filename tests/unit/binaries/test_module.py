@@ -106,7 +106,9 @@ def test_a_module_that_is_pinned_keeps_its_version(proxy: Site, tmp_path: Path) 
 def test_what_does_not_build_is_told_in_the_words_of_go(proxy: Site, tmp_path: Path) -> None:
     broken = {"cmd/kube-proxy/app/server.go": APP.replace("fmt.Println", "fmt.Print1n")}
     proxy.pages.update(module("k8s.io/kubernetes", "v1.36.3", KUBERNETES_MOD, broken))
-    with pytest.raises(CapabilityError, match=r"'go build -mod=mod' without an error; it says:\n(.*\n)*.*fmt\.Print1n"):
+    with pytest.raises(
+        CapabilityError, match=r"'go build -mod=mod' without an error; it prints:\n(.*\n)*.*fmt\.Print1n"
+    ):
         ModuleSource().obtain("v1.36.3", Cache(tmp_path / "cache"))
     assert Cache(tmp_path / "cache").binaries() == []
 

@@ -49,7 +49,7 @@ def test_a_release_is_kept_when_its_checksum_holds(site: Site, tmp_path: Path) -
 
 def test_another_byte_is_another_kube_proxy(site: Site, tmp_path: Path) -> None:
     site.pages[PATH] = CONTENT + b"\n"
-    with pytest.raises(CapabilityError, match=r"has SHA-256 .*, and should have "):
+    with pytest.raises(CapabilityError, match=r"has SHA-256 .*, expected "):
         source(site).obtain("v1.34.2", Cache(tmp_path))
     assert Cache(tmp_path).binaries() == []
 
@@ -67,7 +67,7 @@ def test_what_is_not_there_is_said(site: Site, tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="refused"):
         ReleaseSource("http://127.0.0.1:9").versions()
     site.pages["/release/stable.txt"] = b"<html>the page of a gateway"
-    with pytest.raises(CapabilityError, match="says '<html>"):
+    with pytest.raises(CapabilityError, match="has '<html>"):
         source(site).versions()
 
 

@@ -46,25 +46,28 @@ def test_ready_endpoints_count_once_and_leaving_ones_do_not() -> None:
 def test_who_says_what_is_there_holds() -> None:
     finding = judge_health(SUBJECT, (NONE, TWO))
     assert finding.standing is Standing.HOLDS
-    assert finding.seen == ("node-b says 200", "node-a says 503, having no endpoint")
+    assert finding.seen == ("node-b answers 200", "node-a answers 503, without endpoints")
 
 
 @pytest.mark.parametrize(
     ("answer", "cause"),
     [
-        (replace(NONE, status=200), "says 200, though no endpoint is ready there: balancers send what node-a drops."),
+        (
+            replace(NONE, status=200),
+            "answers 200, though no endpoint is ready there: balancers send what node-a drops.",
+        ),
         (
             replace(TWO, status=503),
-            "says 503, though echo-1 and echo-2 are ready there: balancers send nothing to node-b.",
+            "answers 503, though echo-1 and echo-2 are ready there: balancers send nothing to node-b.",
         ),
         (
             replace(TWO, told=3),
-            "tells of 3 endpoints, and echo-1 and echo-2 are ready there: balancers that weigh nodes by it send",
+            "reports 3 endpoints, but echo-1 and echo-2 are ready there: balancers that weigh nodes by it send",
         ),
-        (replace(TWO, told=None), "tells of no number, and echo-1 and echo-2 are ready there"),
+        (replace(TWO, told=None), "reports no number, but echo-1 and echo-2 are ready there"),
         (
             replace(NONE, status=0, error="ECONNREFUSED"),
-            "does not answer outside: the socket says ECONNREFUSED; and no endpoint is ready there.",
+            "does not answer outside: the socket reports ECONNREFUSED; and no endpoint is ready there.",
         ),
     ],
 )

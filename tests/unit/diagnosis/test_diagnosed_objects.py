@@ -75,11 +75,11 @@ FAULTS = {
     ),
     "all have gone": (
         subject(ECHO, pod(1, ready=False, terminating=True, serving=False)),
-        "none of 1 endpoint is ready: echo-1 is terminating and serves no more.",
+        "none of 1 endpoint is ready: echo-1 is terminating and not serving.",
     ),
     "no pod has a port of that name": (
         subject(replace(ECHO, ports=(ServicePort(port=80, target_port="http"),)), *BOTH),
-        "targetPort 'http' is no port of echo-1 and echo-2; they declare web 8080.",
+        "targetPort 'http' is not a port of echo-1 or echo-2; they declare web 8080.",
     ),
     "nobody has given an endpoint": (
         subject(replace(ECHO, selector={})),
@@ -99,8 +99,8 @@ FAULTS = {
             ),
         ),
         (
-            "externalTrafficPolicy is Local and no endpoint is on any node, so what comes to the node port 30080/TCP "
-            "there is dropped."
+            "externalTrafficPolicy is Local and no endpoint is on any node, so packets to the node port 30080/TCP "
+            "there are dropped."
         ),
     ),
 }
@@ -122,7 +122,7 @@ def test_a_node_without_an_endpoint_breaks_only_where_it_is_asked_about() -> Non
     found = without_backing(about, "node-b")
     assert found is not None
     assert "no endpoint is on node-b" in found.cause
-    assert found.cause.endswith("those with one: node-a.")
+    assert found.cause.endswith("nodes with one: node-a.")
     assert without_backing(about, None, "node-b") is None, "a pod is sent to all endpoints"
     inner = subject(replace(ECHO, internal_traffic_policy=TrafficPolicy.LOCAL), pod(1))
     assert without_backing(inner, None, "node-a") is None
@@ -130,7 +130,7 @@ def test_a_node_without_an_endpoint_breaks_only_where_it_is_asked_about() -> Non
     assert dropped is not None
     assert dropped.cause.startswith("internalTrafficPolicy is Local and no endpoint is on node-b")
     held = judge_endpoints(about, [dial("10.244.0.1")])
-    assert held.seen[-1] == "externalTrafficPolicy Local: node-b drops what comes from outside"
+    assert held.seen[-1] == "externalTrafficPolicy Local: node-b drops packets from outside"
 
 
 def test_those_that_terminate_are_the_last_resort() -> None:
@@ -171,7 +171,7 @@ def test_a_service_that_is_not_there_may_be_meant_otherwise() -> None:
     assert missing_service("default", "ecko", [ECHO]).cause == (
         "there is no Service 'ecko' in namespace default; did you mean echo?"
     )
-    assert missing_service("shop", "echo", [ECHO]).cause.endswith("there is one in default: say default/echo.")
+    assert missing_service("shop", "echo", [ECHO]).cause.endswith("there is one in default: write default/echo.")
     assert missing_service("default", "zebra", [ECHO]).cause.endswith("; there are echo.")
     assert missing_service("default", "echo", []).cause == "there is no Service 'echo' in namespace default."
 
@@ -194,8 +194,8 @@ def test_a_name_gives_what_the_service_has() -> None:
     assert judge_name(about, "client", None).standing is Standing.HOLDS
     assert named(about, lookup("10.96.1.1")).standing is Standing.HOLDS
     wrong = named(about, lookup("10.96.1.9"))
-    assert wrong.cause == "echo.default.svc.cluster.local gives 10.96.1.9, and the Service has 10.96.1.1."
-    assert "gives no address" in named(about, lookup()).cause
+    assert wrong.cause == "echo.default.svc.cluster.local resolves to 10.96.1.9, but the Service has 10.96.1.1."
+    assert "resolves to no address" in named(about, lookup()).cause
 
 
 def test_a_headless_name_gives_the_ready_pods() -> None:
@@ -213,10 +213,10 @@ def test_an_external_name_is_an_alias() -> None:
 def test_silence_is_told_from_a_server_that_answers_past_its_service() -> None:
     silent = lookup(error="timeout")
     found = named(subject(ECHO, *BOTH), silent, lookup("10.96.1.1", server="10.244.0.2"))
-    assert found.cause.endswith("did not answer (timeout); asked past the Service, the name server answers.")
+    assert found.cause.endswith("did not answer (timeout); queried past the Service, the name server answers.")
     assert found.look_at[0] == "diagnose kube-system/kube-dns"
     about = subject(replace(ECHO, namespace="kube-system", name="kube-dns"))
-    assert judge_name_server(about, [("client", lookup("10.96.0.10"))]).seen == ("client asked, and coredns answered",)
+    assert judge_name_server(about, [("client", lookup("10.96.0.10"))]).seen == ("coredns answered client",)
     assert judge_name_server(about, [("client", silent)]).standing is Standing.BREAKS
 
 
@@ -242,14 +242,14 @@ UNSOUND = {
     "it is behind": (
         record(reflects=9, trouble="E1122 failed\nmore"),
         (
-            "the engine of node-a is behind: its rules are of revision 9, and the API's is 14, and it last said: "
+            "the engine of node-a is behind: its rules are of revision 9, and the API's is 14; its last error: "
             "E1122 failed."
         ),
     ),
-    "nobody answers": (record(healthz=None), "nobody on node-a answers http://127.0.0.1:10256/healthz."),
+    "no answer": (record(healthz=None), "http://127.0.0.1:10256/healthz on node-a does not answer."),
     "it says that it is ill": (
         record(healthz=503),
-        "the engine of node-a says that it is not healthy: http://127.0.0.1:10256/healthz answers 503.",
+        "the engine of node-a is not healthy: http://127.0.0.1:10256/healthz answers 503.",
     ),
 }
 

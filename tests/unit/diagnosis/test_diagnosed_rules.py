@@ -63,14 +63,14 @@ BROKEN = {
         r"-A KUBE-NODEPORTS (?!-d).*\n", "", Stage.ENTRY, "node-a has no rule for the node port 30080/TCP",
     ),
     "node ports are never asked": (
-        r"-A KUBE-SERVICES .* -j KUBE-NODEPORTS\n", "", Stage.ENTRY, "nothing leads from the rules of Services on",
+        r"-A KUBE-SERVICES .* -j KUBE-NODEPORTS\n", "", Stage.ENTRY, "no rule jumps from the rules for Services to",
     ),
     "nothing leads to Services' rules": (
-        r"-A PREROUTING .* -j KUBE-SERVICES\n", "", Stage.ENTRY, "on node-a nothing leads what comes in to",
+        r"-A PREROUTING .* -j KUBE-SERVICES\n", "", Stage.ENTRY, "no rule sends packets that come in to them",
     ),
     "a node does not ask for its own packets": (
         r"-A OUTPUT .* -j KUBE-SERVICES\n(?=[^*]*-A POSTROUTING)", "",
-        Stage.ENTRY, "nothing leads what the node itself sends to",
+        Stage.ENTRY, "no rule sends packets of the node itself to them",
     ),
     "everything is flushed": (r"(?s).*", "", Stage.ENTRY, "has no IPv4 rule for any Service"),
     "one way is missing": (
@@ -80,10 +80,10 @@ BROKEN = {
         r"--probability 0\.5\d*", "--probability 0.25", Stage.BALANCING, "gives 10.42.0.11:8080 16.7% of the flows",
     ),
     "nothing chooses": (
-        r"-A KUBE-SVC-\w+ .*-j KUBE-SEP-\w+\n", "", Stage.BALANCING, "and nothing there chooses an endpoint",
+        r"-A KUBE-SVC-\w+ .*-j KUBE-SEP-\w+\n", "", Stage.BALANCING, "where no rule chooses an endpoint",
     ),
     "it translates to another port": (
-        r"10\.42\.0\.11:8080\n", "10.42.0.11:8081\n", Stage.DNAT, "to 10.42.0.11:8081, which is no endpoint",
+        r"10\.42\.0\.11:8080\n", "10.42.0.11:8081\n", Stage.DNAT, "to 10.42.0.11:8081, which is not an endpoint",
     ),
     "it translates nothing": (
         r"-A KUBE-SEP-\w+ .*-j DNAT --to-destination 10\.42\.0\.11:8080\n", "", Stage.DNAT, "translates nothing",
@@ -108,7 +108,7 @@ def test_a_node_that_refuses_what_has_endpoints_is_told() -> None:
     _, refusing = saved("node-port-no-endpoints")
     found = judged(subject, {(HERE, Family.IPV4): read_iptables(refusing)})
     assert found.cause == (
-        "node-a rejects what comes to the cluster IP 10.96.0.20:80/TCP, though 3 endpoints would serve it."
+        "node-a rejects packets to the cluster IP 10.96.0.20:80/TCP, though 3 endpoints would serve it."
     )
 
 

@@ -1,4 +1,4 @@
-"""The last three stations, from what packets showed."""
+"""The stages that path tests judge: DNAT, masquerade, hairpin."""
 
 from dataclasses import replace
 from ipaddress import ip_address
@@ -30,7 +30,7 @@ RULES: Rules = {("node-a", Family.IPV4): PROGRAMMED}
 
 
 def walked(verdict: ProbeVerdict, *, hidden: bool | None = None) -> PathTestResult:
-    """The verdict as one of a walk, to whomever its packets reached."""
+    """The verdict as the result of a path test."""
     sender = verdict.resolved.sender
     seen = PathTestResult(path_test=None, verdict=verdict)  # type: ignore[arg-type]  # to have its flows sorted
     arrivals = [flow.arrivals[0] for flow in seen.case.arrived]
@@ -85,7 +85,7 @@ def test_another_node_that_translates_breaks_it() -> None:
     passed = walked(probed.masqueraded())
     elsewhere = replace(passed, path_test=replace(passed.path_test, node="node-z"))
     found = judge_translation(SUBJECT, [elsewhere])
-    assert "no rule of node-z translated it; it went on, and node-a did." in found.cause
+    assert "no rule of node-z translated the packet; node-a did, further on." in found.cause
 
 
 def test_endpoints_must_see_whom_they_are_due_to() -> None:
@@ -103,7 +103,7 @@ def test_endpoints_must_see_whom_they_are_due_to() -> None:
 def test_a_node_that_masquerades_nothing_breaks_it_whoever_has_dialled() -> None:
     rules = {("node-a", Family.IPV4): replace(PROGRAMMED, masquerades=False)}
     found = masquerade(walked(probed.passed(), hidden=False), rules)
-    assert found.cause == "node-a has no rule that masquerades what the rules of Services have marked."
+    assert found.cause == "node-a has no rule that masquerades packets marked by the rules of Services."
 
 
 @pytest.mark.parametrize("made", [probed.reply_untranslated, probed.silent_responder], ids=lambda made: made.__name__)

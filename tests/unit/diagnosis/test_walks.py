@@ -1,4 +1,4 @@
-"""Who dials which front in a diagnosis, and as whom endpoints must see them."""
+"""Which path tests a diagnosis chooses, and which source address endpoints must see."""
 
 from dataclasses import replace
 from ipaddress import ip_address, ip_network

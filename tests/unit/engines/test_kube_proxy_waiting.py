@@ -243,7 +243,7 @@ def test_a_node_that_is_about_to_go_must_show_in_the_proxys_health() -> None:
         proxy.agrees = False  # which is asked after Nodes have changed, and at no other time
         await synced(engine, proxy)
         await engine.note(flush=False)
-        with pytest.raises(EngineError, match="gave up waiting: kube-proxy's health to say of its node"):
+        with pytest.raises(EngineError, match="gave up waiting: kube-proxy's /healthz to agree with the API"):
             await synced(engine, proxy, 0.02)
         following.cancel()
 
@@ -267,7 +267,7 @@ def test_health_says_whether_a_node_is_about_to_go_in_versions_that_know(page: b
 def test_a_full_synchronisation_that_does_not_come_is_told() -> None:
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
         await engine.note(flush=True)
-        with pytest.raises(EngineError, match="gave up waiting: kube-proxy to look at all rules anew"):
+        with pytest.raises(EngineError, match="gave up waiting: a full sync of kube-proxy"):
             await synced(engine, proxy, 0.02)
 
     tell(story)

@@ -43,10 +43,10 @@ BAD = replace(ECHO, name="bad")
 @pytest.mark.parametrize(
     ("unsound", "fault"),
     [
-        (replace(BAD, name='ba"d'), "no name"),
+        (replace(BAD, name='ba"d'), "the name"),
         (replace(BAD, ports=(replace(PORT, port=0),)), "port 0"),
         (replace(BAD, ports=(replace(PORT, node_port=70000),)), "node port 70000"),
-        (replace(BAD, ports=(replace(PORT, name="p\n-F"),)), "no port name"),
+        (replace(BAD, ports=(replace(PORT, name="p\n-F"),)), "the port name"),
         (replace(BAD, ports=(PORT, replace(PORT, port=81))), "two TCP ports"),
         (replace(BAD, affinity_timeout=0), "affinity"),
         (replace(BAD, health_check_node_port=-1), "health-check"),

@@ -131,7 +131,7 @@ def test_a_refused_service_can_be_deleted() -> None:
 def test_what_is_no_services_fault_is_the_engines() -> None:
     async def test(stage: Stage) -> None:
         stage.loader.never, stage.loader.silently = ("KUBE-MARK-MASQ - ",), True
-        with pytest.raises(EngineError, match="refused a rule of the table, which the kernel does not take"):
+        with pytest.raises(EngineError, match="refused a rule of the table, without naming its line"):
             await stage.engine.start()
         assert len(stage.loader.texts) < MOST_LOADS
         assert stage.served() == set()

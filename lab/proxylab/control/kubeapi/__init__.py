@@ -1,9 +1,7 @@
-"""The Kubernetes API as lists, watches and single objects, without a socket.
+"""The Kubernetes API as lists, watches and single objects, without sockets or an event loop.
 
-Owns: what a request asks for, what is selected, and the JSON that answers it.
-Must not: open sockets, wait, or run an event loop; ``proxylab.control.apiserver`` puts this on sockets.
-
-What is kept of the API (https://kubernetes.io/docs/reference/using-api/api-concepts/): list and watch of a few kinds,
-with label and field selectors, resource versions, bookmarks and streaming lists (KEP-3157), single objects, discovery,
-and the events that components report. Everything else is refused with the Status that a client understands.
+``proxylab.control.apiserver`` serves it on sockets. It has these parts of the API
+(https://kubernetes.io/docs/reference/using-api/api-concepts/): list and watch of a few kinds, with label and field
+selectors, resource versions, bookmarks and streaming lists (KEP-3157), single objects, discovery, and the events that
+components report. It refuses everything else with a Status that clients understand.
 """

@@ -1,7 +1,6 @@
-"""The API of one cluster: what each request is answered with.
+"""The API of one cluster: the response to each request.
 
-Owns: ``KubeApi``.
-Must not: know sockets. A watch is answered with a ``Following``, which whoever has the socket keeps asking.
+The response to a watch is a ``Following``, from which the owner of the socket takes lines.
 """
 
 from dataclasses import field
@@ -21,7 +20,7 @@ from proxylab.frozen import dataclass
 __all__ = ["KubeApi", "Reply", "WatchReply"]
 
 _VERSION: Final = "v1.34.0"
-"""What ``/version`` says. kubectl goes by it for little but a warning."""
+"""The version at ``/version``; kubectl uses it for little but a warning."""
 
 _MOST_EVENTS: Final = 1000
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
@@ -29,7 +28,7 @@ _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that is complete."""
+    """A complete response."""
 
     code: int
     body: bytes
@@ -39,7 +38,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class WatchReply:
-    """An answer that goes on: ``following`` for as long as ``watch`` says."""
+    """A streaming response: the lines of ``following``, for as long as ``watch`` allows."""
 
     watch: Watch
     following: Following
@@ -50,7 +49,7 @@ class KubeApi:
 
     Args:
         store: the cluster.
-        since: when it came into being, as RFC 3339 writes a time.
+        since: the creation time of all objects, in the format of RFC 3339.
     """
 
     def __init__(self, store: Store, since: str) -> None:
@@ -58,7 +57,7 @@ class KubeApi:
         self._encoder = Encoder(since)
 
     def answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
-        """The answer to one request; it never raises for what a client says."""
+        """The response to one request; no request makes it raise."""
         try:
             return self._answer(method, path, query, body, content_type)
         except Refusal as refusal:
@@ -114,9 +113,7 @@ class KubeApi:
         key = Key(report.resource.kind, report.namespace, report.name)
         if not report.name:
             if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
-                raise Refusal(
-                    HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "there are events enough", retry_after=60
-                )
+                raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "too many events", retry_after=60)
             event = created_event(body, content_type, report.namespace)
             code = HTTPStatus.CREATED
         else:

@@ -1,10 +1,4 @@
-"""Objects as JSON, each state of each written once.
-
-Owns: ``Encoder``.
-Must not: choose objects.
-
-One change of one Service goes to every node's proxy, and to each of them in the same words.
-"""
+"""Encodes objects as JSON, each revision once: the same document of a changed Service goes to every node's proxy."""
 
 import json
 from collections import OrderedDict
@@ -16,7 +10,7 @@ from proxylab.control.kubeapi.manifest import manifest
 __all__ = ["Encoder", "dumped"]
 
 _REMEMBERED: Final = 20_000
-"""States: enough for 5,000 Services with their slices, twice."""
+"""Documents: enough for 5,000 Services with their slices, twice."""
 
 
 def dumped(document: Any) -> bytes:
@@ -25,10 +19,10 @@ def dumped(document: Any) -> bytes:
 
 
 class Encoder:
-    """Writes objects.
+    """Encodes objects.
 
     Args:
-        since: when the cluster came into being, as RFC 3339 writes a time; the age of every object.
+        since: the creation time of all objects, in the format of RFC 3339.
     """
 
     def __init__(self, since: str) -> None:
@@ -45,5 +39,5 @@ class Encoder:
         return known
 
     def last(self, thing: KubeObject, revision: int) -> bytes:
-        """The document of an object that was last seen like this; ``revision`` is that of its going."""
+        """The document of a deleted object in its last state; ``revision`` is that of its deletion."""
         return dumped(manifest(thing, revision, self._since))

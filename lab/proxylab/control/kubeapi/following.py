@@ -1,13 +1,12 @@
-"""One watch: what a client has been told, and what it must be told next.
+"""One watch: how far a client has come, and the lines that it gets next.
 
-Owns: ``Following``.
-Must not: wait, or send; its owner asks it for lines whenever the store has changed.
+Owns ``Following``; its owner takes lines from it whenever the store has changed, and sends them.
 
-Theory of operation. A watch keeps nothing but the revision up to which it has told: what is new it reads from the
-store's history when its client is ready to take it. So a client that reads slowly costs no memory, and one that falls
-behind by more than the history is told so (410, Expired) and lists again, as with an API server.
+Theory of operation. A watch keeps only the revision of the last event sent, and reads newer events from the store's
+history when its client is ready. So a slow client costs no memory. A client that falls behind the history gets 410
+(Expired) and lists again, as with an API server.
 
-An object that comes to be selected is ADDED for this client, and one that is no longer selected is DELETED, whatever
+An object that begins to match the selectors is ADDED for this client, and one that stops matching is DELETED, whatever
 happened to it in the store (apiserver's storage/cacher/cache_watcher.go).
 """
 
@@ -34,10 +33,10 @@ class Following:
         encoder: writes objects.
 
     Attributes:
-        ended: nothing more will come: the client must list again.
+        ended: the watch is over, and the client must list again.
 
     Raises:
-        Refusal: the revision to begin with is gone, or has not been reached.
+        Refusal: the first revision is too old for the history, or newer than the store.
     """
 
     def __init__(self, watch: Watch, store: Store, encoder: Encoder) -> None:
@@ -55,7 +54,7 @@ class Following:
             self._check_history()
 
     def news(self) -> Iterator[bytes]:
-        """A line for each thing that the client does not know yet."""
+        """A line for each event that the client does not know yet."""
         if self.ended:
             return
         if not self._begun:
@@ -69,12 +68,12 @@ class Following:
             return
         for event in events:
             self._told = event.revision
-            line = self._tell(event)
+            line = self._line_of(event)
             if line is not None:
                 yield line
 
     def bookmark(self, *, initial_end: bool = False) -> bytes:
-        """How far the watch has come."""
+        """A bookmark with the revision of the last event sent."""
         resource = self._watch.collection.resource
         metadata: Document = {"resourceVersion": str(self._told), "creationTimestamp": None}
         if initial_end:
@@ -86,14 +85,14 @@ class Following:
         collection = self._watch.collection
         self._told = self._store.revision
         listed = self._store.list(collection.resource.cls)
-        # Revisions are read now: before the last line is taken, objects may have changed.
+        # Reads all revisions now: objects may change before the caller takes the last line.
         held = [(thing, self._store.revision_of(thing.key)) for thing in listed if collection.holds(thing)]
         for thing, revision in held:
             yield _line("ADDED", self._encoder.object(thing, revision))
         if self._watch.announce:
             yield self.bookmark(initial_end=True)
 
-    def _tell(self, event: Event) -> bytes | None:
+    def _line_of(self, event: Event) -> bytes | None:
         holds = self._watch.collection.holds
         is_held = event.type is not EventType.DELETED and holds(event.object)
         before: KubeObject | None = event.object if event.type is EventType.DELETED else event.previous

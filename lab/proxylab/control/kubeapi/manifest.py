@@ -1,10 +1,7 @@
-"""An object of the cluster as the API serves it.
+"""Turns a typed object of the cluster into the document that kubectl and client-go read.
 
-Owns: ``manifest``, from a typed object to the document that kubectl and client-go read.
-Must not: know requests, or hold anything back: what an object has, its document has.
-
-The documents have what a component may need, with the names of the API reference
-(https://kubernetes.io/docs/reference/kubernetes-api/); absent keys have their defaults.
+Keys have the names of the API reference (https://kubernetes.io/docs/reference/kubernetes-api/); absent keys have their
+defaults.
 """
 
 import uuid
@@ -35,7 +32,7 @@ HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 _IDENTITIES: Final = uuid.UUID("8f2c1d3a-52a4-4d0b-9e38-6f0d9b3f6f10")
-"""The name space of uids: an object of the same key has the same uid in every run."""
+"""The UUID namespace of uids: an object of the same key has the same uid in every run."""
 
 
 def manifest(thing: KubeObject, revision: int, since: str) -> Document:
@@ -44,7 +41,7 @@ def manifest(thing: KubeObject, revision: int, since: str) -> Document:
     Args:
         thing: the object.
         revision: of its last change; its ``resourceVersion``.
-        since: its ``creationTimestamp``, as RFC 3339 writes a time.
+        since: its ``creationTimestamp``, in the format of RFC 3339.
     """
     writer = _WRITERS[type(thing)]
     document: Document = writer(thing)
@@ -66,7 +63,7 @@ def manifest(thing: KubeObject, revision: int, since: str) -> Document:
 
 
 def labels_of(thing: KubeObject) -> Mapping[str, str]:
-    """The labels of an object as the API shows them and selects by, those that Kubernetes sets by itself among them."""
+    """The labels of an object for documents and selectors, with those that Kubernetes sets by itself."""
     match thing:
         case EndpointSlice():
             return {**thing.labels, SERVICE_NAME_LABEL: thing.service}

@@ -1,8 +1,4 @@
-"""What the API answers when it cannot do what was asked.
-
-Owns: ``Refusal``, a failure's Status as an exception, with reasons spelled as apimachinery's ``StatusReason``.
-Must not: know HTTP beyond the status code.
-"""
+"""The API's refusal of a request: a Status as an exception, with the reasons of apimachinery's ``StatusReason``."""
 
 from http import HTTPStatus
 from typing import Any
@@ -10,14 +6,14 @@ from typing import Any
 __all__ = ["Refusal"]
 
 
-class Refusal(Exception):  # noqa: N818 - it is an answer, not an error of ours
-    """A request that is answered by a Status.
+class Refusal(Exception):  # noqa: N818 - a response, not an error of the lab
+    """A Status in response to a request.
 
     Args:
         code: the HTTP status.
-        reason: as ``metav1.StatusReason`` has it; clients go by it.
+        reason: a ``metav1.StatusReason``, which clients read.
         message: for a human.
-        causes: more reasons, which clients look for in some cases (``metav1.CauseType``).
+        causes: more reasons, which clients read in some cases (``metav1.CauseType``).
         retry_after: seconds after which a client may ask again; 0 for no advice.
     """
 
@@ -33,22 +29,22 @@ class Refusal(Exception):  # noqa: N818 - it is an answer, not an error of ours
 
     @classmethod
     def bad_request(cls, message: str) -> "Refusal":
-        """The client has asked for nothing that has a meaning."""
+        """The request is malformed."""
         return cls(HTTPStatus.BAD_REQUEST, "BadRequest", message)
 
     @classmethod
     def not_found(cls, message: str) -> "Refusal":
-        """There is no such thing."""
+        """There is no such path or object."""
         return cls(HTTPStatus.NOT_FOUND, "NotFound", message)
 
     @classmethod
     def expired(cls, revision: int) -> "Refusal":
-        """The history does not reach back that far: list again (410)."""
+        """The revision is too old for the history: the client must list again (410)."""
         return cls(HTTPStatus.GONE, "Expired", f"too old resource version: {revision}")
 
     @classmethod
     def too_new(cls, wanted: int, current: int) -> "Refusal":
-        """The store has not got there yet; client-go asks again after a second (``IsTooLargeResourceVersion``)."""
+        """The revision is newer than the store; client-go retries after a second (``IsTooLargeResourceVersion``)."""
         return cls(
             HTTPStatus.GATEWAY_TIMEOUT,
             "Timeout",

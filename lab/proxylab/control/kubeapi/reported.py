@@ -1,8 +1,4 @@
-"""What components say about objects of the cluster.
-
-Owns: reading the Event documents that clients create and change.
-Must not: store them.
-"""
+"""Reads the Event documents that clients create and change."""
 
 import json
 from dataclasses import replace
@@ -55,14 +51,14 @@ def _changed(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:
 
 def _document(body: bytes, content_type: str) -> dict[str, Any]:
     if "json" not in content_type:
-        message = f"the body of the request was in {content_type or 'no known form'}, and must be in JSON"
+        message = f"the body of the request is {content_type or 'of no content type'}, and must be JSON"
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):
-        raise Refusal.bad_request("the body of the request is no JSON") from None
+        raise Refusal.bad_request("the body of the request is not valid JSON") from None
     if not isinstance(document, dict):
-        raise Refusal.bad_request("the body of the request is no object")
+        raise Refusal.bad_request("the body of the request is not a JSON object")
     return document
 
 

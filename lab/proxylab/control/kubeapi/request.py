@@ -1,8 +1,4 @@
-"""What a request asks the API for.
-
-Owns: ``read_request``, from a method and a target to one of the typed requests.
-Must not: answer it, or look at the store.
-"""
+"""Reads the method and target of an API request into one of the typed requests."""
 
 import re
 from http import HTTPStatus
@@ -29,14 +25,14 @@ _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """Objects of one kind: of one namespace or of all (empty), as far as they are selected."""
+    """The selected objects of one kind, in one namespace or in all (empty)."""
 
     resource: Resource
     namespace: str
     selection: Selection
 
     def holds(self, thing: KubeObject) -> bool:
-        """Whether an object is one of them."""
+        """Whether an object belongs to the collection."""
         return (
             isinstance(thing, self.resource.cls)
             and self.namespace in ("", thing.key.namespace)
@@ -46,7 +42,7 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class Discover:
-    """What is served."""
+    """A discovery document."""
 
     path: str
 
@@ -65,8 +61,8 @@ class List:
     """A collection as it is now.
 
     Attributes:
-        revision: the oldest state that will do; 0 for any.
-        exact: no other state than ``revision`` will do.
+        revision: the oldest acceptable state; 0 for any.
+        exact: whether only the state at ``revision`` is acceptable.
     """
 
     collection: Collection
@@ -76,14 +72,14 @@ class List:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What becomes of a collection.
+    """The changes of a collection.
 
     Attributes:
-        revision: the state that the client knows; ``None`` if it knows nothing.
-        initial: begin with what there is, as ADDED.
-        announce: say by a bookmark when what there is has been sent (KEP-3157, streaming lists).
-        bookmarks: say now and then how far the watch has come.
-        seconds: how long it lasts.
+        revision: the state that the client knows; ``None`` if it knows none.
+        initial: begin with the current objects, as ADDED.
+        announce: send a bookmark after the current objects (KEP-3157, streaming lists).
+        bookmarks: send bookmarks from time to time.
+        seconds: how long the watch lasts.
     """
 
     collection: Collection
@@ -142,7 +138,7 @@ def _only_read(method: str, request: Request) -> Request:
         raise Refusal(
             HTTPStatus.METHOD_NOT_ALLOWED,
             "MethodNotAllowed",
-            f"{method} is not supported here: the objects of a lab are changed through its scenario",
+            f"{method} is not supported here: change the objects of a lab through its scenario",
         )
     return request
 
@@ -215,7 +211,7 @@ def _watch(collection: Collection, revision: int | None, match: str, options: _O
     return Watch(
         collection,
         revision or None,
-        # Without a revision a watch begins with what there is; so does one from "0", which stands for any state.
+        # Without a revision a watch begins with the current objects; so does one from "0", which means any state.
         initial=not revision if announced is None else announced,
         announce=announced is True,
         bookmarks=options.flag("allowWatchBookmarks") is True,

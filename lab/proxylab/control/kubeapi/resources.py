@@ -1,8 +1,4 @@
-"""The kinds that the API serves, and where.
-
-Owns: ``RESOURCES`` with the group, the names and the selectable fields of each, and the documents of discovery.
-Must not: read requests.
-"""
+"""The kinds that the API serves: group, names and selectable fields of each, and the documents of discovery."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
@@ -33,8 +29,8 @@ class Resource:
         cls: the typed objects of the store.
         group_version: ``v1`` for the core group, else ``GROUP/VERSION``.
         plural: its name in paths.
-        short: what kubectl takes for short.
-        fields: those that a selector may name besides ``metadata.name`` and ``metadata.namespace``.
+        short: kubectl's short names.
+        fields: the fields of selectors besides ``metadata.name`` and ``metadata.namespace``.
         accepts: whether clients may create and change objects.
     """
 
@@ -48,7 +44,7 @@ class Resource:
 
     @property
     def kind(self) -> str:
-        """As ``kind`` has it in documents."""
+        """The ``kind`` of documents."""
         return "Event" if self.cls is ClusterEvent else self.cls.__name__
 
     @property
@@ -115,7 +111,7 @@ RESOURCES: Final = (
 
 
 def discovery(path: str, version: str) -> dict[str, Any] | None:
-    """What a client is told that does not know the API yet (kubectl); ``None`` for any other path.
+    """A document of discovery, which kubectl reads first; ``None`` for any other path.
 
     Args:
         path: of the request.

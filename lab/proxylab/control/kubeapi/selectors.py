@@ -1,7 +1,4 @@
-"""Which objects a list or a watch is about.
-
-Owns: label and field selectors, read from text into a ``Selection`` that says of an object whether it is meant.
-Must not: know requests or kinds; the labels and fields of an object are handed in.
+"""Label and field selectors: read from text into a ``Selection``, which matches the labels and fields of an object.
 
 The grammar of label selectors is that of apimachinery (pkg/labels/selector.go): terms joined by commas, each of them
 ``key``, ``!key``, ``key = value``, ``key == value``, ``key != value``, ``key in (a, b)``, ``key notin (a, b)``,
@@ -45,7 +42,7 @@ class _FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What both selectors of a request ask for. ``field_names`` are the fields that an object must be asked for."""
+    """Both selectors of a request."""
 
     _labels: tuple[_LabelTerm, ...] = ()
     _fields: tuple[_FieldTerm, ...] = ()
@@ -65,7 +62,7 @@ class Selection:
         return frozenset(term.name for term in self._fields)
 
     def accepts(self, labels: Labels, fields: Fields) -> bool:
-        """Whether an object with these labels and fields is meant."""
+        """Whether both selectors match an object with these labels and fields."""
         return all(term(labels) for term in self._labels) and all(
             (fields.get(term.name, "") == term.value) is term.equal for term in self._fields
         )

@@ -1,9 +1,6 @@
-"""What a proxy answers over HTTP.
+"""A proxy's HTTP answers: health-check node ports, /healthz and /livez, and the metrics server.
 
-Owns: the answers of health-check node ports, of /healthz and /livez, and of the metrics server.
-Must not: listen (``control`` does).
-
-As kube-proxy's: pkg/proxy/healthcheck/service_health.go and proxy_health.go.
+They are kube-proxy's (pkg/proxy/healthcheck/service_health.go and proxy_health.go). ``control`` owns the sockets.
 """
 
 import json
@@ -30,14 +27,14 @@ def health_check_ports(ports: Iterable[ServicePortInfo]) -> dict[Key, int]:
 def local_endpoints(ports: Iterable[ServicePortInfo], service: Key) -> int:
     """How many addresses of ready endpoints the Service has on this node, over all its ports.
 
-    An endpoint that terminates does not count, though it may still be given traffic: balancers shall look elsewhere.
+    A terminating endpoint does not count, though it may still get traffic: balancers should use other nodes.
     """
     own = (port for port in ports if port.service == service)
     return len({each.address for port in own for each in port.endpoints if each.is_local and each.ready})
 
 
 def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
-    """What a health-check node port says, whatever the path."""
+    """The answer of a health-check node port, for any path."""
     body = {
         "service": {"namespace": service.namespace, "name": service.name},
         "localEndpoints": count,
@@ -48,7 +45,7 @@ def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
 
 
 def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
-    """/healthz, which also looks at the node, and /livez, which does not."""
+    """/healthz, which includes the node's eligibility, and /livez, which does not."""
     if path not in ("/healthz", "/livez"):
         return _not_found()
     by_family = {str(family): health.is_healthy(family, now) for family in health.last_synced}
@@ -57,7 +54,7 @@ def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
     synced = [at for at in health.last_synced.values() if at is not None]
     age = 0.0 if healthy or not synced else now - min(synced)
     body = {
-        # A proxy that has nothing to do is up to date now, however long ago that was.
+        # A healthy proxy is up to date now, however long ago its last sync was.
         "lastUpdated": str(datetime.fromtimestamp(clock.timestamp() - age, UTC)),
         "currentTime": str(clock),
         **({"nodeEligible": health.node_eligible} if path == "/healthz" else {}),

@@ -1,7 +1,7 @@
-"""What the embedded engine does on its node besides rules.
+"""The embedded engine's work on its node besides rules.
 
-Owns: ``NodeWork``: sysctls, forgotten UDP flows, health-check node ports, the proxy's own health and metrics servers.
-Must not: open sockets or write files itself; whoever does is handed in.
+Owns ``NodeWork``: sysctls, stale UDP flows, health-check node ports, the proxy's own health and metrics servers. Its
+callers hand in what opens sockets and writes files.
 """
 
 import time
@@ -35,10 +35,10 @@ class Servers(Protocol):
     """HTTP servers in the node."""
 
     async def serve(self, wanted: Mapping[tuple[IPAddress, int], PathHandler]) -> tuple[str, ...]:
-        """Serve these places and no others; a line for each that cannot be had."""
+        """Listen at these addresses and no others; returns a line for each that fails."""
 
     async def close(self) -> None:
-        """Serve nothing any more."""
+        """Close all servers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class Node:
 
 
 def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families: Sequence[Family]) -> dict[str, str]:
-    """The sysctls that kube-proxy writes at its start (cmd/kube-proxy/app/server_linux.go); 0 leaves a timeout alone.
+    """The sysctls that kube-proxy writes at its start (cmd/kube-proxy/app/server_linux.go).
 
-    ``nf_conntrack_max`` is not among them: it belongs to the machine, and is read-only in a network namespace.
+    A timeout of 0 is not written. ``nf_conntrack_max`` is missing: it is read-only in a network namespace.
     """
     wanted = {
         "net.netfilter.nf_conntrack_tcp_timeout_established": timeouts.tcp_established,
@@ -66,16 +66,16 @@ def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families
     if timeouts.tcp_be_liberal:
         written["net.netfilter.nf_conntrack_tcp_be_liberal"] = "1"
     if Family.IPV4 in families and settings.serves_loopback:
-        # Without it the kernel drops what is translated from 127.0.0.1 to an endpoint, as a martian.
+        # Without it the kernel drops packets translated from 127.0.0.1 to an endpoint, as martians.
         written["net.ipv4.conf.all.route_localnet"] = "1"
     return written
 
 
 def _addresses(address: SocketAddress) -> tuple[tuple[IPAddress, int], ...]:
-    """Where a server of that address listens.
+    """The sockets that a server of that address opens.
 
-    As for kube-proxy, ``0.0.0.0`` and ``[::]`` both are every address of either family: Go's net.Listen hears both
-    families at whichever of the two it is given.
+    ``0.0.0.0`` and ``[::]`` both mean every address of both families, as for kube-proxy: Go's net.Listen listens on
+    both families for either of the two.
     """
     if address.address.is_unspecified:
         return tuple((anywhere, address.port) for anywhere in ANYWHERE.values())
@@ -86,11 +86,11 @@ class NodeWork:
     """``Surroundings`` of a proxy on one node.
 
     Args:
-        node: what the engine may act on.
+        node: the node as the engine may act on it.
         settings: of the proxy.
-        sysctls: what is written at the start.
-        healthz: where the proxy's health is served.
-        metrics: where its metrics are.
+        sysctls: written at the start.
+        healthz: the address of the proxy's health server.
+        metrics: the address of its metrics server.
         clock: seconds of the engine's clock.
     """
 
@@ -134,7 +134,7 @@ class NodeWork:
         for family, ports in served.ports.items():
             reconciler = self._reconcilers.setdefault(family, UdpReconciler(forget_all=self._forget_all))
             if reconciler.update(ports) and (forgotten := self._node.flows.forget_udp(family, reconciler)):
-                lines.append(f"{family}: {forgotten} UDP flows to endpoints that are gone were forgotten")
+                lines.append(f"{family}: deleted {forgotten} UDP flows to endpoints that are gone")
                 if self._counted is not None:
                     self._counted.forgot(family, forgotten)
         wanted = dict(self._own)
@@ -150,7 +150,7 @@ class NodeWork:
         self._node.close()
 
     def _health_check_addresses(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
-        """Where health-check node ports are served: as kube-proxy, where node ports are when the proxy starts."""
+        """The addresses of health-check node ports: as in kube-proxy, those of node ports at the proxy's start."""
         if family not in self._listening:
             chosen = node_port_addresses(family, self._settings, node)
             self._listening[family] = (ANYWHERE[family],) if chosen is None else chosen

@@ -1,10 +1,7 @@
-"""Which endpoints of a service port may receive traffic on this node.
+"""Which endpoints of a service port may receive traffic on this node, and how traffic without one is refused.
 
-Owns: ``categorize_endpoints`` and what follows from it for traffic that finds none. Shared by all modes.
-Must not: know how a mode spells its rules.
-
-The rules are those of pkg/proxy/topology.go, with KEP-1669 (terminating endpoints are the last resort), KEP-2433 and
-KEP-3015 (hints by zone and by node), KEP-2086 (internalTrafficPolicy).
+All modes share this. It follows pkg/proxy/topology.go, with KEP-1669 (terminating endpoints are the last resort),
+KEP-2433 and KEP-3015 (hints by zone and by node), KEP-2086 (internalTrafficPolicy).
 """
 
 from collections.abc import Sequence
@@ -18,10 +15,10 @@ __all__ = ["EndpointCategories", "Refusal", "categorize_endpoints"]
 
 
 class Refusal(StrEnum):
-    """What meets traffic that finds no endpoint.
+    """How a node refuses traffic that has no endpoint.
 
-    A service without any endpoint answers at once; one whose endpoints all live on other nodes is silent, so that a
-    client behind a balancer tries again and finds another node.
+    A Service without any endpoint rejects at once. A Service whose endpoints are all on other nodes drops, so that a
+    client behind a balancer tries again and reaches another node.
     """
 
     REJECT = "REJECT"
@@ -29,14 +26,14 @@ class Refusal(StrEnum):
 
 
 class EndpointCategories(NamedTuple):
-    """The endpoints of one service port by what they may be used for; each in rule order.
+    """The endpoints of one service port by their use; each in rule order.
 
     Attributes:
         cluster: for traffic under policy Cluster.
         local: for traffic under policy Local.
         reachable: either of the two.
         has_endpoints: whether the service port has a usable endpoint anywhere.
-        internal: what meets traffic to the cluster IP, ``None`` when it has endpoints.
+        internal: the refusal of traffic to the cluster IP, ``None`` where it has endpoints.
         external: the same for node ports, external and load-balancer IPs.
     """
 
@@ -49,9 +46,9 @@ class EndpointCategories(NamedTuple):
 
 
 def categorize_endpoints(port: ServicePortInfo, node: NodeFacts) -> EndpointCategories:
-    """Sort the endpoints of ``port`` as seen from ``node``."""
+    """Sort the endpoints of ``port`` as the proxy on ``node`` uses them."""
     cluster = _cluster_endpoints(port.endpoints, node) if port.uses_cluster_endpoints else ()
-    # Hints steer cluster-wide traffic only: an endpoint on this node is as near as can be.
+    # Hints apply to cluster-wide traffic only: no endpoint is nearer than one on this node.
     local = _usable([e for e in port.endpoints if e.is_local]) if port.uses_local_endpoints else ()
     has_endpoints = bool(cluster) or (port.uses_local_endpoints and bool(_usable(port.endpoints)))
     return EndpointCategories(
@@ -80,7 +77,7 @@ def _refusal(has_endpoints: bool, *, none_here: bool) -> Refusal | None:
 
 
 def _usable(endpoints: Sequence[EndpointInfo]) -> tuple[EndpointInfo, ...]:
-    """The ready ones or, if there are none, those that still serve while they terminate."""
+    """The ready endpoints or, if there are none, those that terminate and still serve."""
     ready = tuple([endpoint for endpoint in endpoints if endpoint.ready])
     return ready or tuple([endpoint for endpoint in endpoints if endpoint.serving and endpoint.terminating])
 
@@ -93,8 +90,8 @@ def _cluster_endpoints(endpoints: Sequence[EndpointInfo], node: NodeFacts) -> tu
 def _hinted(ready: Sequence[EndpointInfo], node: NodeFacts) -> tuple[EndpointInfo, ...]:
     """The ready endpoints that hints assign to this node.
 
-    Hints of a kind count only if every ready endpoint has some and one of them names this node or its zone: while
-    hints are incomplete, ignoring them is safer than overloading the few that have them.
+    Hints of a kind count only if every ready endpoint has some and one of them names this node or its zone. Incomplete
+    hints would overload the few endpoints that have them.
     """
     for_node = tuple([endpoint for endpoint in ready if node.name in endpoint.for_nodes])
     if for_node and all(endpoint.for_nodes for endpoint in ready):

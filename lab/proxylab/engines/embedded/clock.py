@@ -1,8 +1,4 @@
-"""The time of a sync loop.
-
-Owns: the ``Clock`` protocol and the one that every engine runs by.
-Must not: know what is waited for.
-"""
+"""The clock of a sync loop: its protocol, and the kernel's clock that every engine uses."""
 
 import asyncio
 import math
@@ -13,13 +9,13 @@ __all__ = ["Clock", "MonotonicClock"]
 
 
 class Clock(Protocol):
-    """Something to wait by. Tests have one that stands still until it is moved."""
+    """A clock to wait by. Tests have one that they advance themselves."""
 
     def now(self) -> float:
         """Seconds since some fixed moment."""
 
     async def wait(self, event: asyncio.Event, until: float) -> None:
-        """Return when ``event`` is set, or when ``until`` has come."""
+        """Return when ``event`` is set, or at ``until``."""
 
 
 class MonotonicClock:
@@ -30,7 +26,7 @@ class MonotonicClock:
         return time.monotonic()
 
     async def wait(self, event: asyncio.Event, until: float) -> None:
-        """Return when ``event`` is set, or when ``until`` has come."""
+        """Return when ``event`` is set, or at ``until``."""
         left = None if math.isinf(until) else max(0.0, until - self.now())
         try:
             async with asyncio.timeout(left):

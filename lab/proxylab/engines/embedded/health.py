@@ -1,10 +1,8 @@
-"""Whether a proxy keeps up.
+"""Whether a proxy keeps up with changes.
 
-Owns: ``Health``: since when a change has been waiting for each family, and what follows from it.
-Must not: serve HTTP (``control.servers`` does), or wait.
-
-As kube-proxy's healthz (pkg/proxy/healthcheck/proxy_health.go): a proxy is stale if a change has waited for twice the
-sync period. It is healthy before its first synchronisation.
+Owns ``Health``: since when a change has been waiting in each family. It follows kube-proxy's healthz
+(pkg/proxy/healthcheck/proxy_health.go): a proxy is stale once a change has waited for twice the sync period, and it is
+healthy before its first sync.
 """
 
 from collections.abc import Sequence
@@ -16,11 +14,11 @@ __all__ = ["Health"]
 
 
 class Health:
-    """The health of one node's proxy. All moments are those of the engine's clock, in seconds.
+    """The health of one node's proxy. All times are seconds of the engine's clock.
 
     Attributes:
-        node_eligible: whether balancers may send traffic here, as far as the node itself is concerned.
-        last_synced: when each family was last brought in step; ``None`` before the first time.
+        node_eligible: whether the Node lets balancers send traffic here.
+        last_synced: the last successful sync of each family; ``None`` before the first.
     """
 
     def __init__(self, families: Sequence[Family], sync_period: float) -> None:
@@ -30,24 +28,24 @@ class Health:
         self.last_synced: dict[Family, float | None] = dict.fromkeys(families)
 
     def look_at(self, node: Node | None) -> None:
-        """Take note of the Node object."""
+        """Note whether the Node is leaving."""
         self.node_eligible = node is not None and not node.is_leaving
 
     def queued(self, now: float) -> None:
-        """A change waits, in every family; one that waits already counts from its own time."""
+        """Note that a change waits in every family. A change that already waits keeps its own time."""
         for family, since in self._waiting_since.items():
             if since is None:
                 self._waiting_since[family] = now
 
     def synced(self, family: Family, began: float, now: float) -> None:
-        """A synchronisation of ``family`` succeeded; what came in after it ``began`` still waits."""
+        """Note a successful sync of ``family``. Changes that came after it ``began`` still wait."""
         self.last_synced[family] = now
         since = self._waiting_since[family]
         if since is not None and since <= began:
             self._waiting_since[family] = None
 
     def all_healthy(self, now: float) -> bool:
-        """Whether it keeps up in every family."""
+        """Whether the proxy keeps up in every family."""
         return all(self.is_healthy(family, now) for family in self._waiting_since)
 
     def is_healthy(self, family: Family, now: float) -> bool:

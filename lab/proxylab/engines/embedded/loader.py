@@ -1,7 +1,6 @@
-"""What the engines need of the kernel: to load a rule file and to read the rules back.
+"""What the embedded engine needs of iptables: loading a text and reading the rules back.
 
-Owns: the ``RuleLoader`` protocol, and the error by which a loader says that the tool refused the text.
-Must not: implement it (``kernel`` does).
+Owns the ``RuleLoader`` protocol and the error of a refused text; ``kernel`` implements it.
 """
 
 from typing import Protocol
@@ -12,7 +11,7 @@ __all__ = ["RuleLoader", "RulesRefusedError"]
 
 
 class RulesRefusedError(Exception):
-    """The tool refused the text. ``output`` is all it wrote, which names a line."""
+    """The tool refused the text. ``output`` is all that it printed, which names a line."""
 
     def __init__(self, output: str) -> None:
         super().__init__(output)
@@ -32,11 +31,11 @@ class RuleLoader(Protocol):
         """Whether the table has that chain."""
 
     def drop_nft_table(self, family: Family, name: str) -> bool:
-        """Delete the nftables table of that name; whether there was one. Raises ``OSError``."""
+        """Delete the nftables table of that name; returns whether there was one. Raises ``OSError``."""
 
     async def save(self, family: Family) -> str:
         """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
 
-        Without ``-t``, iptables-legacy-save looks into ``/proc/net/ip_tables_names``, which only the machine's own root
-        may read, and prints nothing in a user namespace.
+        Without ``-t``, iptables-legacy-save reads ``/proc/net/ip_tables_names``, which only the machine's own root may
+        read, and prints nothing in a user namespace.
         """

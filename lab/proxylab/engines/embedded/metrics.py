@@ -1,11 +1,8 @@
-"""What a proxy counts of its own work, by kube-proxy's names.
+"""A proxy's metrics, by kube-proxy's names.
 
-Owns: ``SyncMetrics`` and its text in the format of Prometheus.
-Must not: serve HTTP.
-
-Names and meanings are those of pkg/proxy/metrics/metrics.go; of those, the ones are here that this engine can fill
-truthfully. Prometheus' own library writes the text, and is imported when somebody asks for it: it takes longer to load
-than the rest of an engine.
+Owns ``SyncMetrics`` and its text in the format of Prometheus. Names and meanings are those of
+pkg/proxy/metrics/metrics.go, as far as this engine can fill them truthfully. Prometheus' library takes longer to load
+than the rest of an engine, so the first request for metrics imports it.
 """
 
 from collections import defaultdict
@@ -48,7 +45,7 @@ _HELP: Final = {
 }
 
 Labels = tuple[str, ...]
-"""Values of ``ip_family`` and, of what is counted by table, ``table``."""
+"""Values of ``ip_family`` and, for metrics by table, ``table``."""
 
 
 @dataclass(slots=True)
@@ -79,7 +76,7 @@ class SyncMetrics:
             self._values[f"{_PREFIX}{kind}_changes_pending"][()] = 0
 
     def queued(self, family: Family, timestamp: float) -> None:
-        """A synchronisation was asked for. ``timestamp`` is in seconds since 1970."""
+        """A sync was queued. ``timestamp`` is in seconds since 1970."""
         self._values[_QUEUED][family,] = timestamp
 
     def changed(self, kind: str) -> None:
@@ -88,32 +85,32 @@ class SyncMetrics:
         self._values[f"{_PREFIX}{kind}_changes_pending"][()] += 1
 
     def taken(self) -> None:
-        """All changes so far are in the synchronisation that begins now."""
+        """The sync that begins now takes all pending changes."""
         for kind in _KINDS:
             self._values[f"{_PREFIX}{kind}_changes_pending"][()] = 0
 
     def synced(self, family: Family, seconds: float, timestamp: float, *, full: bool) -> None:
-        """A synchronisation succeeded."""
+        """A sync succeeded."""
         for name in (_ANY, _FULL if full else _PARTIAL):
             self._durations[name][family,].observe(seconds)
         self._values[_SYNCED][family,] = timestamp
 
     def wrote(self, family: Family, table: str, rules: int) -> None:
-        """How many rules the last synchronisation wrote into one table."""
+        """How many rules the last sync wrote into one table."""
         self._values[_RULES][family, table] = rules
 
     def failed(self, family: Family, loads: int) -> None:
-        """As many loads were refused."""
+        """iptables-restore refused as many loads."""
         if loads:
             self._values[_FAILURES][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
-        """Conntrack entries were deleted."""
+        """The engine deleted conntrack entries."""
         self._values[_FORGOTTEN][family,] += entries
 
     def text(self) -> bytes:
-        """All of them, as ``/metrics`` serves them."""
-        # 36 ms, which every start of a lab process would pay, and few labs are asked for metrics.
+        """All metrics, as ``/metrics`` serves them."""
+        # 36 ms, which every start of a lab process would pay, and few labs serve a request for metrics.
         from prometheus_client import CollectorRegistry, generate_latest  # noqa: PLC0415
         from prometheus_client.core import (  # noqa: PLC0415
             CounterMetricFamily,
@@ -140,7 +137,7 @@ class SyncMetrics:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Collected:
-    """What Prometheus' library calls a collector."""
+    """A collector of Prometheus' library."""
 
     families: list["Metric"]
 

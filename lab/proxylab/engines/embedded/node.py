@@ -1,8 +1,4 @@
-"""What a proxy knows of the node it runs on.
-
-Owns: ``NodeFacts``.
-Must not: look at the machine; the addresses on its interfaces are handed in.
-"""
+"""A proxy's knowledge of its node; the caller hands in the addresses on the node's interfaces."""
 
 from ipaddress import IPv4Address, IPv6Address
 
@@ -22,7 +18,7 @@ class NodeFacts:
     Attributes:
         zone: of ``topology.kubernetes.io/zone``; empty where the node has none.
         addresses: of the Node object, primary first.
-        interface_addresses: on the node's interfaces, loopback included; only restricted node ports look at them.
+        interface_addresses: on the node's interfaces, loopback included; only ``nodePortAddresses`` needs them.
     """
 
     name: str
@@ -39,7 +35,7 @@ class NodeFacts:
         interface_addresses: tuple[IPAddress, ...] = (),
         primary: IPAddress | None = None,
     ) -> "NodeFacts":
-        """The facts in a Node object, or those that are left without one; ``primary`` comes before its addresses."""
+        """The facts of a Node object, which may be missing; ``primary`` comes before its addresses."""
         first = () if primary is None else (primary,)
         if node is None:
             return cls(name=name, addresses=first, interface_addresses=interface_addresses)
@@ -52,5 +48,5 @@ class NodeFacts:
         )
 
     def primary_address(self, family: Family) -> IPAddress:
-        """The node's IP; like kube-proxy's, a loopback address as long as the Node object names none."""
+        """The node's IP. As in kube-proxy, it is a loopback address while the Node object names none."""
         return next((address for address in self.addresses if Family.of(address) is family), LOOPBACK[family])

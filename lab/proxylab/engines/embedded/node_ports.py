@@ -1,9 +1,6 @@
-"""Which addresses of a node have node ports, and health-check node ports with them.
+"""Which addresses of a node serve node ports and health-check node ports, in every mode.
 
-Owns: ``node_port_addresses``.
-Must not: know a mode.
-
-As kube-proxy's pkg/proxy/util/nodeport_addresses.go, where the list counts for each family by itself.
+It follows kube-proxy's pkg/proxy/util/nodeport_addresses.go, where the list counts for each family by itself.
 """
 
 from proxylab.addresses import Family, IPAddress
@@ -16,7 +13,7 @@ __all__ = ["node_port_addresses"]
 def node_port_addresses(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[IPAddress, ...] | None:
     """The addresses that ``nodePortAddresses`` chooses; ``None`` where it chooses all addresses of the family.
 
-    ``primary`` of a node without an address of the family chooses none of that family, and so it chooses all.
+    ``primary`` chooses all addresses of a family in which the node has no address.
     """
     if settings.node_port_primary:
         primary = node.primary_address(family)

@@ -1,7 +1,7 @@
 """When a sync loop may run, and when it must.
 
-Owns: ``Periods``, as ``KubeProxyConfiguration`` has them, and ``Pace``, kube-proxy's bounded frequency.
-Must not: wait. It answers with moments of whatever clock it is asked by; all times are in seconds.
+Owns ``Periods``, as ``KubeProxyConfiguration`` has them, and ``Pace``, kube-proxy's bounded frequency. It computes
+times, in seconds of its caller's clock, and does not wait.
 """
 
 from proxylab.frozen import dataclass
@@ -9,7 +9,7 @@ from proxylab.frozen import dataclass
 __all__ = ["Pace", "Periods"]
 
 BURST = 2
-"""How many synchronisations may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
+"""How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,9 @@ class Periods:
     """The periods of a sync loop.
 
     Attributes:
-        least: ``minSyncPeriod``, the least time between two synchronisations once the burst is spent.
-        sync: ``syncPeriod``, how often the rules are looked after, and how soon a failed load is tried again.
-        full: how often nothing is trusted that is remembered of the kernel.
+        least: ``minSyncPeriod``, the least time between two syncs once the burst is spent.
+        sync: ``syncPeriod``, how often the loop looks for its canary chains, and how soon it retries a failed load.
+        full: how often the loop runs a full sync without another reason.
     """
 
     least: float = 1.0
@@ -28,22 +28,22 @@ class Periods:
 
 
 class Pace:
-    """A bucket of permissions, one more every ``period`` seconds, of which it holds ``BURST`` at most."""
+    """A token bucket: one more token every ``period`` seconds, ``BURST`` at most."""
 
     def __init__(self, period: float, now: float) -> None:
         self._period = period
-        self._held = float(BURST)
+        self._tokens = float(BURST)
         self._at = now
 
     def ready_at(self, now: float) -> float:
-        """The first moment from ``now`` on at which there is a permission."""
+        """The first time from ``now`` on at which there is a token."""
         if not self._period:
             return now
-        lacking = 1.0 - self._held - (now - self._at) / self._period
+        lacking = 1.0 - self._tokens - (now - self._at) / self._period
         return now + lacking * self._period if lacking > 1e-9 else now
 
     def take(self, now: float) -> None:
-        """Use one up. What must run without permission leaves a debt."""
+        """Take one token. A sync that must run without a token leaves a debt."""
         if self._period:
-            self._held = min(float(BURST), self._held + (now - self._at) / self._period) - 1.0
+            self._tokens = min(float(BURST), self._tokens + (now - self._at) / self._period) - 1.0
         self._at = now

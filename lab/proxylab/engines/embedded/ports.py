@@ -1,11 +1,9 @@
 """Services and EndpointSlices, normalised to the service ports of one family.
 
-Owns: ``ServicePortInfo`` and ``EndpointInfo`` (kube-proxy's own names for them) and how they follow from the objects.
-Must not: choose endpoints (``categories``) or know any proxy mode.
-
-A service port is one port of one Service in one family, with the endpoints of all slices that carry a port of the same
-name and protocol. The endpoint's port number comes from the slice, never from the Service (upstream: serviceport.go and
-endpointslicecache.go in pkg/proxy).
+Owns ``ServicePortInfo`` and ``EndpointInfo`` (kube-proxy's own names), for all modes; ``categories`` chooses among the
+endpoints. A service port is one port of one Service in one family, with the endpoints of all slices that carry a port
+of the same name and protocol. The endpoint's port number comes from the slice, never from the Service (upstream:
+serviceport.go and endpointslicecache.go in pkg/proxy).
 """
 
 from collections import defaultdict
@@ -39,7 +37,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The objects that rules follow from, in any order."""
+    """The objects that determine the rules, in any order."""
 
     services: tuple[Service, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
@@ -67,13 +65,13 @@ class ServicePortInfo(NamedTuple):
     """One service port in one family.
 
     Attributes:
-        service: the Service it belongs to.
+        service: its Service.
         name: ``namespace/name``, with ``:port`` if the port has a name. Not unique: two protocols may share it.
         load_balancer_vips: ingress addresses whose packets reach the node unchanged (``ipMode: VIP``).
         source_ranges: empty when every source may use the load-balancer IPs.
-        health_check_node_port: 0 where none is needed.
+        health_check_node_port: 0 where the Service has none.
         affinity_timeout: seconds, ``None`` without session affinity.
-        endpoints: all of them, usable or not, in the order of the rules: sorted by ``name`` as strings.
+        endpoints: all endpoints, usable or not, in the order of the rules: sorted by ``name`` as strings.
     """
 
     service: Key
@@ -93,20 +91,20 @@ class ServicePortInfo(NamedTuple):
 
     @property
     def externally_accessible(self) -> bool:
-        """Whether it can be reached by anything but its cluster IP."""
+        """Whether it has a frontend besides its cluster IP."""
         return bool(self.node_port or self.load_balancer_vips or self.external_ips)
 
     @property
     def uses_cluster_endpoints(self) -> bool:
         """Whether traffic may go to endpoints anywhere.
 
-        Also for externalTrafficPolicy Local: pods and the node itself are short-circuited to all endpoints.
+        Also under externalTrafficPolicy Local: pods and the node itself are short-circuited to all endpoints.
         """
         return not self.internal_policy_local or self.externally_accessible
 
     @property
     def uses_local_endpoints(self) -> bool:
-        """Whether some traffic is for this node's endpoints only."""
+        """Whether some traffic may go to this node's endpoints only."""
         return self.internal_policy_local or (self.external_policy_local and self.externally_accessible)
 
 
@@ -116,7 +114,7 @@ def in_order(services: Iterable[Service]) -> list[Service]:
 
 
 def slices_by_service(slices: Iterable[EndpointSlice], family: Family) -> dict[tuple[str, str], list[EndpointSlice]]:
-    """The slices of that family that a proxy looks at, by the namespace and name of their Service, each in order."""
+    """The family's slices by the namespace and name of their Service, each in order; a proxy ignores headless ones."""
     found: dict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
     for item in slices:
         if item.address_type is family and HEADLESS_LABEL not in item.labels:
@@ -133,7 +131,7 @@ def ports_of(
     """The service ports of one Service, given its slices."""
     if service.headless or service.type is ServiceType.EXTERNAL_NAME or SERVICE_PROXY_NAME_LABEL in service.labels:
         return
-    # Without a cluster IP of the family there is nothing, not even for node ports or VIPs of that family.
+    # Without a cluster IP of the family a Service has no rules, not even for node ports or VIPs of that family.
     cluster_ips = _of_family(service.cluster_ips, family)
     if not cluster_ips:
         return
@@ -164,7 +162,7 @@ def _of_family(addresses: Sequence[IPAddress], family: Family) -> tuple[IPAddres
 
 
 def _vips(service: Service, family: Family) -> tuple[IPAddress, ...]:
-    # A balancer in mode Proxy (KEP-1860) rewrites the destination: packets to its address do not come through nodes.
+    # A balancer in mode Proxy (KEP-1860) rewrites the destination: no packet to its address reaches a node.
     if not service.load_balancer_ingress:
         return ()
     return _of_family(
@@ -198,7 +196,7 @@ def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: st
                 continue
             for endpoint in item.endpoints:
                 info = _endpoint(endpoint, own.port, node_name)
-                # A pod that moves between slices stands in two of them for a moment; the one that still lives counts.
+                # A pod that moves between slices is in two of them for a moment; the live entry wins.
                 if not endpoint.terminating or info.name not in found:
                     found[info.name] = info
     return tuple([found[name] for name in sorted(found)])
@@ -206,7 +204,7 @@ def _endpoints(port: ServicePort, slices: Iterable[EndpointSlice], node_name: st
 
 def _endpoint(endpoint: Endpoint, port: int, node_name: str) -> EndpointInfo:
     address = endpoint.addresses[0]
-    # As text once: every rule about the endpoint names it, and an address takes longer to write than a rule.
+    # Formatted once: every rule about the endpoint names it, and formatting an address takes longer than a rule.
     ip = str(address)
     return EndpointInfo(
         address,

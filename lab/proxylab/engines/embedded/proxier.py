@@ -1,8 +1,4 @@
-"""What a mode offers to the sync loop.
-
-Owns: the ``Proxier`` protocol, what it says of a synchronisation, and the error of a failed one.
-Must not: know any mode.
-"""
+"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the result or error of one sync."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -17,14 +13,14 @@ __all__ = ["Proxier", "SyncFailedError", "Synced"]
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """A synchronisation that succeeded.
+    """A sync that succeeded.
 
     Attributes:
-        what: what was done, in a few words.
-        full: whether nothing was trusted that is remembered of the kernel.
-        rules: how many rules were written, by table.
-        left_out: a line for each object that no rule can be written for. The others are served all the same.
-        refused: a line for each Service whose rules the kernel did not take.
+        what: what it did, in a few words.
+        full: whether it was a full sync.
+        rules: how many rules it wrote, by table.
+        left_out: a line for each object that is too faulty for a rule. The others have their rules.
+        refused: a line for each Service whose rules the kernel refused.
     """
 
     what: str
@@ -35,11 +31,11 @@ class Synced:
 
 
 class SyncFailedError(Exception):
-    """The kernel could not be brought in step; it keeps the rules it had.
+    """A sync failed; the kernel keeps the rules it had.
 
     Attributes:
-        what: one line, with the place and the Service that it is about.
-        output: all that the tool wrote.
+        what: one line that names the rule and its Service.
+        output: all that the tool printed.
     """
 
     def __init__(self, what: str, output: str) -> None:
@@ -53,26 +49,26 @@ class Proxier(Protocol):
 
     @property
     def ports(self) -> Sequence[ServicePortInfo]:
-        """The service ports that were rendered last."""
+        """The service ports of the last sync."""
 
     @property
     def is_large(self) -> bool:
-        """Whether there are so many endpoints that nothing is done without need."""
+        """Whether the cluster has so many endpoints that the proxy avoids full syncs."""
 
     def take_over(self) -> tuple[str, ...]:
-        """Remove what a proxy of another mode has left and would stand in the way; lines for the log."""
+        """Remove rules that a proxy of another mode left and that would interfere; returns lines for the log."""
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
-        """Bring the kernel in step. Raises ``SyncFailedError``.
+        """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``.
 
         Args:
             cluster: the objects, sound or not.
             node: the node as it is now.
-            full: trust nothing that is remembered of the kernel.
+            full: read the rules back from the kernel first, and trust no memory of them.
         """
 
     async def is_intact(self) -> bool:
-        """Whether nobody else has emptied the kernel's tables since the last synchronisation."""
+        """Whether the kernel's tables still hold the canaries, so that no other program has flushed them."""
 
     async def dump(self) -> str:
-        """The rules as the kernel holds them, with counters, as the mode's own tool prints them."""
+        """The rules in the kernel with their counters, as the mode's own tool prints them."""

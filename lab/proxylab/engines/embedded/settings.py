@@ -1,7 +1,4 @@
-"""How a proxy is configured, as far as it shapes rules.
-
-Owns: ``ProxySettings`` and the ways to tell local traffic.
-Must not: read configuration files.
+"""A proxy's settings, as far as they shape rules, and the ways to detect local traffic.
 
 Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s.io/v1alpha1), in snake case.
 """
@@ -28,26 +25,26 @@ LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 @dataclass(frozen=True, slots=True)
 class ClusterCIDR:
-    """Local is what comes from the pod network: of each family the first network counts; none, no detector."""
+    """Traffic from the pod network is local. Only the first network of each family counts."""
 
     cidrs: tuple[IPNetwork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCIDR:
-    """Local is what comes from this node's own pod network (``Node.spec.podCIDRs``)."""
+    """Traffic from this node's own pod network (``Node.spec.podCIDRs``) is local."""
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeInterface:
-    """Local is what comes in by this bridge."""
+    """Traffic that comes in by this bridge is local."""
 
     device: str
 
 
 @dataclass(frozen=True, slots=True)
 class InterfaceNamePrefix:
-    """Local is what comes in by a device whose name begins like this."""
+    """Traffic that comes in by a device with this name prefix is local."""
 
     prefix: str
 
@@ -62,17 +59,17 @@ class ProxySettings:
     Attributes:
         masquerade_all: masquerade every packet to a cluster IP.
         masquerade_bit: the bit of the packet mark that asks for masquerading.
-        detect_local: how traffic of local pods is told from any other.
+        detect_local: how the proxy detects traffic of local pods.
         node_port_addresses: node ports are served on local addresses in these networks; none of a family means all.
         node_port_primary: node ports are served on the node's primary address only.
         localhost_node_ports: serve IPv4 node ports on loopback addresses too.
-        forget_stale_udp: which UDP flows are forgotten when endpoints go: ``always`` those that lead to no serving
-            endpoint; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have one.
-        node_address: the node's primary address in its family, whatever its Node object says (``bindAddress``).
-        packet_counters: whether the counters that kube-proxy has some rules count into exist (``nfacct``).
-        random_fully: let masquerading draw source ports fully at random (iptables 1.6.2 and later can).
+        forget_stale_udp: which UDP flows the proxy deletes when endpoints go: ``always`` all flows to an endpoint that
+            does not serve; ``1.36`` (which means 1.32 to 1.36.1) only those of Services that still have an endpoint.
+        node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
+        packet_counters: whether the ``nfacct`` counters exist into which some of kube-proxy's rules count.
+        random_fully: masquerading draws source ports fully at random (needs iptables 1.6.2).
         conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
-            packets are then not INVALID, and the rule against them is left out (kubernetes#120354).
+            packets are then not INVALID, and the proxy writes no rule against them (kubernetes#120354).
     """
 
     masquerade_all: bool = False
@@ -89,7 +86,7 @@ class ProxySettings:
 
     @classmethod
     def of(cls, configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> "ProxySettings":
-        """What a configuration comes to, in a lab whose pods have addresses of these networks."""
+        """The settings that follow from a configuration, in a lab with these pod networks."""
         return cls(
             masquerade_all=configuration.masquerade_all,
             masquerade_bit=configuration.masquerade_bit,
@@ -103,7 +100,7 @@ class ProxySettings:
 
     @property
     def serves_loopback(self) -> bool:
-        """Whether IPv4 node ports are served on loopback addresses: only where ``node_port_addresses`` has some."""
+        """Whether loopback addresses serve IPv4 node ports: only where ``node_port_addresses`` includes some."""
         if not self.localhost_node_ports or self.node_port_primary:
             return False
         chosen = [cidr for cidr in self.node_port_addresses if isinstance(cidr, IPv4Network)]
@@ -111,7 +108,7 @@ class ProxySettings:
 
     @property
     def masquerade_mark(self) -> int:
-        """The mark itself."""
+        """The packet mark with ``masquerade_bit`` set."""
         return 1 << self.masquerade_bit
 
 

@@ -1,10 +1,7 @@
-"""Objects from which no valid rule can follow.
+"""Services and EndpointSlices that would spoil a rule, and with it the load of all others.
 
-Owns: what is wrong with such a Service or EndpointSlice, in words.
-Must not: repeat the API server's validation; only what would spoil a rule, and with it the load of all others, counts.
-
-An API server lets none of these in. A store filled by hand may hold them, and so may one behind a version of Kubernetes
-that was laxer.
+An API server refuses all of these, and this module does not repeat the rest of its validation. A store filled by hand
+may hold them, as may one behind an older, laxer version of Kubernetes.
 """
 
 import re
@@ -15,7 +12,7 @@ from proxylab.cluster.objects import EndpointSlice, Service
 __all__ = ["fault_of_service", "fault_of_slice"]
 
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
-"""What may stand in a rule's comment without being read as the end of it."""
+"""A name that cannot end a rule's comment."""
 
 _MOST = 65535
 
@@ -24,7 +21,7 @@ def fault_of_service(service: Service) -> str:
     """Why no rule can be written for the Service; empty where one can."""
     for name in (service.namespace, service.name):
         if not _NAME.fullmatch(name):
-            return f"{name!r} is no name that can stand in a rule"
+            return f"the name {name!r} cannot stand in a rule"
     if service.affinity_timeout is not None and service.affinity_timeout < 1:
         return f"the session affinity timeout of {service.affinity_timeout} s is not positive"
     if not 0 <= service.health_check_node_port <= _MOST:
@@ -32,7 +29,7 @@ def fault_of_service(service: Service) -> str:
     seen: set[tuple[str, Protocol]] = set()
     for port in service.ports:
         if port.name and not _NAME.fullmatch(port.name):
-            return f"{port.name!r} is no port name that can stand in a rule"
+            return f"the port name {port.name!r} cannot stand in a rule"
         if not 1 <= port.port <= _MOST or not 0 <= port.node_port <= _MOST:
             return f"port {port.port} with node port {port.node_port} is out of range"
         if (port.name, port.protocol) in seen:

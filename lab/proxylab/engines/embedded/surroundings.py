@@ -1,8 +1,4 @@
-"""What a proxy does on its node besides rules.
-
-Owns: the ``Surroundings`` protocol, and ``NoSurroundings`` for an engine that is to write rules only.
-Must not: know any mode, or the kernel.
-"""
+"""The interface of a proxy's work on its node besides rules, and its absence for an engine that only writes rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import field
@@ -30,13 +26,13 @@ class Surroundings(Protocol):
     """The node around the rules: sysctls, connection tracking, HTTP servers."""
 
     async def open(self, health: Health, metrics: SyncMetrics) -> tuple[str, ...]:
-        """Prepare the node before the first rule, and say what could not be had. Raises ``EngineError``."""
+        """Prepare the node before the first rule; returns a line for each server that fails. Raises ``EngineError``."""
 
     async def follow(self, served: Served) -> tuple[str, ...]:
-        """Bring all of it in step with rules that have just been loaded; lines for the log."""
+        """Follow rules that have just been loaded; returns lines for the log."""
 
     async def close(self) -> None:
-        """Stop serving. What stands in the kernel stays, as kube-proxy leaves it."""
+        """Stop serving. Sysctls and rules stay, as kube-proxy leaves them."""
 
 
 class NoSurroundings:

@@ -1,13 +1,12 @@
 """The sync loop of the embedded engine.
 
-Owns: ``EmbeddedEngine``: following the store, gathering changes, and saying which revision the kernel reflects.
-Must not: know how a mode programs the kernel (its proxiers do), or run processes.
+Owns ``EmbeddedEngine``: it follows the store, gathers changes, and reports which revision the kernel reflects. The
+proxier of each family programs the kernel.
 
-The store calls back within whatever changes it; the loop then takes all that has gathered, as soon as its pace allows.
-Besides changes, four things make it run, as in kube-proxy: what was refused is tried again after a sync period; the
-canary chains are looked for once a sync period, and a flush by somebody else is answered by a full synchronisation;
-so is a change of the node's zone; and once an hour, but in large clusters, nothing is trusted that is remembered of
-the kernel.
+The store calls the loop at every change; the loop then takes all pending changes as soon as its pace allows. Four other
+reasons make it run, as in kube-proxy. It retries refused rules after a sync period. It looks for the canary chains once
+a sync period, and answers their loss with a full sync. It answers a change of the node's zone with a full sync. It runs
+a full sync once an hour, except in large clusters.
 """
 
 import asyncio
@@ -45,27 +44,27 @@ LOG_LINES = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """How the last synchronisation went: the revision of the store it was for, and what went wrong with it."""
+    """The last sync: the revision of the store it was for, and its failures."""
 
     revision: int
     failures: tuple[SyncFailedError, ...] = ()
 
 
 class EmbeddedEngine:
-    """The embedded engine in one node; keeps ``proxylab.engines.protocol.Engine``.
+    """The embedded engine in one node; implements ``proxylab.engines.protocol.Engine``.
 
     Args:
-        node_name: the node it serves, as Node objects and endpoints name it.
+        node_name: its node, as Node objects and endpoints name it.
         store: the cluster it follows.
         loader: iptables in the node's namespace.
         settings: as ``KubeProxyConfiguration`` has them.
-        families: those to serve; each has rules of its own.
-        interface_addresses: what stands on the node's interfaces, loopback included. Asked at every synchronisation,
-            as kube-proxy does; needed only where ``node_port_addresses`` are restricted.
-        shape: which generation of kube-proxy the rules are of.
-        periods: how often it may run, and how often it must.
-        surroundings: what it does besides rules.
-        clock: what it waits by.
+        families: the families to serve; each has rules of its own.
+        interface_addresses: reads the addresses on the node's interfaces, loopback included. Every sync calls it, as
+            kube-proxy does; only restricted ``node_port_addresses`` need it.
+        shape: the generation of kube-proxy's rules.
+        periods: how often the loop may run, and how often it must.
+        surroundings: the work besides rules.
+        clock: the clock it waits by.
     """
 
     def __init__(
@@ -138,13 +137,13 @@ class EmbeddedEngine:
         except DeadlineExceededError as late:
             raise EngineError(self._node_name, str(late), self._log_text()) from late
         if follower.done():
-            await follower  # What ended it, if not stop(), is an error of ours.
+            await follower  # Unless stop() ended it, it raises the bug that did.
             raise EngineError(self._node_name, "was stopped before it had synchronised", self._log_text())
         if self._outcome is not None:
             self._raise_failures(self._outcome)
 
     async def progress(self, deadline: Deadline) -> Progress:
-        """How far it has come, once it has taken up what is new."""
+        """How far it has come, once it is up to date or the deadline passes."""
         follower = self._follower
         with suppress(DeadlineExceededError):
             await wait_until(
@@ -161,7 +160,7 @@ class EmbeddedEngine:
         )
 
     async def dump(self) -> str:
-        """The rules of every family, as the kernel holds them."""
+        """The rules of every family in the kernel."""
         return "".join([await proxier.dump() for proxier in self._proxiers.values()])
 
     def logs(self) -> tuple[str, ...]:
@@ -169,7 +168,7 @@ class EmbeddedEngine:
         return tuple(self._log)
 
     async def stop(self) -> None:
-        """Follow no longer. A load under way is awaited: iptables-restore must not be cut off between two tables."""
+        """Stop following. It waits for a load under way: iptables-restore must not end between two tables."""
         self._unsubscribe()
         self._stopped = True
         self._wake.set()
@@ -180,7 +179,7 @@ class EmbeddedEngine:
             await self._surroundings.close()
 
     def _note(self, event: Event) -> None:
-        # Pods matter through their EndpointSlices only, and the rest of the cluster not at all.
+        # Pods affect rules through their EndpointSlices only.
         if not isinstance(event.object, Service | EndpointSlice | Node):
             return
         self._newest_change = event.revision
@@ -195,7 +194,7 @@ class EmbeddedEngine:
             self.metrics.queued(family, time.time())
 
     def _reflects(self, revision: int) -> bool:
-        """Whether every change up to ``revision`` that matters to rules has been dealt with."""
+        """Whether the last sync had every change up to ``revision`` that affects rules."""
         if self._outcome is None or self._store.revision < revision:
             return False
         return self._outcome.revision >= min(revision, self._newest_change)
@@ -219,18 +218,18 @@ class EmbeddedEngine:
                 await self._sync(full=again)
 
     async def _is_flushed(self, now: float) -> bool:
-        """Whether somebody else has emptied our tables. Until a failed load succeeds, nothing is expected of them."""
+        """Whether another program has flushed the tables. After a failed load the canaries may be missing anyway."""
         self._look_at = now + self._periods.sync
         if not math.isinf(self._retry_at):
             return False
         for family, proxier in self._proxiers.items():
             if not await proxier.is_intact():
-                self._log.append(f"{family}: the canary chain is gone, so somebody has flushed the rules")
+                self._log.append(f"{family}: the canary chain is gone, so another program has flushed the rules")
                 return True
         return False
 
     async def _sync(self, *, full: bool = False) -> _Outcome:
-        """Bring every family in step with the store as it stands now. One family's failure does not stop the others."""
+        """Sync every family with the store as it is now. One family's failure does not stop the others."""
         self._pace.take(self._clock.now())
         self.metrics.taken()
         revision = self._store.revision
@@ -244,7 +243,7 @@ class EmbeddedEngine:
         left_out: dict[str, None] = {}
         refused = 0
         for family, proxier in self._proxiers.items():
-            # A large cluster goes by what is remembered, as long as nothing speaks against it.
+            # A large cluster skips the hourly full sync, as with kube-proxy.
             everything = full or moved or (hourly and not proxier.is_large)
             try:
                 done = await self._sync_family(family, cluster, node, full=everything)

@@ -1,8 +1,8 @@
-"""Change tracking: the service ports of a cluster, made anew only where their objects changed.
+"""Change tracking: the service ports of a cluster, rebuilt only where their objects changed.
 
-Owns: ``PortTracker`` and its memory of one family's service ports, and the objects that had to be left out.
-Must not: follow events. It compares objects, which are frozen, with those it saw last: what no event told is not
-missed, and an unchanged object costs one comparison of identities.
+Owns ``PortTracker``, with its memory of one family's service ports and the list of objects left out. It follows no
+events: it compares the frozen objects with those of the last sync, so a lost event loses no change, and an unchanged
+object costs one comparison of identities.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ __all__ = ["PortTracker"]
 
 Seen = tuple[Service, Sequence[EndpointSlice]]
 Tracked = tuple[Seen, tuple[ServicePortInfo, ...], tuple[str, ...]]
-"""The objects, the service ports that follow from them, and what was left out."""
+"""The objects, their service ports, and a line for each object left out."""
 
 
 class PortTracker:
     """The service ports of one family, as the proxy on one node sees them.
 
     Attributes:
-        left_out: a line for each object that no rule can be written for, with its name and what is wrong with it.
+        left_out: a line for each object that would spoil a rule, with its name and its fault.
     """
 
     def __init__(self, family: Family, node_name: str) -> None:
@@ -35,7 +35,7 @@ class PortTracker:
     def update(self, cluster: ClusterView) -> tuple[ServicePortInfo, ...]:
         """The service ports of the sound objects, in the order of their Services' keys.
 
-        Whatever did not change is the very same object.
+        An unchanged service port is the same object as before.
         """
         slices = slices_by_service(cluster.slices, self._family)
         now: dict[tuple[str, str], Tracked] = {}

@@ -1,11 +1,11 @@
-"""Which tracked UDP flows must be forgotten.
+"""Which tracked UDP flows a proxy deletes.
 
-Owns: ``UdpReconciler``: what the flows of each front may lead to, and which entries lead elsewhere.
-Must not: read or delete entries itself (a ``FlowTable`` that is handed in does).
+Owns ``UdpReconciler``: the endpoints that flows of each frontend may lead to. A ``FlowTable`` reads and deletes the
+entries.
 
-UDP has no end of connection: as long as a client goes on sending, its flow is translated as its first packet was, also
-to an endpoint that is gone. So after every change of UDP endpoints each entry is held against the endpoints that serve
-(pkg/proxy/conntrack/cleanup.go, since 1.32). TCP and SCTP are never touched: their ends hear of it.
+UDP has no end of connection: while a client goes on sending, conntrack translates its flow as it did the first packet,
+even to an endpoint that is gone. So after every change of UDP endpoints the proxy compares each entry with the serving
+endpoints (pkg/proxy/conntrack/cleanup.go, since 1.32). It never touches TCP and SCTP, whose peers notice the end.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ __all__ = ["FlowTable", "TrackedFlow", "UdpReconciler"]
 
 End = tuple[IPAddress, int]
 Frontend = tuple[IPAddress | None, int]
-"""An address and port that is dialled; of a node port only the port, since any address may be the node's."""
+"""The dialled address and port; of a node port only the port, since any address may be the node's."""
 
 
 class TrackedFlow(Protocol):
@@ -27,25 +27,25 @@ class TrackedFlow(Protocol):
 
     @property
     def destination(self) -> End:
-        """What the sender dialled."""
+        """The address and port that the sender dialled."""
 
     @property
     def reply_source(self) -> End:
-        """Who answers."""
+        """The address and port that answers."""
 
 
 class FlowTable(Protocol):
     """Connection tracking of one node."""
 
     def forget_udp(self, family: Family, is_stale: "UdpReconciler") -> int:
-        """Delete every UDP entry of the family that ``is_stale`` says it of; how many that were."""
+        """Delete every UDP entry of the family for which ``is_stale`` is true; returns how many."""
 
 
 class UdpReconciler:
-    """Knows the UDP fronts of one family, and those that were until the last change.
+    """Knows the UDP frontends of one family, now and before the last change.
 
     Args:
-        forget_all: also flows to Services that have no serving endpoint any more, or that are gone; kube-proxy 1.32 to
+        forget_all: also flows to Services that are gone or have no serving endpoint any more; kube-proxy 1.32 to
             1.36.1 leaves those to time out (kubernetes#139629, #141371).
     """
 
@@ -55,7 +55,7 @@ class UdpReconciler:
         self._wanted: dict[Frontend, frozenset[End]] = {}
 
     def update(self, ports: Sequence[ServicePortInfo]) -> bool:
-        """Take note of the service ports as they are now; whether entries must be looked through."""
+        """Note the service ports of the last sync; returns whether the conntrack table may hold stale entries."""
         before, now = self._serving, _serving(ports)
         if now == before:
             return False
@@ -65,7 +65,7 @@ class UdpReconciler:
         return bool(self._wanted)
 
     def __call__(self, flow: TrackedFlow) -> bool:
-        """Whether the flow leads from a UDP front to something else than one of its serving endpoints."""
+        """Whether the flow leads from a UDP frontend to anything but one of its serving endpoints."""
         ends = self._wanted.get(flow.destination)
         if ends is None:
             ends = self._wanted.get((None, flow.destination[1]))
@@ -73,7 +73,7 @@ class UdpReconciler:
 
 
 def _serving(ports: Iterable[ServicePortInfo]) -> dict[Frontend, frozenset[End]]:
-    """The endpoints that serve, whatever policy or topology says of them, by front."""
+    """The serving endpoints of each frontend, regardless of policy and topology."""
     found: dict[Frontend, frozenset[End]] = {}
     for port in ports:
         if port.protocol is Transport.UDP:

@@ -1,5 +1,4 @@
-"""The real kube-proxy, as Kubernetes builds it, in every node.
+"""The real kube-proxy in every node: its configuration, its process, and how the lab waits for it.
 
-Owns: how it is configured, started, waited for and stopped.
-Must not: obtain its binary (``proxylab.binaries`` does, outside the sandbox), or look into it.
+``proxylab.binaries`` obtains the binary, outside the sandbox.
 """

@@ -1,11 +1,7 @@
-"""What kube-proxy is told at its start.
+"""kube-proxy's configuration file and command line.
 
-Owns: ``configuration``, its KubeProxyConfiguration as JSON, ``command``, its command line, and ``tools``, the iptables
-that it runs.
-Must not: start it.
-
-JSON is YAML, and has none of YAML 1.1's traps: a node called ``n`` stays a text. A field that a version does not know
-is logged by it and otherwise ignored (its strict decoder gives way to a lenient one), so one document serves all.
+JSON is YAML without YAML 1.1's traps: a node called ``n`` stays a text. kube-proxy logs a field that its version does
+not know and otherwise ignores it (its strict decoder gives way to a lenient one), so one document serves all versions.
 """
 
 import json
@@ -18,7 +14,7 @@ from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, N
 __all__ = ["CONFIG", "command", "configuration"]
 
 CONFIG: Final = "/run/kube-proxy/config.json"
-"""In the place's private /run, where whoever looks around in the node finds it."""
+"""In the node's private /run, where a user in the node's shell finds it."""
 
 
 def configuration(
@@ -33,10 +29,10 @@ def configuration(
 
     Args:
         mode: ``iptables`` or ``nftables``.
-        node: its name, as its Node object has it.
-        proxy: what the scenario says.
-        cluster_cidrs: the lab's pod networks, where the scenario says nothing of them.
-        feature_gates: those that are to be switched besides those of the scenario.
+        node: the name of its Node object.
+        proxy: the scenario's configuration.
+        cluster_cidrs: the lab's pod networks, used where the scenario names none.
+        feature_gates: gates to set besides those of the scenario.
     """
     networks = cluster_cidrs if proxy.cluster_cidrs is None else proxy.cluster_cidrs
     document: dict[str, Any] = {
@@ -44,7 +40,7 @@ def configuration(
         "kind": "KubeProxyConfiguration",
         "mode": mode,
         "hostnameOverride": node,
-        # The lab's API server speaks JSON only; the limits are for a cluster of more than a lab's few nodes.
+        # The lab's API server speaks JSON only; kube-proxy's default rate limits are for far bigger clusters.
         "clientConnection": {"contentType": "application/json", "qps": 1000, "burst": 2000},
         "detectLocalMode": str(proxy.detect_local_mode),
         "clusterCIDR": ",".join(map(str, networks)) if proxy.detect_local_mode is DetectLocalMode.CLUSTER_CIDR else "",
@@ -65,20 +61,20 @@ def configuration(
 
 
 def command(binary: str, node: str, api: str, flags: Sequence[str]) -> tuple[str, ...]:
-    """The command line, for a node where the configuration lies at ``CONFIG``.
+    """The command line; the configuration lies at ``CONFIG``.
 
     Args:
         binary: its path.
         node: the node's name.
         api: the URL of the API server.
-        flags: further ones, which kube-proxy honours besides a configuration file: ``--v`` and others of logging.
+        flags: further flags. Besides a configuration file kube-proxy honours only a few: ``--v`` and others of logging.
     """
     return (binary, f"--config={CONFIG}", f"--hostname-override={node}", f"--master={api}", "--v=2", *flags)
 
 
 def _conntrack(conntrack: ConntrackTimeouts) -> dict[str, Any]:
     return {
-        # nf_conntrack_max is read-only in a network namespace, and kube-proxy would end where it cannot write it.
+        # nf_conntrack_max is read-only in a network namespace, and kube-proxy exits where it cannot write it.
         "maxPerCore": 0,
         "min": 0,
         "tcpEstablishedTimeout": _duration(conntrack.tcp_established),
@@ -99,5 +95,5 @@ def _of_mode(proxy: ProxyConfiguration | NftablesConfiguration) -> dict[str, Any
 
 
 def _duration(seconds: float) -> str:
-    """As Go writes it."""
+    """A duration as Go writes it."""
     return f"{round(seconds * 1000)}ms"

@@ -1,7 +1,6 @@
-"""kube-proxy in one node.
+"""kube-proxy in one node: its process, its log, and when it has caught up.
 
-Owns: ``KubeProxyEngine``: its process, its log, and when it has caught up.
-Must not: know how the kernel is read, or where the binary comes from.
+``make`` hands in how the kernel is read and how the process is started.
 """
 
 import re
@@ -25,9 +24,9 @@ _LOG_LINES: Final = 1000
 _LAST_LINES: Final = 30
 _STOP_SECONDS: Final = 5.0
 _ASK_SECONDS: Final = 0.5
-"""How often kube-proxy is asked whether it fails while it is waited for."""
+"""How often a wait looks at kube-proxy's failure counters."""
 _ERROR: Final = re.compile(r"[EF]\d{4} ")
-"""How klog begins a line that tells of an error, or of a fatal one."""
+"""How klog begins the line of an error, or of a fatal one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,14 +34,14 @@ class KubeProxyNode:
     """The node as this engine may act on it.
 
     Attributes:
-        prepare: has the API server listen in the node, and sees that what kube-proxy needs is there.
-        launch: starts kube-proxy; takes what to do with each line that it says.
+        prepare: makes the API server listen in the node, and checks that the tools of kube-proxy are there.
+        launch: starts kube-proxy; calls its argument with each line of output.
         reached: how far the rules of a family have come (``proxylab.engines.barrier.reached``).
-        state: what kube-proxy says of its synchronisations; ``None`` while it says nothing.
-        zone: where the API says that the node is, empty if it does not say; ``None`` if it does not know the node.
-        move: has the API say that the node is in that zone, or in none.
+        state: kube-proxy's sync metrics; ``None`` where it does not answer.
+        zone: the zone label of the Node, empty where it has none; ``None`` where the API has no such Node.
+        move: sets or removes the zone label of the Node.
         serves: whether kube-proxy has health-check node ports to open.
-        agrees: whether kube-proxy's health says of the node what the API does: that it stays, or is about to go.
+        agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         dump: the rules.
     """
 
@@ -59,19 +58,19 @@ class KubeProxyNode:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """How many synchronisations had failed when so many errors had been heard of."""
+    """How many syncs had failed when the log had so many errors."""
 
     errors: int = 0
     failures: int = 0
 
 
 class KubeProxyEngine:
-    """A kube-proxy that runs; keeps ``proxylab.engines.protocol.Engine``.
+    """A running kube-proxy; implements ``proxylab.engines.protocol.Engine``.
 
     Args:
         node: the node's name.
         barrier: of the lab.
-        families: those that the cluster has. kube-proxy programs both where the kernel has IPv6, whatever these are.
+        families: of the cluster. kube-proxy programs both where the kernel has IPv6, whatever these are.
         node_of_proxy: the node.
     """
 
@@ -93,8 +92,8 @@ class KubeProxyEngine:
         """Start kube-proxy, which then follows the cluster.
 
         Raises:
-            CapabilityError: the machine lacks what it needs.
-            EngineError: there is nobody whom it could follow.
+            CapabilityError: the machine lacks a tool that kube-proxy needs.
+            EngineError: the API server cannot listen in the node.
         """
         await self._node_of_proxy.prepare()
         self._failed = _Failed(self._errors)  # a new process counts from nothing
@@ -103,16 +102,16 @@ class KubeProxyEngine:
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         """Return once the rules in the kernel reflect the store at ``revision`` or later.
 
-        kube-proxy runs one synchronisation after the other. Rules are not the last thing that one does: it then opens
-        and closes health-check node ports and deletes the conntrack entries of UDP flows that have lost their endpoint.
-        So when there are such ports, or flows that this may concern, which is after the first time, the barrier is
-        raised once more: rules for its second name mean that the synchronisation before is over. At the beginning that
-        holds for a node with a zone as well, which kube-proxy is made to take up (``_take_up_zone``).
+        kube-proxy runs one sync after the other. After the rules, a sync opens and closes health-check node ports and
+        deletes the conntrack entries of UDP flows that have lost their endpoint. So where there are such ports, and
+        after the first sync, where there may be such flows, the lab raises the barrier once more: rules for its second
+        name mean that the previous sync is over. The first sync of a node with a zone needs this too
+        (``_take_up_zone``).
 
-        Of a Node kube-proxy takes up its zone, and then it synchronises fully; that it is about to go shows in its
-        health alone; that it is gone is nothing to it. Fully it synchronises as well when rules are missing: in mode
-        iptables its monitor finds that out within the sync period, in mode nftables the next synchronisation fails and
-        is made up for after that time; the barrier sees to it that there is one.
+        kube-proxy answers a changed zone of its Node with a full sync. A Node that is leaving shows only in /healthz,
+        and a deleted Node nowhere. Missing rules lead to a full sync as well: in mode iptables the monitor finds them
+        missing within the sync period; in mode nftables the next sync, which the barrier causes, fails and is retried
+        after that period.
 
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
@@ -135,7 +134,7 @@ class KubeProxyEngine:
         self._synced = True
 
     async def progress(self, deadline: Deadline) -> Progress:
-        """How far it has come, once it has taken up what is new. Where its rules are gone, nothing tells."""
+        """How far it has come, once it is up to date or the deadline passes. Flushed rules show no revision."""
         running = self._running
         ended = running is None or running.has_ended
         number = 0 if ended else self._barrier.after(self._barrier.newest)
@@ -159,13 +158,13 @@ class KubeProxyEngine:
         return min(self._node_of_proxy.reached(family) for family in self._families)
 
     async def _trouble(self, running: Running | None) -> str:
-        """How it ended, or the last error that it told of."""
+        """How it ended, or the last error in its log."""
         if running is not None and running.has_ended:
             return _ending(await running.status)
         return next((line for line in reversed(self._log) if _ERROR.match(line)), "")
 
     async def note(self, *, flush: bool) -> None:
-        """Note how far it has come: Nodes are about to change, or its rules to be removed."""
+        """Note how far it has come: Nodes are about to change, or the lab is about to flush its rules."""
         state = await self._node_of_proxy.state() or SyncState()
         if flush:
             self._before_flush = state
@@ -173,11 +172,11 @@ class KubeProxyEngine:
             self._before_nodes = self._before_nodes or state
 
     async def dump(self) -> str:
-        """The rules of every family, as the kernel holds them."""
+        """The rules of every family in the kernel."""
         return await self._node_of_proxy.dump()
 
     def logs(self) -> tuple[str, ...]:
-        """What kube-proxy said, oldest first."""
+        """The last lines of kube-proxy's log, oldest first."""
         return tuple(self._log)
 
     async def stop(self) -> None:
@@ -186,7 +185,7 @@ class KubeProxyEngine:
             await self._running.stop(Deadline.after(_STOP_SECONDS))
 
     async def kill(self) -> None:
-        """Kill kube-proxy, which then puts nothing in order."""
+        """Kill kube-proxy, which then cleans up nothing."""
         if self._running is not None:
             await self._running.kill()
 
@@ -223,17 +222,16 @@ class KubeProxyEngine:
             return state is not None and state.is_full_since(before, len(self._families))
 
         try:
-            await wait_until_seen(look, deadline, "kube-proxy to look at all rules anew")
+            await wait_until_seen(look, deadline, "a full sync of kube-proxy")
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 
     async def _take_up_zone(self, zone: str, deadline: Deadline) -> None:
-        """Take the zone from the Node and give it back, and wait for what kube-proxy makes of either.
+        """Remove the zone from the Node and set it again, and wait for the full sync that follows each change.
 
-        From 1.34 on it may miss the zone at its start, and then goes without until the zone changes. The informer of
-        its Node runs already when the handler for zones is added, and whoever is to be told is registered only then
-        (NodeTopologyConfig in pkg/proxy/config/config.go, Run in cmd/kube-proxy/app/server.go): what comes in between
-        is told to nobody.
+        From 1.34 on kube-proxy may miss the zone at its start, and then has none until the zone changes. The informer
+        of its Node already runs when kube-proxy adds the handler for zones (NodeTopologyConfig in
+        pkg/proxy/config/config.go, Run in cmd/kube-proxy/app/server.go), so events before that are lost.
         """
         for each in ("", zone):
             before = await self._node_of_proxy.state() or SyncState()
@@ -247,7 +245,7 @@ class KubeProxyEngine:
             return running is None or running.has_ended or await self._node_of_proxy.agrees()
 
         try:
-            await wait_until_seen(look, deadline, "kube-proxy's health to say of its node what the API says")
+            await wait_until_seen(look, deadline, "kube-proxy's /healthz to agree with the API on its node")
         except DeadlineExceededError as late:
             raise EngineError(self._node, str(late), self._last_lines()) from late
 
@@ -256,7 +254,7 @@ class KubeProxyEngine:
         self._errors += _ERROR.match(line) is not None
 
     async def _failures_so_far(self) -> int:
-        """How many synchronisations have failed. Each tells of itself in the log: without a new error, none has."""
+        """How many syncs have failed. Each failure logs an error: without a new one, the last count holds."""
         errors = self._errors
         if errors != self._failed.errors and (state := await self._node_of_proxy.state()) is not None:
             self._failed = _Failed(errors, state.failures)

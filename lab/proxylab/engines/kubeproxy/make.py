@@ -1,8 +1,4 @@
-"""kube-proxy on a node's own kernel.
-
-Owns: ``make_kube_proxy``: by what the kernel is read, in each mode and for each variant of iptables.
-Must not: wait for anything.
-"""
+"""Makes the kube-proxy of a node, with what reads the kernel in each mode and for each variant of iptables."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -36,16 +32,16 @@ _ASK_SECONDS: Final = 5.0
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
-    """A kube-proxy for the node of that name, not yet started.
+    """Make a kube-proxy for the node of that name; it is not started.
 
     Raises:
-        InternalError: nobody has said which binary it is.
+        InternalError: the choice has no binary.
     """
     upstream = choice.upstream
     if upstream is None:
         raise InternalError(f"no binary was obtained for {choice.name}")
     mode, proxy = mode_of(choice.name), choice.configuration
-    told = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
+    config = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
     argv = command(upstream.binary, node, api, upstream.flags)
 
@@ -69,7 +65,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
-        launch=partial(_launch, context, argv, told),
+        launch=partial(_launch, context, argv, config),
         reached=lambda family: reached(rules(context, family)),
         state=state,
         zone=zone,
@@ -81,13 +77,13 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
 
 
-async def _launch(context: NodeContext, argv: Sequence[str], told: str, heard: Callable[[str], None]) -> Running:
+async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard: Callable[[str], None]) -> Running:
     return await context.launcher.start(
         context.netns,
         argv,
         netns_name=context.name,
         heard=heard,
-        files={CONFIG: told},
+        files={CONFIG: config},
         links=links_to(context.tool.variant.name),
         environment={"PATH": CHOSEN_FIRST},
     )
@@ -107,12 +103,12 @@ async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress)
     try:
         _, page = await fetch(netns, healthz.address, healthz.port, "/healthz", Deadline.after(_ASK_SECONDS))
     except (OSError, TimeoutError):
-        return True  # nobody can hear of it
+        return True  # /healthz does not answer, so no client can see its answer
     return says_of_node(page) in (None, not known.is_leaving)
 
 
 def _iptables(context: NodeContext, family: Family) -> list[bytes]:
-    # Of the tables that kube-proxy writes nat is the last, so what is there is everywhere.
+    # kube-proxy writes table nat last, so rules in it mean rules in all tables.
     read = xtables_rules if context.tool.variant.name == "legacy" else iptables_nft_rules
     return read(context.netns, family, "nat")
 

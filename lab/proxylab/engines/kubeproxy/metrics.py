@@ -1,8 +1,4 @@
-"""What kube-proxy says of its synchronisations at ``/metrics``, and of its node at ``/healthz``.
-
-Owns: ``SyncState``, and how both pages are read.
-Must not: fetch a page.
-"""
+"""Reads kube-proxy's pages: its sync counters at ``/metrics``, its node's eligibility at ``/healthz``."""
 
 import json
 from collections import Counter
@@ -24,25 +20,25 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"
 
 @dataclass(frozen=True, slots=True)
 class SyncState:
-    """How far it has come.
+    """kube-proxy's sync counters.
 
     Attributes:
-        failures: synchronisations that failed, over all families.
-        full: full ones that are over, by family, as ``IPv4``; all under an empty word where the version does not say.
+        failures: failed syncs of all families.
+        full: finished full syncs by family, as ``IPv4``; all under an empty key where the version has no such label.
     """
 
     failures: int = 0
     full: Mapping[str, int] = field(default_factory=dict)
 
     def is_full_since(self, before: "SyncState", families: int) -> bool:
-        """Whether each of so many families was fully synchronised since ``before``."""
+        """Whether each of so many families had a full sync since ``before``."""
         grown = {family: count - before.full.get(family, 0) for family, count in self.full.items()}
         return grown.get("", 0) >= families or sum(count > 0 for count in grown.values()) >= families
 
 
 def read_metrics(page: bytes) -> SyncState:
     """Read the page (https://prometheus.io/docs/instrumenting/exposition_formats/)."""
-    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 40 ms, for those who ask
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 40 ms, and seldom needed
 
     lines = [line for line in page.decode(errors="replace").splitlines() if line.startswith((*_FAILURES, _FULL))]
     failures, full = 0.0, Counter[str]()
@@ -56,10 +52,10 @@ def read_metrics(page: bytes) -> SyncState:
 
 
 def says_of_node(page: bytes) -> bool | None:
-    """Whether its node may get new connections; ``None`` where a version does not say, as none did before 1.28."""
+    """Whether the node may get new connections; ``None`` where the page does not say, as before 1.28."""
     try:
-        said = json.loads(page)
+        document = json.loads(page)
     except ValueError:
         return None
-    eligible = said.get("nodeEligible") if isinstance(said, dict) else None
+    eligible = document.get("nodeEligible") if isinstance(document, dict) else None
     return eligible if isinstance(eligible, bool) else None

@@ -1,10 +1,7 @@
-"""Taking kube-proxy's rules away again, whichever mode wrote them.
+"""Removes kube-proxy's rules of every mode, as ``kube-proxy --cleanup`` does.
 
-Owns: ``cleanup_text``, the text that removes what iptables-save shows of ours, and ``cleanup``, which loads it.
-Must not: be part of ``stop``: a proxy that ends leaves its rules, so that a restart harms no connection.
-
-As ``kube-proxy --cleanup``. Two things stay, since a kubelet may have made them too: KUBE-FIREWALL, which guards the
-loopback network, and the kubelet's own canary.
+``stop`` never calls it: a proxy that ends leaves its rules, so that a restart harms no connection. KUBE-FIREWALL, which
+guards the loopback network, and the kubelet's own canary stay, since a kubelet may have made them.
 """
 
 import shlex
@@ -55,7 +52,7 @@ async def cleanup(loader: RuleLoader, families: Iterable[Family]) -> None:
 
 
 def cleanup_text(saved: str) -> str:
-    """The text for ``iptables-restore --noflush`` that removes our chains and whatever leads to them; empty if none."""
+    """The text for ``iptables-restore --noflush`` that removes our chains and the rules that jump to them."""
     lines: list[str] = []
     for table, section in _tables(saved):
         ours = [name for line in section if line.startswith(":") and _is_ours(name := line[1:].split(" ")[0])]
@@ -80,8 +77,8 @@ def _tables(saved: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _leads(rule: str) -> bool:
-    """Whether a rule of a chain that stays leads to one that goes."""
-    words = shlex.split(rule)  # a comment is one word, whatever it says
+    """Whether a rule of a chain that stays jumps to one that goes."""
+    words = shlex.split(rule)  # keeps a comment in one word
     target = words[words.index("-j") + 1] if "-j" in words else ""
     return _is_ours(target) and not _is_ours(words[1])
 

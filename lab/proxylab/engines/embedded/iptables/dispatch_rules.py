@@ -1,11 +1,11 @@
-"""The fronts of a service port: rules in shared chains that recognise its addresses and ports.
+"""The dispatch rules of a service port: rules in shared chains that match its frontends.
 
-Owns: the rules of one service port in KUBE-SERVICES, KUBE-NODEPORTS, KUBE-EXTERNAL-SERVICES and KUBE-PROXY-FIREWALL.
-Must not: say what happens to a packet that has been recognised (``service_chains`` does), except that nobody serves it.
+Owns the rules of one service port in KUBE-SERVICES, KUBE-NODEPORTS, KUBE-EXTERNAL-SERVICES and KUBE-PROXY-FIREWALL,
+refusals included; ``service_chains`` has the chains that they jump to.
 
-A front with endpoints is captured in the nat table. One without is refused in the filter table, where the packet
-arrives as it was sent. Under externalTrafficPolicy Local without a local endpoint both stand: what the KUBE-EXT- chain
-does not short-circuit falls out of it untranslated, and meets the DROP.
+The nat table captures a frontend with endpoints. The filter table refuses one without; its packets arrive there
+untranslated. Under externalTrafficPolicy Local without a local endpoint both have a rule: packets that the KUBE-EXT-
+chain does not short-circuit return from it untranslated, and meet the DROP.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ __all__ = ["dispatch_rules"]
 
 
 def dispatch_rules(scope: Scope) -> tuple[Written, ...]:
-    """All fronts of a service port, in kube-proxy's order."""
+    """The rules for all frontends of a service port, in kube-proxy's order."""
     port, lines = scope.port, [cluster_ip(scope)]
     for address in port.external_ips:
         lines += external_ip(scope, address)
@@ -43,7 +43,7 @@ def dispatch_rules(scope: Scope) -> tuple[Written, ...]:
 
 
 def cluster_ip(scope: Scope) -> Written:
-    """The cluster IP is either captured or refused, never both."""
+    """The cluster IP: captured or refused, never both."""
     refusal = scope.endpoints.internal
     if refusal is None:
         why = comment(f"{scope.port.name} cluster IP")
@@ -61,9 +61,9 @@ def external_ip(scope: Scope, address: IPAddress) -> Iterator[Written]:
 
 
 def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
-    """One load-balancer IP, by way of the source ranges where there are any.
+    """One load-balancer IP, through KUBE-FW- where there are source ranges.
 
-    What the KUBE-FW- chain lets fall is dropped in the filter table, since the nat table may not drop.
+    The filter table drops what returns from the KUBE-FW- chain, since the nat table may not drop.
     """
     name = scope.port.name
     destination = to_address(scope.port.protocol, address, scope.port.port)
@@ -77,7 +77,7 @@ def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
 
 
 def node_port(scope: Scope) -> Iterator[Written]:
-    """The node port. KUBE-NODEPORTS sees only what goes to the node's own addresses; the refusal must say so itself."""
+    """The node port. KUBE-NODEPORTS sees only packets to the node's own addresses; the refusal needs its own match."""
     destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
     if scope.endpoints.has_endpoints:
         own = f"{comment(scope.port.name)} {transport(scope.port.protocol)}"
@@ -89,14 +89,14 @@ def node_port(scope: Scope) -> Iterator[Written]:
 
 
 def health_check(scope: Scope) -> Written:
-    """Let a balancer ask whether this node has endpoints, even through a closed INPUT policy."""
+    """The health-check node port, which stays open under a closed INPUT policy."""
     destination = f"{transport(Protocol.TCP)} --dport {scope.port.health_check_node_port}"
     why = comment(f"{scope.port.name} health check node port")
     return write(names.ACCEPT_HEALTH_CHECKS, f"{why} {destination}", "ACCEPT")
 
 
 def _refused(scope: Scope, destination: str) -> Iterator[Written]:
-    """The refusal of an external front that has no endpoint for traffic from outside."""
+    """The refusal of an external frontend that has no endpoint for traffic from outside."""
     refusal = scope.endpoints.external
     if refusal is not None:
         yield write(names.REJECT_EXTERNAL, f"{_why(scope, refusal)} {destination}", refusal)

@@ -1,12 +1,11 @@
-"""Loading what the kernel takes, Service by Service where it must be.
+"""Fault isolation: one Service whose rules the kernel refuses does not stop the others.
 
-Owns: ``load_sound``: loads a ruleset and, where it is refused, finds the Services that are at fault and goes on without
-the change to them.
-Must not: render, or know what is wrong with a rule.
+Owns ``load_sound``, which loads a ruleset and, where iptables-restore refuses it, finds the Services at fault and loads
+the rest without their changes.
 
-iptables-restore takes a table as a whole or not at all, so one rule that the kernel does not like would stop all
-others. Mostly it names the line, and the line is of one Service. Where it does not (iptables-legacy hands a whole table
-to the kernel, which only says no), the changed Services are halved until one is left: some ten loads in a thousand.
+iptables-restore takes a whole table or nothing, so one bad rule would stop all others. Mostly it names the line, which
+belongs to one Service. Where it does not (iptables-legacy hands a whole table to the kernel, which only refuses it),
+``load_sound`` halves the changed Services until one is left: some ten loads for a thousand Services.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -26,19 +25,19 @@ from proxylab.frozen import dataclass
 __all__ = ["Loaded", "by_service", "load_sound"]
 
 MOST_LOADS = 64
-"""After as many, something else must be wrong than a few objects."""
+"""After so many loads the fault is not in a few objects."""
 
 OfServices = Mapping[Key, tuple[PortRules, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What the kernel holds in the end.
+    """The kernel's rules after the loads.
 
     Attributes:
-        ruleset: what was wanted, but for the Services that are refused: those keep the rules they had.
-        texts: those that were loaded, in their order.
-        refused: what is said of each Service whose rules were not taken.
+        ruleset: the wanted rules, but with the old rules of refused Services.
+        texts: the loaded texts, in their order.
+        refused: the reason for each Service whose rules iptables-restore refused.
     """
 
     ruleset: Ruleset
@@ -61,18 +60,18 @@ async def load_sound(
     write: Callable[[Ruleset, KernelState | Ruleset], RestoreText],
     load: Callable[[str], Awaitable[None]],
 ) -> Loaded:
-    """Load ``wanted``, but for the rules of Services that are refused.
+    """Load ``wanted`` without the changes to refused Services.
 
     Args:
         wanted: the rules for the cluster as it is.
-        before: what was read back from the kernel, or the ruleset that it holds.
-        old: the rules that Services have now; a Service that is refused keeps them.
-        known: Services whose rules have been refused already, and are not tried again.
-        write: the text that leads from the second to the first.
+        before: the state read back from the kernel, or the ruleset loaded last.
+        old: the current rules of Services; a refused Service keeps them.
+        known: Services refused earlier, which are not tried again.
+        write: makes the text that changes the kernel from its second argument to its first.
         load: hands a text to iptables-restore; raises ``RulesRefusedError``.
 
     Raises:
-        SyncFailedError: what is refused is no Service's.
+        SyncFailedError: the refused line belongs to no Service.
     """
     groups: list[frozenset[Key]] = []
     refused: dict[Key, str] = {}
@@ -109,7 +108,7 @@ def _halves(suspects: AbstractSet[Key]) -> tuple[frozenset[Key], frozenset[Key]]
 
 
 def _with_old(wanted: Ruleset, back: AbstractSet[Key], old: OfServices) -> Ruleset:
-    """``wanted`` with the old rules of those Services, if they had any."""
+    """``wanted`` with the old rules of the Services in ``back``, if they had any."""
     if not back:
         return wanted
     ports: list[PortRules] = []

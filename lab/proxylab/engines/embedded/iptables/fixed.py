@@ -1,8 +1,7 @@
-"""The chains that stand whether or not there are Services.
+"""The rules that depend on no Service.
 
-Owns: the jumps from built-in chains, KUBE-POSTROUTING, KUBE-MARK-MASQ, KUBE-FORWARD, KUBE-FIREWALL, and the rule that
-leads to node ports.
-Must not: know service ports.
+Owns the jumps from built-in chains, KUBE-POSTROUTING, KUBE-MARK-MASQ, KUBE-FORWARD, KUBE-FIREWALL, and the jump to
+KUBE-NODEPORTS.
 """
 
 from proxylab.addresses import Family
@@ -17,7 +16,7 @@ from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 __all__ = ["JUMPS", "fixed_chains", "fixed_rules", "kept_chains", "node_port_jumps"]
 
 NEW = "-m conntrack --ctstate NEW"
-"""Only the first packet is judged: a connection that stands survives the loss of its endpoint's readiness."""
+"""Only the first packet is refused: an established connection survives the loss of its endpoint's readiness."""
 
 SHARED_CHAINS: tuple[Chain, ...] = (
     names.REJECT_INTERNAL,
@@ -36,7 +35,7 @@ def _jump(source: Chain, target: Chain, why: str, match: str = "") -> Rule:
     return Rule(source, (match, comment(why) if why else ""), target.name)
 
 
-# In kube-proxy's order. Each is put at the top of its chain, so in fresh built-in chains the order is the reverse.
+# In kube-proxy's order. Each goes to the top of its chain, so fresh built-in chains have them in reverse order.
 JUMPS: tuple[Rule, ...] = (
     _jump(names.FILTER_INPUT, names.REJECT_EXTERNAL, "kubernetes externally-visible service portals", NEW),
     _jump(names.FILTER_FORWARD, names.REJECT_EXTERNAL, "kubernetes externally-visible service portals", NEW),
@@ -56,7 +55,7 @@ JUMPS: tuple[Rule, ...] = (
 
 
 def kept_chains(family: Family, settings: ProxySettings) -> tuple[Chain, ...]:
-    """Chains that must exist but are not rewritten: the canaries, and KUBE-FIREWALL where its rule is not ours."""
+    """Chains that must exist but that no load rewrites: the canaries, and KUBE-FIREWALL where its rule is not ours."""
     return names.CANARIES if _serves_loopback(family, settings) else (*names.CANARIES, names.FIREWALL)
 
 
@@ -78,8 +77,8 @@ def fixed_rules(family: Family, settings: ProxySettings) -> tuple[Rule, ...]:
 def postrouting(settings: ProxySettings) -> tuple[Rule, ...]:
     """KUBE-POSTROUTING: packets with the mark lose it and are masqueraded.
 
-    The mark is cleared because a packet may come by a second time: the outer packet of VXLAN inherits the mark of the
-    inner one, and must not be masqueraded too.
+    A packet may pass twice: the outer packet of VXLAN inherits the mark of the inner one, and must not be masqueraded
+    too. So the rule clears the mark.
     """
     bit = settings.masquerade_mark
     return (
@@ -90,30 +89,30 @@ def postrouting(settings: ProxySettings) -> tuple[Rule, ...]:
 
 
 def masquerade(settings: ProxySettings) -> tuple[Rule, ...]:
-    """The masquerading itself, the source port drawn at random so that two clients do not race for one."""
+    """The masquerading; a random source port keeps two clients from racing for the same one."""
     target = "MASQUERADE --random-fully" if settings.random_fully else "MASQUERADE"
     return (Rule(names.POSTROUTING, (comment("kubernetes service traffic requiring SNAT"),), target),)
 
 
 def mark_for_masquerading(settings: ProxySettings) -> tuple[Rule, ...]:
-    """KUBE-MARK-MASQ: the way to ask for masquerading before routing, where it cannot be done yet."""
+    """KUBE-MARK-MASQ: marks packets before routing, for KUBE-POSTROUTING to masquerade."""
     return (Rule(names.MARK_MASQ, (), f"MARK --or-mark {settings.masquerade_mark:#08x}"),)
 
 
 def loopback_guard() -> tuple[Rule, ...]:
     """KUBE-FIREWALL: node ports on loopback need ``route_localnet``, which lets neighbours reach 127.0.0.0/8.
 
-    That hole (CVE-2020-8558) is closed here. The kubelet writes an identical rule.
+    This rule closes that hole (CVE-2020-8558). The kubelet writes an identical one.
     """
     foreign = f"-d {LOOPBACK} ! -s {LOOPBACK} -m conntrack ! --ctstate RELATED,ESTABLISHED,DNAT"
     return (Rule(names.FIREWALL, (comment("block incoming localnet connections"), foreign), "DROP"),)
 
 
 def forwarding(settings: ProxySettings) -> tuple[Rule, ...]:
-    """KUBE-FORWARD: let Service traffic through a closed FORWARD policy.
+    """KUBE-FORWARD: lets Service traffic through a closed FORWARD policy.
 
-    A packet that conntrack calls INVALID is not translated back; sent on with the pod's own address, it would make the
-    client's stack reset the connection (kubernetes#74839).
+    The kernel does not translate a packet back that conntrack calls INVALID. Forwarded with the pod's own address, it
+    would make the client's stack reset the connection (kubernetes#74839).
     """
     counted = count_into(INVALID_COUNTER) if settings.packet_counters else ""
     invalid = Rule(names.FORWARD, ("-m conntrack --ctstate INVALID", counted), "DROP")
@@ -133,7 +132,7 @@ def forwarding(settings: ProxySettings) -> tuple[Rule, ...]:
 
 
 def node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
-    """The end of KUBE-SERVICES: what goes to one of the node's own addresses and is no Service's may be a node port."""
+    """The end of KUBE-SERVICES: other packets to the node's own addresses may be for a node port."""
     why = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
     return tuple(
         Rule(names.SERVICES, (why, addresses), names.NODE_PORTS.name)
@@ -149,7 +148,7 @@ def _matches_of_node_ports(family: Family, settings: ProxySettings, node: NodeFa
         )
     if _serves_loopback(family, settings):
         return (TO_LOCAL,)
-    # ::1 can never be served: IPv6 has no route_localnet.
+    # IPv6 has no route_localnet, so ::1 can never serve a node port.
     return (f"{TO_LOCAL} ! -d {'::1/128' if family is Family.IPV6 else LOOPBACK}",)
 
 

@@ -1,8 +1,4 @@
-"""Which shape the rules of a version of kube-proxy had.
-
-Owns: ``shape_of``.
-Must not: hold rules.
-"""
+"""Which shape the rules of a version of kube-proxy have."""
 
 from typing import Final
 
@@ -13,9 +9,9 @@ from proxylab.engines.embedded.iptables.shape import Shape
 __all__ = ["shape_of"]
 
 _SPLIT: Final = (1, 24)
-"""The version in which KUBE-EXT- and KUBE-SVL- took the place of KUBE-XLB-."""
+"""The version in which KUBE-EXT- and KUBE-SVL- replaced KUBE-XLB-."""
 
 
 def shape_of(version: tuple[int, ...]) -> Shape:
-    """The shape of that version, or of the one that is nearest to it."""
+    """The shape of that version, or of the nearest one."""
     return V1_23 if version < _SPLIT else CURRENT

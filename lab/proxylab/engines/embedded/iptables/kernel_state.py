@@ -1,8 +1,6 @@
-"""What the kernel holds of ours.
+"""The kernel's current chains and jumps, read from the output of iptables-save.
 
-Owns: ``KernelState``, and reading it from the output of iptables-save.
-Must not: read more of that output than decides what a load must contain: which chains exist, and which of the jumps
-from built-in chains.
+``KernelState`` has only what decides the content of a load: which chains exist, and which jumps from built-in chains.
 """
 
 import shlex
@@ -16,31 +14,31 @@ from proxylab.frozen import dataclass
 __all__ = ["KernelState", "read_kernel_state"]
 
 Jump = tuple[Chain, frozenset[tuple[str, ...]]]
-"""A rule of a built-in chain by its meaning: iptables-save orders options in its own way."""
+"""A rule of a built-in chain, with its options as a set: iptables-save orders them in its own way."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelState:
-    """The chains that exist, built-in ones not counted, and the jumps that stand in built-in chains."""
+    """The chains that exist, without built-in ones, and the jumps in built-in chains."""
 
     chains: frozenset[Chain] = frozenset()
     jumps: frozenset[Jump] = frozenset()
 
     def has_jump(self, rule: Rule) -> bool:
-        """Whether a rule of the same meaning stands in the same built-in chain."""
+        """Whether the same built-in chain has a rule of the same meaning."""
         return _jump(rule.chain, rule.line()) in self.jumps
 
     @property
     def owned_chains(self) -> frozenset[str]:
-        """The names of those that belong to service ports, which this proxy or one before it has made."""
+        """The names of service chains, which this proxy or an earlier one made."""
         return frozenset(chain.name for chain in self.chains if _is_owned(chain))
 
     def after(self, ruleset: Ruleset) -> "KernelState":
-        """What there is once ``ruleset`` has been loaded in full."""
-        strangers = {chain for chain in self.chains if not _is_owned(chain)}
+        """The state after a full sync has loaded ``ruleset``."""
+        foreign = {chain for chain in self.chains if not _is_owned(chain)}
         owned = (Chain(Table.NAT, name) for port in ruleset.ports for name in port.chains)
         return KernelState(
-            frozenset(strangers.union(ruleset.shared, ruleset.kept, owned)),
+            frozenset(foreign.union(ruleset.shared, ruleset.kept, owned)),
             self.jumps.union(_jump(rule.chain, rule.line()) for rule in ruleset.jumps),
         )
 
@@ -75,15 +73,15 @@ def read_kernel_state(saved: str) -> KernelState:
     return KernelState(frozenset(chains), frozenset(jumps))
 
 
-@lru_cache(maxsize=256)  # The same few jumps are looked for in every load.
+@lru_cache(maxsize=256)  # Every load looks for the same few jumps.
 def _jump(chain: Chain, line: str) -> Jump:
-    """``-m`` is left out: which modules are named follows from the options, and iptables-save may name more of them."""
+    """A jump without ``-m``: the options imply the modules, and iptables-save may name more of them."""
     words = shlex.split(line)[2:]
     return chain, frozenset(option for option in _options(words) if option[0] != "-m")
 
 
 def _options(words: list[str]) -> Iterator[tuple[str, ...]]:
-    """Each option with the words that belong to it, a negation before it included."""
+    """Each option with its values, and with a negation before it."""
     option: list[str] = []
     for word in words:
         starts = (word.startswith("-") and option != ["!"]) or word == "!"

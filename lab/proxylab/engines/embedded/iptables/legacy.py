@@ -1,20 +1,20 @@
 """The rules of kube-proxy 1.23, which books and old clusters show.
 
-Owns: the shape ``V1_23``: its fixed chains and jumps, and the chains of a service port as they were.
-Must not: be mixed with the current shape (``fixed``, ``dispatch_rules``, ``service_chains``), but for what both share.
+Owns the shape ``V1_23``: its fixed chains and jumps, and its chains of a service port. The current shape is in
+``fixed``, ``dispatch_rules`` and ``service_chains``, from which this module takes what both share.
 
-How it differs from today's, and why it was given up:
+How it differs from the current one:
 
-* KUBE-XLB- was what KUBE-EXT- and KUBE-SVL- are now, in one chain, and only under externalTrafficPolicy Local; without
-  a local endpoint it marked packets for dropping.
-* KUBE-FW- stood for every load-balancer IP, whether or not there were source ranges, and ended in KUBE-MARK-DROP.
-* Masquerading for node ports and external IPs stood in KUBE-SVC-, beside that for the cluster IP. Pods kept their
-  address at an external IP.
-* Source ranges that hold the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
+* One chain, KUBE-XLB-, did the work of today's KUBE-EXT- and KUBE-SVL-, and only under externalTrafficPolicy Local.
+  Without a local endpoint it marked packets for dropping.
+* Every load-balancer IP had a KUBE-FW- chain, with or without source ranges; it ended in KUBE-MARK-DROP.
+* KUBE-SVC- masqueraded for node ports and external IPs as well as for the cluster IP. Pods kept their address at an
+  external IP.
+* Source ranges that include the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
   where it serves both families.
-* A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL: by INPUT and OUTPUT only, so that what was
-  forwarded escaped it. Chain and rule were the kubelet's (KEP-3178); here they are written too, since a node of that
-  time had a kubelet and the lab has none.
+* A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL, which only INPUT and OUTPUT called, so
+  forwarded packets escaped it. The kubelet wrote chain and rule (KEP-3178); this module writes them too, since the lab
+  has no kubelet.
 * internalTrafficPolicy Local left a Service with local endpoints only, for traffic from outside as well. Hints by zone
   were still behind a gate, and so were terminating endpoints.
 """
@@ -75,7 +75,7 @@ def _fixed_rules(family: Family, settings: ProxySettings) -> tuple[Rule, ...]:
 
 
 def _node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
-    """As today's, but that loopback addresses were never taken out, not even those of IPv6, which cannot be served."""
+    """Today's jumps, but with all loopback addresses, even that of IPv6, which cannot serve a node port."""
     if any(Family.of(cidr) is family for cidr in settings.node_port_addresses):
         return node_port_jumps(family, settings, node)
     return node_port_jumps(Family.IPV4, ProxySettings(), node)
@@ -111,7 +111,7 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
 
 
 def _dispatch_rules(scope: Scope, served: bool, external: str) -> Iterator[Written]:
-    """What recognises the addresses and ports of a service port, or refuses them; there was no DROP among those."""
+    """The dispatch rules of a service port; 1.23 refused by REJECT only, never by DROP."""
     port = scope.port
     none = comment(f"{port.name} has no endpoints")
     if served:
@@ -150,7 +150,7 @@ def _node_port(scope: Scope, served: bool, external: str) -> Iterator[Written]:
 
 
 def _masquerading(scope: Scope) -> Iterator[str]:
-    """First in KUBE-SVC-: the fronts whose packets must come back by this node."""
+    """First in KUBE-SVC-: the frontends whose replies must come back through this node."""
     port, proxy, chain = scope.port, scope.proxy, scope.chains.cluster
     cluster = f"-A {chain} {comment(f'{port.name} cluster IP')} {scope.to_cluster_ip}"
     if proxy.masquerade_all:
@@ -168,7 +168,7 @@ def _masquerading(scope: Scope) -> Iterator[str]:
 
 
 def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
-    """KUBE-FW-: what falls through to its end was not allowed, and is marked."""
+    """KUBE-FW-: its last rule marks packets from sources that are not allowed."""
     port = scope.port
     begin = f"-A {scope.chains.firewall} {comment(f'{port.name} loadbalancer IP')}"
     target = external_local if port.external_policy_local else scope.chains.cluster
@@ -182,7 +182,7 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
 
 
 def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
-    """KUBE-XLB-: the short-circuit for pods and the node itself, then this node's endpoints, or the mark to drop."""
+    """KUBE-XLB-: the short-circuit for pods and the node itself, then this node's endpoints or the drop mark."""
     port, cluster = scope.port, scope.chains.cluster
     if scope.proxy.detector is not None:
         why = comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP")

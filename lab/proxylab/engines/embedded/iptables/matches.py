@@ -1,8 +1,4 @@
-"""Conditions of rules, spelled as kube-proxy spells them.
-
-Owns: the text of each match that more than one kind of rule uses, and that of the local-traffic detectors.
-Must not: decide when a rule is needed.
-"""
+"""Matches that several kinds of rules use, and the local-traffic detectors, spelled as kube-proxy spells them."""
 
 from functools import lru_cache
 
@@ -43,12 +39,12 @@ LOCALHOST_COUNTER = "localhost_nps_accepted_pkts"
 
 
 def comment(text: str) -> str:
-    """A comment; quoted only where it must be, as kube-proxy does."""
+    """A comment, quoted only where it contains a space, as kube-proxy does."""
     return f'-m comment --comment "{text}"' if " " in text else f"-m comment --comment {text}"
 
 
 def transport(protocol: Protocol) -> str:
-    """The protocol, and the match of that name, which ``--dport`` belongs to."""
+    """The protocol, and the match of that name, which has ``--dport``."""
     return _TRANSPORTS[protocol]
 
 
@@ -63,16 +59,16 @@ def mark(value: int) -> str:
 
 
 def count_into(counter: str) -> str:
-    """Count packets into a named counter. Where there is none of that name, the rule is refused."""
+    """Count packets into a named counter. The kernel refuses the rule where there is no such counter."""
     return f"-m nfacct --nfacct-name {counter}"
 
 
-@lru_cache(maxsize=4096)  # Services with as many endpoints have the same shares, and decimals take time.
+@lru_cache(maxsize=4096)  # Services with equally many endpoints have the same shares, and formatting takes time.
 def share(index: int, count: int) -> str:
     """The statistic match that gives endpoint ``index`` of ``count`` its equal share.
 
-    A rule sees only what those before it have let pass: of ``count - index`` endpoints still to be asked it takes one.
-    The last one takes all that is left, and has no match.
+    A rule sees only the packets that the rules before it let pass, so it takes one in ``count - index``. The last rule
+    takes the rest, without a match.
     """
     left = count - index
     return f"-m statistic --mode random --probability {1 / left:0.10f}" if left > 1 else ""
@@ -80,14 +76,14 @@ def share(index: int, count: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LocalDetector:
-    """Tells traffic of this node's pods (with ``ClusterCIDR``: of all pods) from any other."""
+    """Detects traffic of this node's pods (with ``ClusterCIDR``: of all pods)."""
 
     if_local: str
     if_not_local: str
 
 
 def local_detector(mode: DetectLocal, family: Family, node: NodeFacts) -> LocalDetector | None:
-    """The detector of a mode, ``None`` where the mode has nothing to go by in this family."""
+    """The detector of a mode, ``None`` where the mode has no network of this family."""
     match mode:
         case ClusterCIDR(cidrs):
             return _from_first(cidrs, family)

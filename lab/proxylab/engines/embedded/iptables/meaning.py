@@ -1,16 +1,15 @@
-"""What a set of iptables rules means, whoever wrote it down.
+"""The meaning of iptables rules, independent of the tool that wrote them.
 
-Owns: reading iptables-save's output, or a text for iptables-restore, into rules that are equal when they mean the same,
-and telling two sets apart (``differences``).
-Must not: know Services. It goes by what iptables(8) and iptables-extensions(8) say of options.
+Reads iptables-save's output, or a text for iptables-restore, into rules that are equal when they mean the same, and
+lists the differences of two sets (``differences``). It follows iptables(8) and iptables-extensions(8).
 
-What is the same, in the spelling of iptables-save and in that of kube-proxy:
+Equal in the spellings of iptables-save and kube-proxy:
 
-* ``-m NAME`` says nothing that the options do not say, and options have no order;
+* options imply ``-m NAME``, and have no order;
 * ``-d 10.0.0.1`` is ``-d 10.0.0.1/32``;
 * ``--or-mark M`` is ``--set-xmark M/M``, ``--xor-mark M`` is ``--set-xmark M/0x0``, ``--and-mark M`` clears the rest;
 * a probability is a multiple of 2^-31 (xt_statistic), whatever decimals it is written with;
-* xt_recent goes by the source and its whole address, REJECT answers with port unreachable, unless told otherwise.
+* by default xt_recent looks at the whole source address, and REJECT answers with port unreachable.
 """
 
 import shlex
@@ -22,16 +21,16 @@ from ipaddress import ip_network
 __all__ = ["Chains", "RuleMeaning", "differences", "read_rules"]
 
 RuleMeaning = frozenset[tuple[str, ...]]
-"""Options, each with its values; a negated one begins with ``!``."""
+"""Options with their values; a negated one begins with ``!``."""
 
 Chains = dict[tuple[str, str], list[RuleMeaning]]
-"""Rules by table and chain. A chain that exists and is empty is there with no rules."""
+"""Rules by table and chain. An empty chain has an entry without rules."""
 
-_NOBODY = "kubernetes"
-"""With this, and no Service's name, begin the comments of rules that are for all Services."""
+_ALL_SERVICES = "kubernetes"
+"""The first word, in place of a Service's name, in comments of rules that are for all Services."""
 
 _SHARED = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"}
-"""Chains in which the rules of different Services have no order among each other."""
+"""Chains in which rules of different Services have no order."""
 
 _LONG = {
     "-s": "--source",
@@ -48,7 +47,7 @@ _LONG = {
     "--source-port": "--sport",
 }
 _MARKS = 0xFFFFFFFF
-_UNSAID: frozenset[tuple[str, ...]] = frozenset(
+_DEFAULTS: frozenset[tuple[str, ...]] = frozenset(
     {
         ("--rsource",),
         ("--mask", "255.255.255.255"),
@@ -60,7 +59,7 @@ _UNSAID: frozenset[tuple[str, ...]] = frozenset(
 
 
 def read_rules(text: str) -> Chains:
-    r"""The rules in a text of ``iptables-save``, or those that a text for ``iptables-restore`` leads to.
+    r"""The rules in a text of ``iptables-save``, or those that ``iptables-restore`` makes from a text.
 
     >>> saved = read_rules("*nat\n:C - [0:0]\n[1:60] -A C -d 10.0.0.1/32 -j MARK --set-xmark 0x4000/0x4000\nCOMMIT")
     >>> saved == read_rules("*nat\n:C - [0:0]\n-A C -j MARK --or-mark 0x004000 -d 10.0.0.1\nCOMMIT")
@@ -84,28 +83,28 @@ def read_rules(text: str) -> Chains:
 
 
 def differences(ours: Mapping[tuple[str, str], Sequence[RuleMeaning]], theirs: Chains) -> list[str]:
-    """A line for each rule or chain that one of the two has and the other lacks, or has in another place.
+    """A line for each rule or chain that only one of the two has, or has at another position.
 
-    Built-in chains without rules are as good as absent.
+    An empty built-in chain equals an absent one.
     """
-    told: list[str] = []
+    lines: list[str] = []
     for table, chain in sorted({*ours, *theirs}):
         mine, other = ours.get((table, chain)), theirs.get((table, chain))
         if not mine and not other and not chain.startswith("KUBE-"):
             continue
         if mine is None or other is None:
-            told.append(f"{'-' if mine is not None else '+'} {table} {chain}: the whole chain")
+            lines.append(f"{'-' if mine is not None else '+'} {table} {chain}: the whole chain")
             continue
         for before, after in _paired(chain, mine, other):
-            told += [f"- {table} {chain}: {_words(rule)}" for rule in before]
-            told += [f"+ {table} {chain}: {_words(rule)}" for rule in after]
-    return told
+            lines += [f"- {table} {chain}: {_words(rule)}" for rule in before]
+            lines += [f"+ {table} {chain}: {_words(rule)}" for rule in after]
+    return lines
 
 
 def _paired(
     chain: str, ours: Sequence[RuleMeaning], theirs: Sequence[RuleMeaning]
 ) -> Iterator[tuple[list[RuleMeaning], list[RuleMeaning]]]:
-    """What differs, group by group; within a group the order counts."""
+    """The differences, group by group; within a group the order counts."""
     mine, other = _groups(chain, ours), _groups(chain, theirs)
     for group in sorted({*mine, *other}):
         left, right = mine.get(group, []), other.get(group, [])
@@ -119,9 +118,9 @@ def _groups(chain: str, rules: Sequence[RuleMeaning]) -> dict[str, list[RuleMean
     groups: dict[str, list[RuleMeaning]] = defaultdict(list)
     for number, rule in enumerate(rules):
         group = _service_of(rule) if chain in _SHARED else ""
-        if group == _NOBODY:
-            # The last rules of KUBE-SERVICES lead on to node ports, one for each address; nothing may come after them.
-            is_last = all(_service_of(later) == _NOBODY for later in rules[number:])
+        if group == _ALL_SERVICES:
+            # KUBE-SERVICES ends in the jumps to node ports, one for each address; no rule may follow them.
+            is_last = all(_service_of(later) == _ALL_SERVICES for later in rules[number:])
             group = "the end" if is_last else f"{len(rules) - number} from the end"
         groups[group].append(rule)
     groups["the end"].sort(key=_words)
@@ -129,13 +128,13 @@ def _groups(chain: str, rules: Sequence[RuleMeaning]) -> dict[str, list[RuleMean
 
 
 def _service_of(rule: RuleMeaning) -> str:
-    """The Service that a rule's comment begins with."""
+    """The Service at the beginning of a rule's comment."""
     return next((option[1] for option in rule if option[0] == "--comment"), "").split(" ")[0]
 
 
 def _meaning(words: Sequence[str]) -> RuleMeaning:
     options = {_normal(option) for option in _options(words)}
-    return frozenset(option for option in options if option[0] != "-m" and option not in _UNSAID)
+    return frozenset(option for option in options if option[0] != "-m" and option not in _DEFAULTS)
 
 
 def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -153,18 +152,18 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 @dataclass(slots=True)
 class _Option:
-    """An option that is being read."""
+    """An option under construction."""
 
     words: list[str] = field(default_factory=list)
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has its name: a negation alone is no option."""
+        """Whether it has its name; a negation alone is not an option."""
         return self.words not in ([], ["!"])
 
     @property
     def expects_value(self) -> bool:
-        """A comment may begin with a dash, and is never an option."""
+        """Whether the next word is a value even if it begins with a dash, as a comment may."""
         return self.words == ["--comment"]
 
 
@@ -191,7 +190,7 @@ def _masked(mark: str) -> str:
 
 
 def _xmark(name: str, mark: str) -> str:
-    """The bits that are cleared and those that are turned over, as ``--set-xmark`` has them."""
+    """The bits to flip and the bits to clear, as ``--set-xmark`` has them."""
     text, _, mask = mark.partition("/")
     value = int(text, 0)
     match name:

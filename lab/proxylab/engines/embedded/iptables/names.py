@@ -1,7 +1,4 @@
-"""The names of kube-proxy's chains.
-
-Owns: every fixed chain, and how chain names of services and endpoints are made.
-Must not: hold rules.
+"""The names of kube-proxy's chains: the fixed ones, and those of services and endpoints.
 
 A chain name may have 28 characters (``XT_EXTENSION_MAXNAMELEN`` in the kernel's x_tables.h, less the terminator): too
 few for a Service's name, so names carry 16 characters of a hash.
@@ -30,7 +27,7 @@ class Chain(NamedTuple):
     name: str
 
 
-# The built-in chains that lead into ours.
+# The built-in chains that jump to ours.
 FILTER_INPUT = Chain(Table.FILTER, "INPUT")
 FILTER_FORWARD = Chain(Table.FILTER, "FORWARD")
 FILTER_OUTPUT = Chain(Table.FILTER, "OUTPUT")
@@ -38,13 +35,13 @@ NAT_PREROUTING = Chain(Table.NAT, "PREROUTING")
 NAT_OUTPUT = Chain(Table.NAT, "OUTPUT")
 NAT_POSTROUTING = Chain(Table.NAT, "POSTROUTING")
 
-# Translation. Only the first packet of a connection passes the nat table; conntrack translates the rest.
+# Translation. Only the first packet of a connection traverses the nat table; conntrack translates the rest.
 SERVICES = Chain(Table.NAT, "KUBE-SERVICES")
 NODE_PORTS = Chain(Table.NAT, "KUBE-NODEPORTS")
 POSTROUTING = Chain(Table.NAT, "KUBE-POSTROUTING")
 MARK_MASQ = Chain(Table.NAT, "KUBE-MARK-MASQ")
 
-# Refusals and permissions. REJECT and DROP are not allowed to stand in the nat table.
+# Refusals and permissions. The kernel allows no REJECT or DROP in the nat table.
 REJECT_INTERNAL = Chain(Table.FILTER, "KUBE-SERVICES")
 REJECT_EXTERNAL = Chain(Table.FILTER, "KUBE-EXTERNAL-SERVICES")
 ACCEPT_HEALTH_CHECKS = Chain(Table.FILTER, "KUBE-NODEPORTS")
@@ -53,20 +50,20 @@ PROXY_FIREWALL = Chain(Table.FILTER, "KUBE-PROXY-FIREWALL")
 FIREWALL = Chain(Table.FILTER, "KUBE-FIREWALL")
 """Shared with the kubelet, which writes the same rule into it."""
 
-# Chains that stand empty: when they vanish, somebody has flushed the tables.
+# Empty chains: when they vanish, another program has flushed the tables.
 CANARIES = tuple(Chain(table, "KUBE-PROXY-CANARY") for table in (Table.MANGLE, Table.NAT, Table.FILTER))
 
 SERVICE_CHAIN_PREFIXES = ("KUBE-SVC-", "KUBE-SVL-", "KUBE-EXT-", "KUBE-FW-", "KUBE-SEP-", "KUBE-XLB-")
-"""Chains of the nat table that belong to one service port. KUBE-XLB- is of releases up to 1.23."""
+"""Prefixes of service chains, which belong to one service port, in the nat table. Releases up to 1.23 had KUBE-XLB-."""
 
 
 class PortChains(NamedTuple):
-    """The names of one service port's chains, whether it needs them or not.
+    """The names of one service port's chains, needed or not.
 
     Attributes:
-        cluster: ``KUBE-SVC-``: one of the endpoints of policy Cluster.
-        local: ``KUBE-SVL-``: one of the endpoints of policy Local.
-        external: ``KUBE-EXT-``: what comes to node ports, external and load-balancer IPs.
+        cluster: ``KUBE-SVC-``: chooses among the endpoints of policy Cluster.
+        local: ``KUBE-SVL-``: chooses among the endpoints of policy Local.
+        external: ``KUBE-EXT-``: takes traffic to node ports, external and load-balancer IPs.
         firewall: ``KUBE-FW-``: lets only the source ranges of a load balancer pass.
     """
 
@@ -77,7 +74,7 @@ class PortChains(NamedTuple):
 
 
 def port_chains(identity: str) -> PortChains:
-    """The chains of a service port, by its name and protocol without anything between them.
+    """The chains of a service port; ``identity`` is its name directly followed by the protocol.
 
     >>> port_chains("default/echotcp").cluster
     'KUBE-SVC-HV6DMF63W6MGLRDE'
@@ -103,7 +100,7 @@ _PAIRS: Final = tuple(first + second for first in _BASE32 for second in _BASE32)
 def _hashed(identity: str) -> str:
     """The first sixteen characters of the hash's base32 (RFC 4648): five bits to a character, so ten bytes are enough.
 
-    Two characters at a time, since base64.b32encode() takes three times as long, and a large cluster has many chains.
+    It makes two characters at a time, since base64.b32encode() takes three times as long.
     """
     first, second = _HALVES.unpack_from(sha256(identity.encode()).digest())
     a, b, c, d = first >> 54, first >> 44 & 1023, first >> 34 & 1023, first >> 24 & 1023

@@ -1,7 +1,6 @@
-"""The proxier of one family: keeps the kernel in step with what is to be rendered.
+"""The proxier of one family, which syncs the kernel with the rendered rules.
 
-Owns: ``IptablesProxier`` and its memory of what the kernel holds.
-Must not: follow the store or decide when to synchronise (``sync`` does).
+Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows the store and decides when to sync.
 """
 
 import math
@@ -31,18 +30,17 @@ __all__ = ["IptablesProxier"]
 class IptablesProxier:
     """kube-proxy's rules of one family in one node.
 
-    After a refused load, and at the start, nothing is known of the kernel: the next synchronisation is a full one,
-    which reads the rules back, puts in the jumps that are absent and removes chains that nobody needs any more. All
-    others write only what changed.
+    At the start and after a refused load the proxier does not know the kernel's rules, so the next sync is a full one:
+    it reads the rules back, inserts missing jumps and deletes stale chains. A partial sync writes only what changed.
 
-    In a large cluster chains that nobody needs any more stay for a sync period, as with kube-proxy: no rule leads to
-    them, and they are deleted together with those that follow.
+    In a large cluster stale chains stay for a sync period, as with kube-proxy: no rule jumps to them, and one load
+    deletes them together with those that follow.
 
     Args:
         family: of the rules.
         loader: iptables in the node's namespace.
         settings: of the proxy.
-        shape: which generation of kube-proxy the rules are of.
+        shape: the generation of kube-proxy's rules.
         sync_period: how long stale chains may stay in a large cluster, in seconds.
         now: seconds of the engine's clock.
     """
@@ -71,25 +69,25 @@ class IptablesProxier:
 
     @property
     def ports(self) -> tuple[ServicePortInfo, ...]:
-        """The service ports that were rendered last."""
+        """The service ports of the last sync."""
         return self._renderer.ports
 
     @property
     def is_large(self) -> bool:
-        """Whether the cluster was large at the last synchronisation."""
+        """Whether the cluster was large at the last sync."""
         return self._loaded is not None and self._loaded.large
 
     def take_over(self) -> tuple[str, ...]:
-        """As kube-proxy at its start: the table of mode nftables goes, which would translate too.
+        """Delete the table of mode nftables, which would translate too, as kube-proxy does at its start.
 
-        Chains of mode ipvs stay until a ``cleanup``, there as here (platformCleanup in cmd/kube-proxy/app).
+        Chains of mode ipvs stay until a ``cleanup``, as in kube-proxy (platformCleanup in cmd/kube-proxy/app).
         """
         if not self._loader.drop_nft_table(self._family, PROXY_TABLE):
             return ()
-        return (f"{self._family}: the rules of a proxy in mode nftables were removed",)
+        return (f"{self._family}: removed the rules of a proxy in mode nftables",)
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
-        """Bring the kernel in step. Raises ``SyncFailedError``."""
+        """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
         wanted = self._renderer.render(cluster, node)
         before: KernelState | Ruleset
         if full or not self._is_known or self._loaded is None:
@@ -103,7 +101,7 @@ class IptablesProxier:
         if done.refused:
             self._remember(wanted, done)
         return Synced(
-            self._said(done, full=full),
+            self._summary(done, full=full),
             full=full,
             rules=done.texts[-1].rule_counts() if done.texts else {},
             left_out=self._renderer.left_out,
@@ -111,7 +109,7 @@ class IptablesProxier:
         )
 
     async def is_intact(self) -> bool:
-        """Whether the canary chains stand. Nobody else would remove one of them alone, so the first answers mostly."""
+        """Whether the canary chains exist. A flush removes them together, so the first one mostly decides."""
         for canary in CANARIES:
             if not await self._loader.has_chain(self._family, canary.table, canary.name):
                 return False
@@ -142,7 +140,7 @@ class IptablesProxier:
         return done
 
     def _write(self, ruleset: Ruleset, before: KernelState | Ruleset, *, postpone: bool) -> RestoreText:
-        """The text that leads from ``before`` to ``ruleset``, with or without the end of stale chains."""
+        """The text that changes the kernel from ``before`` to ``ruleset``; ``postpone`` keeps stale chains."""
         stale = (
             before.owned_chains if isinstance(before, KernelState) else self._stale.union(stale_chains(ruleset, before))
         )
@@ -154,21 +152,21 @@ class IptablesProxier:
         return replace(restore_changes(ruleset, before, gone), left=left)
 
     def _forget_changed(self, wanted: Ruleset) -> None:
-        """Services whose rules were refused are tried again as soon as the rules are others."""
+        """Try refused Services again once their rules have changed."""
         if self._refused:
             now = by_service(wanted)
             for service in [service for service, rules in self._refused.items() if now.get(service) != rules]:
                 del self._refused[service], self._why[service]
 
     def _remember(self, wanted: Ruleset, done: Loaded) -> None:
-        """What was refused, and why, so that it is not tried again as it is."""
-        asked, served = by_service(wanted), by_service(done.ruleset)
+        """Remember refused rules and the reason, so that no sync tries the same rules again."""
+        tried, served = by_service(wanted), by_service(done.ruleset)
         for service, why in done.refused.items():
             left = "keeps the rules it had" if service in served else "is left out"
-            self._refused[service] = asked[service]
+            self._refused[service] = tried[service]
             self._why[service] = f"{self._family}: {service} {left}: {why}"
 
-    def _said(self, done: Loaded, *, full: bool) -> str:
+    def _summary(self, done: Loaded, *, full: bool) -> str:
         if not done.texts:
             return f"{self._family}: nothing to change"
         lines = sum(len(text.lines) for text in done.texts)

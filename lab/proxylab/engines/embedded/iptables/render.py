@@ -1,8 +1,7 @@
-"""Objects to rules.
+"""Renders the objects of a cluster into rules.
 
-Owns: ``render``, which puts the kinds of chains together, ``Renderer``, which does so again and again without repeating
-itself, and the threshold of kube-proxy's large-cluster mode.
-Must not: know how rules reach the kernel.
+Owns ``render``, ``Renderer``, which renders after every change and reuses the rules of unchanged service ports, and the
+threshold of kube-proxy's large-cluster mode.
 """
 
 from proxylab.addresses import Family
@@ -20,7 +19,7 @@ from proxylab.engines.embedded.tracker import PortTracker
 __all__ = ["CURRENT", "LARGE_CLUSTER_ENDPOINTS", "Renderer", "render", "render_port"]
 
 LARGE_CLUSTER_ENDPOINTS = 1000
-"""Above as many endpoints over all service ports, kube-proxy spares itself the comments of endpoint rules."""
+"""With more endpoints than this over all service ports, kube-proxy omits the comments of endpoint rules."""
 
 
 def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
@@ -38,22 +37,19 @@ CURRENT = Shape(
 def render(
     cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, shape: Shape = CURRENT
 ) -> Ruleset:
-    """The rules of one family that a proxy on ``node`` programs for ``cluster``.
-
-    The result is a function of the objects alone; the order in which they are handed in makes no difference.
-    """
+    """The rules of one family that a proxy on ``node`` programs for ``cluster``, in whatever order its objects are."""
     return Renderer(family, settings, shape).render(cluster, node)
 
 
 class Renderer:
-    """``render`` for one proxy that is asked again after every change.
+    """``render`` for one proxy, called after every change.
 
-    The rules of a service port are kept as long as the port and all that is common to all ports stay as they are; they
-    then stand in the next ruleset as the very same object, by which ``restore_changes`` knows them.
+    While a service port and the settings common to all ports stay the same, the next ruleset has the same object for
+    the port's rules, by which ``restore_changes`` recognises them as unchanged.
 
     Attributes:
-        left_out: a line for each object that no rule can be written for.
-        ports: the service ports that were rendered last.
+        left_out: a line for each object that would spoil a rule.
+        ports: the service ports of the last call.
     """
 
     def __init__(self, family: Family, settings: ProxySettings, shape: Shape = CURRENT) -> None:
@@ -78,7 +74,7 @@ class Renderer:
         if proxy != self._proxy:
             self._proxy, self._rendered = proxy, {}
         before = self._rendered
-        # By identity: the port is kept beside its rules, so its identity cannot pass to another one meanwhile.
+        # By identity: the entry keeps its port alive, so no other port can get the same id().
         self._rendered = {id(port): before.get(id(port)) or (port, self._shape.port(proxy, port)) for port in ports}
         return Ruleset(
             family=self._family,

@@ -1,14 +1,11 @@
-"""Rules as data: what the renderer returns and ``restore`` writes down.
+"""Rules as data: ``Rule``, the rules of one service port, and the whole ``Ruleset``.
 
-Owns: ``Rule``, the rules of one service port, and the whole ``Ruleset``.
-Must not: know Services beyond the key of the one that a rule is for.
+Chains are of two kinds. *Shared* chains hold rules of all service ports, and every load rewrites them. *Service chains*
+belong to one service port, so a partial sync skips them while that port does not change. All service chains are in the
+nat table.
 
-Chains are of two kinds. *Shared* chains hold rules of all service ports and are rewritten as a whole in every load.
-*Owned* chains belong to one service port, which is why they can be left alone while that port does not change. All of
-them are in the nat table.
-
-The few rules that depend on no Service are objects. Those of service ports are lines from the beginning: a large
-cluster has tens of thousands, and nobody asks them anything.
+The few rules that depend on no Service are objects. Rules of service ports are lines from the beginning: a large
+cluster has tens of thousands, and no code reads their parts.
 """
 
 from typing import NamedTuple
@@ -21,16 +18,16 @@ from proxylab.frozen import dataclass
 __all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]
 
 Written = tuple[Table, str]
-"""A line of iptables-restore, and the table it stands in."""
+"""A line of iptables-restore, and its table."""
 
 
 class Rule(NamedTuple):
     """One rule.
 
     Attributes:
-        chain: the chain it stands in.
-        matches: the conditions in order, each as iptables(8) spells it; an empty one is left out.
-        target: the chain or target it leads to, with the target's options; empty for a rule that only counts.
+        chain: its chain.
+        matches: the matches in order, each as iptables(8) spells it; empty ones are skipped.
+        target: the chain or target, with the target's options; empty for a rule that only counts.
     """
 
     chain: Chain
@@ -46,18 +43,18 @@ class Rule(NamedTuple):
 
 
 def write(chain: Chain, conditions: str, target: str) -> Written:
-    """The line of a rule that is appended to ``chain``."""
+    """The line that appends a rule to ``chain``."""
     return chain.table, f"-A {chain.name} {conditions} -j {target}"
 
 
 class PortRules(NamedTuple):
-    """What one service port contributes.
+    """The rules of one service port.
 
     Attributes:
-        service: the Service it belongs to.
-        fronts: rules in shared chains that recognise its addresses and ports.
-        chains: the names of the chains it owns.
-        bodies: the rules in those, a line each; empty where there are none.
+        service: its Service.
+        dispatch_rules: rules in shared chains that match its frontends.
+        chains: the names of its service chains.
+        service_chains: the rules in those, a line each; empty where there are none.
     """
 
     service: Key
@@ -68,17 +65,17 @@ class PortRules(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ruleset:
-    """All that one proxy of one family wants in the kernel.
+    """All rules of one proxy in one family.
 
     Attributes:
-        jumps: rules in built-in chains. Those that are absent are put at the top one after the other, so the last of
+        jumps: rules in built-in chains. A load inserts the missing ones at the top one after the other, so the last of
             them ends up first.
-        kept: chains that must exist but whose contents, if any, are somebody else's.
+        kept: chains that must exist but whose contents the proxy does not own.
         shared: the shared chains.
         head: rules of shared chains that come before those of the service ports.
         ports: in the order of their Services.
         tail: rules of shared chains that must come last.
-        large: whether there are so many endpoints that the proxy spares itself what is not needed.
+        large: whether kube-proxy's large-cluster mode applies.
     """
 
     family: Family

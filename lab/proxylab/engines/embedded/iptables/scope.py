@@ -1,8 +1,4 @@
-"""One service port, and all that its rules depend on.
-
-Owns: ``Scope``.
-Must not: hold rules.
-"""
+"""One service port, and everything that its rules depend on."""
 
 from typing import NamedTuple
 
@@ -23,8 +19,8 @@ class ProxyScope:
     """What all service ports of one proxy share.
 
     Attributes:
-        counts_localhost: whether node ports on loopback addresses are counted, in a rule of their own.
-        brief: leave out the comments of endpoint rules, as kube-proxy does in large clusters.
+        counts_localhost: whether an extra rule counts packets to node ports on loopback addresses.
+        brief: omit the comments of endpoint rules, as kube-proxy does in large clusters.
     """
 
     node: NodeFacts
@@ -43,12 +39,12 @@ class ProxyScope:
 
 
 class Scope(NamedTuple):
-    """One service port seen from one proxy.
+    """One service port on the node of one proxy.
 
     Attributes:
         endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
-        to_cluster_ip: the match of packets to the cluster IP and its port.
-        of_port: the comment of rules about one endpoint, with a space before it; none in large clusters.
+        to_cluster_ip: matches packets to the cluster IP and its port.
+        of_port: the comment of rules about one endpoint, with a space before it; empty in large clusters.
     """
 
     proxy: ProxyScope
@@ -76,17 +72,17 @@ class Scope(NamedTuple):
 
     @property
     def internal_chain(self) -> str:
-        """Where traffic to the cluster IP goes."""
+        """The chain for traffic to the cluster IP."""
         return self.chains.local if self.port.internal_policy_local else self.chains.cluster
 
     @property
     def external_policy_chain(self) -> str:
-        """Where traffic from outside the cluster goes in the end."""
+        """The chain that chooses an endpoint for traffic from outside the cluster."""
         return self.chains.local if self.port.external_policy_local else self.chains.cluster
 
     @property
     def uses_external_chain(self) -> bool:
-        """Also where no endpoint is local: pods and the node itself are still served."""
+        """Whether there is a KUBE-EXT- chain. Even without a local endpoint it serves pods and the node itself."""
         return self.endpoints.has_endpoints and self.port.externally_accessible
 
     @property

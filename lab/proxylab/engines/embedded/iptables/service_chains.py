@@ -1,11 +1,7 @@
-"""The chains that a service port owns: what happens to a packet once a front has recognised it.
+"""The service chains of a service port: what happens to a packet after a dispatch rule has matched it.
 
-Owns: KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and KUBE-SEP- chains, one function per kind.
-Must not: recognise addresses and ports of Services (``dispatch_rules`` does), but for the masquerade rule of the
-cluster IP,
-which needs the original destination.
-
-Only chains that are used are made: a service port without endpoints owns none.
+Owns the KUBE-SVC-, KUBE-SVL-, KUBE-EXT-, KUBE-FW- and KUBE-SEP- chains, one function per kind. Only used chains exist:
+a service port without endpoints has none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -51,24 +47,24 @@ def service_chains(scope: Scope) -> str:
 
 
 def cluster_ip_masquerade(scope: Scope) -> tuple[str, ...]:
-    """First in the internal chain: who is no pod is masqueraded, or the endpoint's answer would not come back here.
+    """First in the internal chain: masquerades clients that are not pods, so that replies come back to this node.
 
-    A pod's packet needs none of it: the way from pod to pod leads through this node in both directions.
+    A pod needs no masquerading: its packets and their replies both pass this node.
     """
     detector = scope.proxy.detector
     if scope.endpoints.internal is not None or not (scope.proxy.masquerade_all or detector):
         return ()
-    who = "" if scope.proxy.masquerade_all or detector is None else f" {detector.if_not_local}"
+    unless_local = "" if scope.proxy.masquerade_all or detector is None else f" {detector.if_not_local}"
     why = comment(f"{scope.port.name} cluster IP")
-    return (f"-A {scope.internal_chain} {why} {scope.to_cluster_ip}{who} -j {MARK_MASQ}",)
+    return (f"-A {scope.internal_chain} {why} {scope.to_cluster_ip}{unless_local} -j {MARK_MASQ}",)
 
 
 def external(scope: Scope) -> Iterator[str]:
-    """KUBE-EXT-: what came to a node port, an external IP or a load-balancer IP.
+    """KUBE-EXT-: traffic to a node port, an external IP or a load-balancer IP.
 
-    Under policy Cluster the endpoint may be on another node, whose answer must come back here: all is masqueraded.
-    Under policy Local the source is kept, and local endpoints are all there is for traffic from outside; what starts
-    in the cluster is served like traffic to the cluster IP, as if it had never left (the short-circuit).
+    Under policy Cluster the endpoint may be on another node, and its reply must come back here, so the chain
+    masquerades everything. Under policy Local the source stays, and traffic from outside gets local endpoints only. The
+    short-circuit serves traffic from inside the cluster like traffic to the cluster IP.
     """
     chain = scope.chains.external
     if scope.port.external_policy_local:
@@ -81,7 +77,7 @@ def external(scope: Scope) -> Iterator[str]:
 
 
 def short_circuit(scope: Scope) -> Iterator[str]:
-    """Pods keep their address; the node's own is one that an endpoint elsewhere could not answer past this node."""
+    """The short-circuit of policy Local: pods keep their address; the node's own traffic is masqueraded."""
     chain, detector = scope.chains.external, scope.proxy.detector
     traffic = f"traffic for {scope.port.name} external destinations"
     if detector is not None:
@@ -91,10 +87,10 @@ def short_circuit(scope: Scope) -> Iterator[str]:
 
 
 def source_ranges(scope: Scope) -> Iterator[str]:
-    """KUBE-FW-: sources that may use the load-balancer IPs go on; what falls out is dropped in the filter table.
+    """KUBE-FW-: lets allowed sources pass; the filter table drops the rest.
 
-    If the node itself is among them, so are its packets that already bear the load balancer's address: some balancers
-    put it on the node's interfaces, and the kernel then prefers it as source.
+    If the ranges include the node's address, they also include the load balancer's: some balancers put their address on
+    the node's interfaces, and the kernel then prefers it as source.
     """
     chain, port = scope.chains.firewall, scope.port
     allowed: list[IPNetwork | IPAddress] = [*port.source_ranges]
@@ -107,7 +103,7 @@ def source_ranges(scope: Scope) -> Iterator[str]:
 
 
 def balance(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
-    """KUBE-SVC- and KUBE-SVL-: the endpoint that remembers the client, else one at random."""
+    """KUBE-SVC- and KUBE-SVL-: the client's endpoint by session affinity, else a random one."""
     if scope.port.affinity_timeout is not None:
         for endpoint in endpoints:
             yield remembered(scope, chain, endpoint, scope.port.affinity_timeout)
@@ -119,7 +115,7 @@ def balance(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iter
 
 
 def remembered(scope: Scope, chain: str, endpoint: EndpointInfo, seconds: int) -> str:
-    """Back to the endpoint that had this client less than ``seconds`` ago (xt_recent, one list per endpoint)."""
+    """Session affinity: the endpoint that had this client less than ``seconds`` ago (xt_recent, one list each)."""
     target = scope.endpoint_chains[endpoint.name]
     recent = f"-m recent --name {target} --rcheck --seconds {seconds} --reap"
     return f"-A {chain}{_to_endpoint(scope, endpoint)} {recent} -j {target}"
@@ -131,12 +127,12 @@ def endpoint_rules(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
 
 
 def hairpin(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
-    """An endpoint that has been given to itself must see another source, or its answer would never leave it."""
+    """Masquerades an endpoint that reaches itself; with its own source address its reply would never leave it."""
     return (f"-A {scope.endpoint_chains[endpoint.name]}{scope.of_port} -s {endpoint.ip} -j {MARK_MASQ}",)
 
 
 def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
-    """The translation, which with session affinity also remembers the client."""
+    """The DNAT rule, which with session affinity also records the client."""
     chain = scope.endpoint_chains[endpoint.name]
     remember = "" if scope.port.affinity_timeout is None else f" -m recent --name {chain} --set"
     matches = f"{scope.of_port}{remember} {transport(scope.port.protocol)}"
@@ -144,5 +140,5 @@ def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
 
 
 def _to_endpoint(scope: Scope, endpoint: EndpointInfo) -> str:
-    """The comment, with a space before it; none in large clusters."""
+    """The comment with a space before it; empty in large clusters."""
     return "" if scope.proxy.brief else f" {comment(f'{scope.port.name} -> {endpoint.name}')}"

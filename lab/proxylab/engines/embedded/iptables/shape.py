@@ -1,8 +1,4 @@
-"""What makes up the rules of one generation of kube-proxy.
-
-Owns: ``Shape``.
-Must not: hold rules (``render.CURRENT`` and ``legacy.V1_23`` name who does).
-"""
+"""The parts of the rules of one generation of kube-proxy; ``render.CURRENT`` and ``legacy.V1_23`` are the two."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
