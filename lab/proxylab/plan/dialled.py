@@ -1,8 +1,4 @@
-"""What a probe dials: the port of a Service or pod, and the addresses of a front.
-
-Owns: those look-ups, and the error of one that finds nothing.
-Must not: choose among addresses, or know senders.
-"""
+"""Look up what a probe dials: the port of a Service or pod, and the addresses of a frontend."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,11 +20,11 @@ _DIALLED_FRONTS: Final = (
 
 
 class UnresolvableError(LookupError):
-    """A probe names something that is not there: which key, and what there is."""
+    """A probe names something unknown. The message has the key and the known names."""
 
 
 def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]:
-    """The addresses of a front that has addresses of its own."""
+    """The addresses of a frontend that has its own."""
     match via:
         case Frontend.EXTERNAL_IP:
             return service.external_ips
@@ -41,14 +37,14 @@ def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]
 
 
 def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:
-    """The port named, numbered, or the only one. Where two differ in protocol alone, the protocol asked for decides."""
+    """The Service's port by name or number, or its only one. If two differ only in protocol, ``asked`` decides."""
     fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
     preferred = [port for port in fitting if asked is not None and port.protocol is asked.served]
     if len(fitting) > 1 and len(preferred) == 1:
         fitting = preferred
     if len(fitting) != 1:
         known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
-        what = "says no single port" if wanted is None else f"{wanted!r} is no single port"
+        what = "is missing: several ports" if wanted is None else f"{wanted!r} does not name one port"
         raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
     return fitting[0]
 
@@ -56,7 +52,7 @@ def service_port(service: Service, wanted: str | int | None, asked: Transport | 
 def listening(
     pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Transport | None
 ) -> tuple[int, Transport]:
-    """The pod's port. One that it does not listen on may be dialled: to be refused is an outcome too."""
+    """The pod's port. A probe may dial a port without a listener: a refusal is an outcome too."""
     own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
     fitting = [
         (protocol, port)
@@ -67,5 +63,5 @@ def listening(
         return wanted, asked or Transport(fitting[0][0] if fitting else Protocol.TCP)
     if len(fitting) != 1:
         known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise UnresolvableError(f"to.port: say which port of {pod}; it listens on: {known}")
+        raise UnresolvableError(f"to.port: is missing: {pod} does not have exactly one port; it listens on: {known}")
     return fitting[0][1], Transport(fitting[0][0])

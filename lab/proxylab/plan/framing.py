@@ -1,8 +1,4 @@
-"""Whom a frame is for, where a probe chooses.
-
-Owns: the MAC address that ``send.frameTo`` comes to.
-Must not: know routes; whoever is on the link can be sent a frame, whatever it then does with the packet.
-"""
+"""Resolve ``send.frameTo`` to a MAC address: any device on the sender's link may get the frame."""
 
 from collections.abc import Mapping
 
@@ -16,10 +12,10 @@ __all__ = ["frame_mac"]
 def frame_mac(
     plan: Plan, sender: tuple[str, str], frame_to: str, placements: Mapping[str, Namespace | PodPlacement]
 ) -> str:
-    """The address that frames from the device of ``sender`` (namespace, device) bear; empty without a choice.
+    """The destination MAC of frames from the device of ``sender`` (namespace, device); empty without a choice.
 
     Raises:
-        UnresolvableError: whoever is meant has no device on the sender's link. The message says who has.
+        UnresolvableError: the receiver has no device on the sender's link. The message lists the machines that have.
     """
     if not frame_to or ":" in frame_to:
         return frame_to
@@ -29,5 +25,6 @@ def frame_mac(
     for end in there:
         if end.namespace == wanted:
             return end.mac
-    known = ", ".join(dict.fromkeys(end.namespace for end in there)) or "nobody"
-    raise UnresolvableError(f"send.frameTo: {frame_to} is not on the link of {sender[0]}/{sender[1]}; there: {known}")
+    known = ", ".join(dict.fromkeys(end.namespace for end in there)) or "none"
+    link = f"{sender[0]}/{sender[1]}"
+    raise UnresolvableError(f"send.frameTo: {frame_to} is not on the link of {link}; on the link: {known}")

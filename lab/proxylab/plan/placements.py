@@ -1,8 +1,4 @@
-"""Nodes, pods and outside hosts by the names that probes give them, and the addresses that are their own.
-
-Owns: the look-up, and which address of a place stands for it.
-Must not: know what is sent.
-"""
+"""Look up nodes, pods and outside hosts by name, and their own addresses."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -18,23 +14,23 @@ Located = TypeVar("Located", bound=Namespace | PodPlacement)
 
 
 def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
-    """The place of that name.
+    """The node, pod or host of that name.
 
     Raises:
-        UnresolvableError: there is none; the message begins with the key, and lists those there are.
+        UnresolvableError: there is none; the message begins with the key and lists the known names.
     """
     if name not in placements:
-        raise UnresolvableError(f"{key}: there is no {name!r}; there are: {', '.join(placements) or 'none'}")
+        raise UnresolvableError(f"{key}: there is no {name!r}; known: {', '.join(placements) or 'none'}")
     return placements[name]
 
 
 def namespace_of(placement: Namespace | PodPlacement) -> str:
-    """The network namespace that it is in."""
+    """Its network namespace."""
     return placement.namespace if isinstance(placement, PodPlacement) else placement.name
 
 
 def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddress:
-    """A place's own address of a family: for a node or host, the first one of its uplink.
+    """The own address of a node, pod or host in a family: for a node or host, the first one of its uplink.
 
     Raises:
         UnresolvableError: it has none.
@@ -46,7 +42,7 @@ def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddres
 
 
 def own_addresses_of(placement: Namespace | PodPlacement) -> tuple[IPAddress, ...]:
-    """A place's own addresses: for a node or host, those of its uplink, but for the link's own of IPv6."""
+    """The own addresses of a node, pod or host: for a node or host, those of its uplink, except IPv6 link-local."""
     if isinstance(placement, PodPlacement):
         return placement.addresses
     own = (address.interface.ip for address in placement.addresses if address.device == UPLINK)

@@ -1,8 +1,4 @@
-"""Probes among each other: what cannot hold of both.
-
-Owns: the check that two probes which send the same do not hope for different outcomes.
-Must not: look at one probe alone (``proxylab.scenario.expectations`` does).
-"""
+"""The check that no two probes send the same packets and expect different outcomes."""
 
 from collections.abc import Sequence
 
@@ -14,7 +10,7 @@ __all__ = ["check_agreement"]
 
 
 def check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
-    """Note probes with the same sender, target and payload of which one must fail."""
+    """Note probes with the same sender, target and packets, and contradictory outcomes."""
     for index, probe in enumerate(probes):
         expect = probe.expect
         if expect is None or expect.outcome is None or probe.exceptions:
@@ -25,7 +21,7 @@ def check_agreement(probes: Sequence[ProbeParts], location: Location, problems: 
             if other.expect.outcome not in (None, expect.outcome):
                 where = location[index]["expect"]["outcome"]
                 first = location[earlier]["expect"]["outcome"].key.position.line
-                what = f"contradicts the probe {shown(other.name)}, which sends the same and expects"
+                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
                 problems.add(
                     where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
                 )

@@ -1,8 +1,4 @@
-"""Frames to a chosen neighbour: what a probe with ``send.frameTo`` may say.
-
-Owns: the checks of that key, as far as the file alone tells.
-Must not: know who is on whose link (``proxylab.plan.framing`` does, once a case is laid out).
-"""
+"""The checks of ``send.frameTo`` that need only the file. ``proxylab.plan.framing`` checks who shares a link."""
 
 from proxylab.addresses import Transport
 from proxylab.scenario.model import Manner
@@ -12,16 +8,16 @@ __all__ = ["check_frame"]
 
 
 def check_frame(subject: Subject) -> None:
-    """Note a frame that nobody can send, or that is for nobody."""
+    """Note a frame that the probe cannot send, or that has no receiver."""
     source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
     if send is None or send.frame_to is None:
         return
     location = subject.location["send"]["frameTo"]
     if send.manner is Manner.CONNECT and send.protocol is not Transport.ICMP:
-        what = "a kernel's sockets leave it to routing whom their frames are for"
+        what = "kernel sockets send frames to the next hop that routing gives"
         problems.add(location.key, what, allowed="needed: as: packet")
     if source is not None and source.name in inventory.nodes:
-        what = f"what the node {source.name} sends has no frame before its rules have seen it"
-        problems.add(location.key, what, allowed="let a pod or an outside host send it")
+        what = f"a packet of the node {source.name} has no frame until it has passed the node's rules"
+        problems.add(location.key, what, allowed="send from a pod or an outside host")
     if ":" not in send.frame_to and send.frame_to not in inventory.senders:
-        inventory.refuse(location.spot, send.frame_to, "a place", inventory.senders, problems)
+        inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
