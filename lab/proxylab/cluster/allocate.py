@@ -184,7 +184,7 @@ class _Allocation:
                 self._problem(
                     service,
                     "spec.clusterIPs",
-                    f"the service CIDR {self._networks[family]} has no address left; make it larger",
+                    f"{self._networks[family]} has no address left; make the service CIDR larger",
                 )
             else:
                 handed_out.append(address)

@@ -74,7 +74,7 @@ def _tell(error: Any, root: Location, version: str, problems: Problems) -> None:
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         known = sorted(error.schema["properties"])
         for key in (key for key in error.instance if key not in known):
-            what = f"Kubernetes {version} does not have this key"
+            what = f"Kubernetes {version} has no such key"
             problems.add(location[key].key, what, allowed=f"allowed: {listed(known)}", word=key, known=known)
     elif error.validator == "required" and isinstance(error.instance, Mapping):
         for key in (key for key in error.validator_value if key not in error.instance):
