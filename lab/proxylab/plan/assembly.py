@@ -9,8 +9,8 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
 from proxylab.plan.cluster_timeline import Cluster, begin
-from proxylab.plan.dialled import UnresolvableError
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
+from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import resolv_confs
 from proxylab.plan.questions import Questions

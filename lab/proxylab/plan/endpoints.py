@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
-from proxylab.plan.dialled import service_port
+from proxylab.plan.lookup import service_port
 from proxylab.plan.resolved import Destination
 from proxylab.scenario.model import Frontend, ServiceTarget, Target
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
 from proxylab.cluster.objects import Service
-from proxylab.plan.dialled import UnresolvableError, service_port
+from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import name_servers
 from proxylab.plan.resolved import Question

@@ -9,13 +9,21 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.plan.dialled import UnresolvableError, frontend_addresses, listening, service_port
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.forwarding import UnreachableError, next_hop
-from proxylab.plan.framing import frame_mac
+from proxylab.plan.lookup import (
+    UnresolvableError,
+    find,
+    frame_mac,
+    frontend_addresses,
+    listening,
+    namespace_of,
+    own_address,
+    own_addresses_of,
+    service_port,
+)
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
-from proxylab.plan.placements import find, namespace_of, own_address, own_addresses_of
 from proxylab.plan.questions import Questions
 from proxylab.plan.reach import Links
 from proxylab.plan.receivers import programs, stacks

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.scenario.agreement import check_agreement
 from proxylab.scenario.document import Location
 from proxylab.scenario.echo import check_echo, is_echo
 from proxylab.scenario.expectations import check_expectations
-from proxylab.scenario.frames import check_frame
 from proxylab.scenario.model import Frontend, Manner
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -50,7 +48,7 @@ def check_probes(
         subject = around(probe, at)
         check_flow(subject)
         check_expectations(subject)
-    check_agreement(probes, location, problems)
+    _check_agreement(probes, location, problems)
 
 
 def check_flow(subject: Subject) -> None:
@@ -58,7 +56,7 @@ def check_flow(subject: Subject) -> None:
     _check_sender(subject)
     _check_target(subject)
     check_echo(subject)
-    check_frame(subject)
+    _check_frame(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -274,3 +272,44 @@ def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> 
     elif len(called) > 1 and protocol is None:
         what = f"{target.pod} has port {target.port} over several protocols"
         problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
+
+
+def _check_frame(subject: Subject) -> None:
+    """Note a frame that the probe cannot send, or without a receiver. ``plan.lookup`` checks the link."""
+    source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
+    if send is None or send.frame_to is None:
+        return
+    location = subject.location["send"]["frameTo"]
+    if send.manner is Manner.CONNECT and send.protocol is not Transport.ICMP:
+        what = "kernel sockets send frames to the next hop that routing gives"
+        problems.add(location.key, what, allowed="needed: as: packet")
+    if source is not None and source.name in inventory.nodes:
+        what = f"a packet of the node {source.name} has no frame until it has passed the node's rules"
+        problems.add(location.key, what, allowed="send from a pod or an outside host")
+    if ":" not in send.frame_to and send.frame_to not in inventory.senders:
+        inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
+
+
+def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
+    """Note probes with the same sender, target and packets, and contradictory outcomes."""
+    for index, probe in enumerate(probes):
+        expect = probe.expect
+        if expect is None or expect.outcome is None or probe.exceptions:
+            continue
+        for earlier, other in enumerate(probes[:index]):
+            if other.expect is None or other.exceptions or not _same_flow(probe, other):
+                continue
+            if other.expect.outcome not in (None, expect.outcome):
+                where = location[index]["expect"]["outcome"]
+                first = location[earlier]["expect"]["outcome"].key.position.line
+                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
+                problems.add(
+                    where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
+                )
+                break
+
+
+def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
+    if None in (one.source, one.target, one.send):
+        return False
+    return (one.source, one.target, one.send) == (other.source, other.target, other.send)
