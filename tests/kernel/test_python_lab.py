@@ -121,7 +121,7 @@ def test_a_node_hears_what_is_translated_back_and_its_kernel_does_not_interfere(
     ("sender", "receiver", "lacking"), [("shared", "echo", "shared"), ("client", "node-a", "node-a")]
 )
 def test_who_shares_a_nodes_kernel_cannot_be_kept_out_of_it(sender: str, receiver: str, lacking: str) -> None:
-    with pytest.raises(ScenarioError, match=f"'{lacking}' is no pod with a network of its own and no outside host"):
+    with pytest.raises(ScenarioError, match=f"'{lacking}' is neither a pod with its own network namespace nor"):
         converse(sender, receiver, HANDSHAKE)
 
 

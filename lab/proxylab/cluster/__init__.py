@@ -1,5 +1,5 @@
-"""The Kubernetes side of a lab: objects, allocation, endpoint slices, and a store that can be watched.
+"""The Kubernetes side of a lab: objects, allocation, endpoint slices, DNS names, and a store with watches.
 
-Owns: what an API server and its controllers would hold for the scenario.
-Must not: open sockets, start processes, or know how packets are sent (this room is pure).
+The package computes what an API server and its controllers would hold for the scenario. It is pure: it opens no
+sockets and starts no processes.
 """

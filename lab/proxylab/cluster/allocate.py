@@ -1,12 +1,9 @@
-"""What the API server fills in when a Service is created: families, cluster IPs, node ports, health-check node ports.
+"""``allocate_services``: the fields that the API server allocates for a Service.
 
-Owns: ``allocate_services``.
-Must not: check what has nothing to do with allocation (``scenario`` validates manifests).
-
-The API server draws at random; the lab hands out in order, so that the same scenario always has the same addresses.
-As in the API server, what is handed out comes from the upper part of a range first (KEP-3070 for cluster IPs, KEP-3668
-for node ports): the lower band is left to those who ask for a value by name, and so a Service that does so does not
-take away what another one already had.
+These are families, cluster IPs, node ports and health-check node ports. The API server draws at random; the lab
+allocates in order, so that the same scenario always has the same addresses. As in the API server, allocated values come
+from the upper part of a range first (KEP-3070 for cluster IPs, KEP-3668 for node ports). The lower band is for Services
+that request a value, so that such a request seldom takes a value that another Service already has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,7 +24,7 @@ API_SERVER = Key("Service", "default", "kubernetes")
 API_SERVER_OFFSET = 1
 """The API server's own Service has the first address of each range."""
 DNS_OFFSET = 10
-"""By custom of kubeadm, kind and others kube-dns has the tenth; who wants it asks for it by name."""
+"""By custom of kubeadm, kind and others kube-dns requests the tenth address."""
 
 DUAL_STACK_POLICIES = frozenset({"PreferDualStack", "RequireDualStack"})
 NODE_PORT_TYPES = frozenset({ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER})
@@ -38,11 +35,11 @@ ValueT = TypeVar("ValueT", int, IPAddress)
 def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNetwork]) -> tuple[Service, ...]:
     """Complete the Services as the API server does.
 
-    Values that a Service asks for are honoured before any is handed out, and none is held twice. A Service added at the
-    end does not move the others, unless it asks by name for what one of them had been handed.
+    Requested values go first, and no two Services get the same value. A Service added at the end does not change the
+    others, unless it requests a value that one of them would get.
 
     Args:
-        services: in the order in which values are handed out.
+        services: in the order of allocation.
         service_cidrs: one or two networks, primary family first.
 
     Returns:
@@ -50,25 +47,25 @@ def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNet
         ``health_check_node_port`` filled in where the API server would.
 
     Raises:
-        ScenarioError: with a line for each value that cannot be had.
+        ScenarioError: with a line for each value that is not available.
     """
     return _Allocation(service_cidrs).run(services)
 
 
 @dataclass
 class _Pool(Generic[ValueT]):
-    """Values of one range, each held by at most one owner, who is named in messages."""
+    """Values of one range, each with at most one owner. Messages name the owner."""
 
     candidates: Iterator[ValueT]
     held: dict[ValueT, str] = field(default_factory=dict)
 
     def claim(self, value: ValueT, owner: str) -> str | None:
-        """Take ``value`` for ``owner``; the answer is who holds it already, if somebody else does."""
+        """Take ``value`` for ``owner``. Returns the holder if another owner has it already."""
         holder = self.held.setdefault(value, owner)
         return None if holder == owner else holder
 
     def next(self, owner: str) -> ValueT | None:
-        """Take the next free value, ``None`` when there is none left."""
+        """Take the next free value; ``None`` if none is left."""
         for value in self.candidates:
             if value not in self.held:
                 self.held[value] = owner
@@ -77,7 +74,7 @@ class _Pool(Generic[ValueT]):
 
 
 class _Allocation:
-    """One run over all Services. First every value asked for is claimed, then the missing ones are handed out."""
+    """One run over all Services: first claim every requested value, then allocate the missing ones."""
 
     def __init__(self, service_cidrs: Sequence[IPNetwork]) -> None:
         self._networks = {Family.of(network): network for network in service_cidrs}
@@ -101,7 +98,7 @@ class _Allocation:
         self._problems.append(f"Service {service.namespace}/{service.name}: {path}: {what}")
 
     def _families_of(self, service: Service) -> tuple[Family, ...]:
-        """The families of a Service: those it names, the cluster's first, and the other one if its policy says so."""
+        """The families of a Service: those it requests or the cluster's first, and both if its policy says so."""
         if service.type is ServiceType.EXTERNAL_NAME:
             return ()
         asked = service.ip_families or tuple(Family.of(address) for address in service.cluster_ips)
@@ -187,14 +184,14 @@ class _Allocation:
                 self._problem(
                     service,
                     "spec.clusterIPs",
-                    f"the service CIDR {self._networks[family]} is exhausted; make it larger",
+                    f"{self._networks[family]} has no address left; make the service CIDR larger",
                 )
             else:
                 handed_out.append(address)
         return (*service.cluster_ips, *handed_out)
 
     def _ports_of(self, service: Service) -> tuple[ServicePort, ...]:
-        """The ports with their node ports. One number serves all protocols of a port, as for DNS over TCP and UDP."""
+        """The ports with their node ports. All protocols of a port share one number, as for DNS over TCP and UDP."""
         by_port = {port.port: port.node_port for port in reversed(service.ports) if port.node_port}
         completed = []
         for index, port in enumerate(service.ports):
@@ -214,7 +211,7 @@ class _Allocation:
         number = self._node_ports.next(str(service.key))
         if number is None:
             self._problem(
-                service, path, f"the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} are exhausted; take Services out"
+                service, path, f"none of the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} is left; remove Services"
             )
         return number or 0
 
@@ -225,14 +222,14 @@ def needs_health_check(service: Service) -> bool:
 
 
 def _is_usable(address: IPAddress, network: IPNetwork) -> bool:
-    """Whether a Service may have it: not the network's own address, nor the broadcast address of IPv4."""
+    """Whether a Service may have the address: not the network's own, nor the broadcast address of IPv4."""
     if address not in network or address == network.network_address:
         return False
     return network.version == 6 or address != network.broadcast_address
 
 
 def _addresses_to_hand_out(network: IPNetwork) -> Iterator[IPAddress]:
-    """The upper band, then the lower one, without the addresses kept for the API server and kube-dns."""
+    """The upper band, then the lower one, without the addresses of the API server and kube-dns."""
     size = network.num_addresses - (2 if network.version == 4 else 1)
     band = _band(size, low=16, high=256, share=16)
     reserved = {API_SERVER_OFFSET, DNS_OFFSET}
@@ -246,5 +243,5 @@ def _node_ports_to_hand_out() -> Iterator[int]:
 
 
 def _band(size: int, *, low: int, high: int, share: int) -> int:
-    """How many values at the start of a range are kept for requests by name; none if the range is small."""
+    """How many values at the start of a range are for requests; none if the range is small."""
     return 0 if size < low else min(max(low, size // share), high)

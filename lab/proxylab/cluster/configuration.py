@@ -1,9 +1,7 @@
-"""A ``KubeProxyConfiguration`` after defaulting, as far as a proxy on Linux goes by it.
+"""A ``KubeProxyConfiguration`` after defaulting: the keys that affect a proxy on Linux.
 
-Owns: ``ProxyConfiguration`` with kube-proxy's own defaults (pkg/proxy/apis/config/v1alpha1/defaults.go), but for one.
-Must not: read documents (``scenario.configuration`` does), or know what an engine makes of it.
-
-Times are in seconds.
+The defaults are kube-proxy's own (pkg/proxy/apis/config/v1alpha1/defaults.go), except ``min_sync_period``. Times are in
+seconds. ``scenario.configuration`` reads the document.
 """
 
 from collections.abc import Mapping
@@ -19,7 +17,7 @@ __all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "Pro
 
 
 class DetectLocalMode(StrEnum):
-    """``detectLocalMode``: how traffic of local pods is told from any other."""
+    """``detectLocalMode``: how the proxy recognises traffic of local pods."""
 
     CLUSTER_CIDR = "ClusterCIDR"
     NODE_CIDR = "NodeCIDR"
@@ -29,7 +27,7 @@ class DetectLocalMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SocketAddress:
-    """Where a server listens."""
+    """The address and port on which a server listens."""
 
     address: IPAddress
     port: int
@@ -40,9 +38,9 @@ class SocketAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConntrackTimeouts:
-    """``conntrack``: what the proxy writes to the node's sysctls. 0 leaves the node's own value.
+    """``conntrack``: values that the proxy writes to the node's sysctls. 0 leaves the node's own value.
 
-    ``maxPerCore`` and ``min`` are not here: ``nf_conntrack_max`` cannot be written in a network namespace.
+    ``maxPerCore`` and ``min`` are absent: no network namespace can set its own ``nf_conntrack_max``.
     """
 
     tcp_established: float = 86400
@@ -53,12 +51,12 @@ class ConntrackTimeouts:
 
 
 _LEAST_PERIOD: Final = 0.01
-"""Seconds. kube-proxy's own default is a second, for which every change of a scenario would wait."""
+"""Seconds. kube-proxy's own default is one second, which would delay every change of a scenario."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NftablesConfiguration:
-    """``nftables``: what mode nftables has of its own, where the keys of ``iptables`` do not count."""
+    """``nftables``: the settings of mode nftables, which ignores the keys of ``iptables``."""
 
     masquerade_bit: int = 14
     masquerade_all: bool = False
@@ -71,11 +69,11 @@ class ProxyConfiguration:
     """The configuration of every proxy in the cluster.
 
     Attributes:
-        bind_address: the node's primary address, whatever its Node object says; ``None`` where nothing is to be said.
-        cluster_cidrs: ``None`` where the document does not say: the lab's own pod networks. Empty: no detector.
-        node_port_addresses: networks; none of a family means all local addresses.
-        node_port_primary: ``nodePortAddresses: [primary]``, the node's own addresses as its Node object has them.
-        feature_gates: for the real kube-proxy, whose gates they are; the embedded engine has none.
+        bind_address: the node's primary address, instead of its Node object's; ``None`` keeps the object's.
+        cluster_cidrs: ``None`` if the document has no such key: the lab's own pod networks. Empty: no detector.
+        node_port_addresses: networks; no network of a family means all local addresses of it.
+        node_port_primary: ``nodePortAddresses: [primary]``, the addresses of the Node object.
+        feature_gates: of the real kube-proxy; the embedded engine has none.
     """
 
     detect_local_mode: DetectLocalMode = DetectLocalMode.CLUSTER_CIDR

@@ -1,8 +1,4 @@
-"""Addresses of load balancers, as a cloud's controller gives them to Services.
-
-Owns: ``give_ingress``.
-Must not: know who routes them (``plan`` does).
-"""
+"""``give_ingress``: load-balancer addresses for Services, as a cloud's controller assigns them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +13,7 @@ __all__ = ["Pool", "give_ingress"]
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The networks from which the balancer called ``name`` gives addresses."""
+    """The networks from which the load balancer ``name`` assigns addresses."""
 
     name: str
     networks: tuple[IPNetwork, ...]
@@ -26,15 +22,15 @@ class Pool:
 def give_ingress(services: Sequence[Service], pools: Sequence[Pool]) -> tuple[Service, ...]:
     """Give every Service of type LoadBalancer an address for each of its families.
 
-    What ``status.loadBalancer`` says already is honoured, and handed to nobody else. The rest is handed out in order:
-    the first pool that has addresses of a family left gives the next of them. The same Services always have the same.
+    Addresses in ``status.loadBalancer`` stay, and no other Service gets them. The first pool with a free address of a
+    family gives the next one, so that the same Services always get the same addresses.
 
     Args:
-        services: with their IP families settled, in the order in which addresses are handed out.
-        pools: in their order. Without any, nobody is given anything.
+        services: with their IP families settled, in the order of assignment.
+        pools: in their order. Without pools no Service gets an address.
 
     Raises:
-        ScenarioError: with a line for each Service that gets none, though some pool has addresses of its family.
+        ScenarioError: with a line for each Service without an address, if some pool has addresses of its family.
     """
     held = {entry.ip for service in services for entry in service.load_balancer_ingress if entry.ip is not None}
     families = dict.fromkeys(Family.of(network) for pool in pools for network in pool.networks)
@@ -68,7 +64,7 @@ def _with_ingress(
 
 
 def _addresses(pools: Iterable[Pool], family: Family) -> Iterator[IPAddress]:
-    """Each pool's addresses, without those that are no host's where the pool is a network of more than two."""
+    """Each pool's host addresses; every address of a pool of one or two."""
     for network in (network for pool in pools for network in pool.networks if Family.of(network) is family):
         alone = network.num_addresses <= 2
         last = network.num_addresses if alone or network.version == 6 else network.num_addresses - 1

@@ -1,10 +1,7 @@
-"""The cluster's own name server as the API shows it: the Service kube-dns, and the pod behind it.
+"""The cluster's name server as the API shows it: the Service kube-dns, its pod, and the pods' resolv.conf.
 
-Owns: what these two are called, the addresses of the Service, and what a pod's resolv.conf says of them.
-Must not: know names (``cluster.names`` does), or where the pod stands.
-
-kubeadm and kind set a cluster up so: CoreDNS in kube-system, behind a Service that still bears its predecessor's name,
-at the tenth address of each service network, which the kubelet writes into every pod.
+As in clusters of kubeadm and kind, CoreDNS runs in kube-system behind a Service that has its predecessor's name, at the
+tenth address of each service network. The kubelet writes that address into every pod.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,14 +18,14 @@ COREDNS: Final = "coredns"
 DOMAIN: Final = "cluster.local"
 DNS_PORT: Final = 53
 NDOTS: Final = 5
-"""Names with fewer dots are looked for below the search domains first (resolv.conf(5)), as the kubelet has it."""
+"""The kubelet's value: a resolver tries names with fewer dots below the search domains first (resolv.conf(5))."""
 
 _LABELS: Final = {"k8s-app": "kube-dns"}
 _PORTS: Final = ((Protocol.UDP, "dns"), (Protocol.TCP, "dns-tcp"))
 
 
 def kube_dns(service_cidrs: Iterable[IPNetwork]) -> Service:
-    """The Service, asking for the tenth address of each network, primary family first."""
+    """The Service, which requests the tenth address of each network, primary family first."""
     addresses = tuple(network[DNS_OFFSET] for network in service_cidrs)
     return Service(
         namespace=KUBE_DNS.namespace,
@@ -45,7 +42,7 @@ def kube_dns(service_cidrs: Iterable[IPNetwork]) -> Service:
 
 
 def coredns(node: str, addresses: Sequence[IPAddress]) -> Pod:
-    """The pod behind the Service."""
+    """The Service's pod."""
     return Pod(
         namespace=KUBE_DNS.namespace,
         name=f"{COREDNS}-0",
@@ -57,12 +54,12 @@ def coredns(node: str, addresses: Sequence[IPAddress]) -> Pod:
 
 
 def search_domains(namespace: str) -> tuple[str, ...]:
-    """Where a pod of ``namespace`` looks for a name, in this order."""
+    """The search domains of a pod in ``namespace``, in order."""
     return (f"{namespace}.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN)
 
 
 def resolv_conf(namespace: str, servers: Iterable[IPAddress]) -> str:
-    """The /etc/resolv.conf of a pod whose dnsPolicy is ClusterFirst."""
+    """The /etc/resolv.conf of a pod with dnsPolicy ClusterFirst."""
     return "".join(
         (
             f"search {' '.join(search_domains(namespace))}\n",

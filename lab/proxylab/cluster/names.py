@@ -1,11 +1,8 @@
-"""What the cluster's objects are called: Kubernetes DNS-Based Service Discovery, schema version 1.1.0.
+"""``Names``: the cluster's DNS names and their records, as in Kubernetes DNS-Based Service Discovery, schema 1.1.0.
 
-Owns: ``Names``: which names exist, and which records each of them has.
-Must not: know a DNS message (``control.dns`` does), or answer for anything outside of the cluster's domain.
-
-The source is https://github.com/kubernetes/dns/blob/master/docs/specification.md; where it leaves a choice, CoreDNS'
-kubernetes plugin decides: an endpoint without a hostname is called by its address with dashes, and records live for 5
-seconds.
+The source is https://github.com/kubernetes/dns/blob/master/docs/specification.md. Where it leaves a choice, the module
+does as CoreDNS' kubernetes plugin: an endpoint without a hostname has its address with dashes as its name, and records
+live for 5 seconds.
 
 =====================  ========  ==================================================================================
 name                   type      points to
@@ -14,8 +11,8 @@ dns-version            TXT       the version of the schema
 SVC.NS.svc             A, AAAA   the cluster IPs; of a headless Service, every ready endpoint
 _PORT._PROTO.SVC…      SRV       for each named port the Service, or every ready endpoint of a headless one
 HOST.SVC.NS.svc        A, AAAA   one ready endpoint of a headless Service
-SVC.NS.svc             CNAME     what a Service of type ExternalName stands for
-reverse names          PTR       the Service of a cluster IP; the endpoint of a headless Service that has a hostname
+SVC.NS.svc             CNAME     the external name of a Service of type ExternalName
+reverse names          PTR       the Service of a cluster IP; an endpoint with a hostname of a headless Service
 =====================  ========  ==================================================================================
 """
 
@@ -49,7 +46,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Srv:
-    """Where a port is found (RFC 2782): ``target`` is a name with an address record."""
+    """The location of a port (RFC 2782): ``target`` is a name with an address record."""
 
     target: str
     port: int
@@ -70,7 +67,7 @@ class Names:
 
     Args:
         services: with their cluster IPs allocated.
-        slices: those of the headless Services count.
+        slices: for the endpoints of headless Services.
         domain: the cluster's, without the dot at the end.
     """
 
@@ -86,13 +83,13 @@ class Names:
         self._existing: Final = frozenset(_with_ancestors(self._records, self.domain))
 
     def covers(self, name: str) -> bool:
-        """Whether the cluster answers for ``name``, be it there or not: it is in its domain, or a reverse name."""
+        """Whether the cluster is authoritative for ``name``: it is in the cluster's domain, or a reverse name."""
         return any(name == zone or name.endswith(f".{zone}") for zone in (self.domain, *_REVERSE))
 
     def at(self, name: str) -> tuple[Record, ...] | None:
-        """The records of a name: none for one that only has names below it, ``None`` for one that does not exist.
+        """The records of a name: empty if only names below it have records, ``None`` if it does not exist.
 
-        RFC 8020 and RFC 4592 section 2.2.2 on why the two differ. ``name`` is in lower case, without the last dot.
+        RFC 8020 and RFC 4592 section 2.2.2 explain the difference. ``name`` is in lower case, without the last dot.
         """
         if name not in self._existing:
             return None
@@ -100,7 +97,7 @@ class Names:
 
 
 def _with_ancestors(names: Iterable[str], domain: str) -> Iterator[str]:
-    """Every name with those above it; the namespaces that every cluster has are there before anything is in them."""
+    """Every name with its ancestors. The namespaces that every cluster has exist even without a Service."""
     for name in (*names, f"default.svc.{domain}", f"kube-system.svc.{domain}", *_REVERSE):
         labels = name.split(".")
         yield from (".".join(labels[start:]) for start in range(len(labels)))
@@ -131,7 +128,7 @@ def _with_cluster_ips(name: str, service: Service) -> Iterator[tuple[str, Record
 
 
 def _headless(name: str, slices: Iterable[EndpointSlice]) -> Iterator[tuple[str, Record]]:
-    """The slices say which endpoints are ready, ``publishNotReadyAddresses`` included."""
+    """The records of a headless Service. ``ready`` in its slices includes ``publishNotReadyAddresses``."""
     for each in slices:
         for endpoint in each.endpoints:
             if not endpoint.ready:

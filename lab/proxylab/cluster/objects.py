@@ -1,10 +1,7 @@
-"""Kubernetes objects as far as a Service proxy looks at them.
+"""Frozen Kubernetes objects, with the fields that a Service proxy reads under Kubernetes' own names in snake case.
 
-Owns: frozen Service, EndpointSlice, Node and Pod, with Kubernetes' own field names in snake case.
-Must not: parse manifests (``scenario.manifests``) or decide anything (``allocate``, ``slices``, the engines).
-
-Every field holds the value after defaulting; a value still to be allocated by the API server is ``None`` (an address)
-or ``0`` (a port), exactly as it is absent from an unallocated manifest.
+Every field holds the value after defaulting. A value that the API server has not allocated yet is ``None`` (an address)
+or ``0`` (a port).
 """
 
 from collections.abc import Mapping
@@ -43,7 +40,7 @@ TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 
 
 class Key(NamedTuple):
-    """Where an object stands in the store. What belongs to the whole cluster has an empty namespace."""
+    """An object's identity in the store. Cluster-scoped objects have an empty namespace."""
 
     kind: str
     namespace: str
@@ -71,7 +68,7 @@ class TrafficPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePort:
-    """One port of a Service. ``name`` is empty where the manifest gives none."""
+    """One port of a Service. ``name`` is empty if the manifest gives none."""
 
     name: str = ""
     protocol: Protocol = Protocol.TCP
@@ -93,10 +90,10 @@ class LoadBalancerIngress:
 class Service:
     """A v1 Service.
 
-    ``cluster_ips`` is empty until allocated; ``headless`` stands for ``clusterIP: None``. ``source_ranges`` are
+    ``cluster_ips`` is empty until allocated; ``headless`` means ``clusterIP: None``. ``source_ranges`` are
     ``loadBalancerSourceRanges``. ``affinity_timeout`` is in seconds, ``None`` for ``sessionAffinity: None``.
-    ``allocate_node_ports`` is ``allocateLoadBalancerNodePorts``: without it a LoadBalancer Service gets no node port
-    that it does not ask for.
+    ``allocate_node_ports`` is ``allocateLoadBalancerNodePorts``: without it a LoadBalancer Service gets only the node
+    ports that it requests.
     """
 
     namespace: str = "default"
@@ -124,7 +121,7 @@ class Service:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("Service", self.namespace, self.name)
 
 
@@ -139,7 +136,7 @@ class EndpointPort:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One endpoint of a slice. ``node_name`` empty means: local to no node. ``target`` names the pod behind it."""
+    """One endpoint of a slice. An empty ``node_name`` means local to no node. ``target`` names its pod."""
 
     addresses: tuple[IPAddress, ...]
     ready: bool = True
@@ -167,7 +164,7 @@ class EndpointSlice:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("EndpointSlice", self.namespace, self.name)
 
 
@@ -175,7 +172,7 @@ class EndpointSlice:
 class Node:
     """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
 
-    ``taints`` are the keys of its taints; ``deleting`` says that it has a ``deletionTimestamp``.
+    ``taints`` are the keys of its taints; ``deleting`` means that it has a ``deletionTimestamp``.
     """
 
     name: str
@@ -187,12 +184,12 @@ class Node:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("Node", "", self.name)
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it is about to go, so that it shall get no new connections (KEP-3836)."""
+        """Whether the node is about to go and should get no new connections (KEP-3836)."""
         return self.deleting or TO_BE_DELETED in self.taints
 
 
@@ -224,7 +221,7 @@ class Pod:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("Pod", self.namespace, self.name)
 
 
@@ -237,28 +234,28 @@ class Namespace:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("Namespace", "", self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCIDR:
-    """A networking.k8s.io/v1 ServiceCIDR: where cluster IPs come from (KEP-1880)."""
+    """A networking.k8s.io/v1 ServiceCIDR: the networks of cluster IPs (KEP-1880)."""
 
     name: str = "kubernetes"
     cidrs: tuple[IPNetwork, ...]
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("ServiceCIDR", "", self.name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterEvent:
-    """An events.k8s.io/v1 Event: what a component of the cluster has to say about an object.
+    """An events.k8s.io/v1 Event: a message from a component of the cluster about an object.
 
-    ``regarding`` names that object by kind, namespace and name. ``count`` is how often it was said (``series.count``).
+    ``regarding`` is that object. ``count`` is how often the component sent the message (``series.count``).
     """
 
     namespace: str = "default"
@@ -275,7 +272,7 @@ class ClusterEvent:
 
     @property
     def key(self) -> Key:
-        """The object's place in the store."""
+        """The object's identity in the store."""
         return Key("Event", self.namespace, self.name)
 
 

@@ -1,15 +1,13 @@
-"""EndpointSlices from Services and Pods, as kube-controller-manager's endpoint slice controller makes them.
+"""``derive_slices``: EndpointSlices as kube-controller-manager's endpoint slice controller makes them.
 
-Owns: ``derive_slices``.
-Must not: choose endpoints for traffic (each proxy does, by its own view of the slices).
+The controller's rules (k8s.io/endpointslice, ``reconciler.go`` and ``utils.go``):
 
-What the controller decides (k8s.io/endpointslice, ``reconciler.go`` and ``utils.go``):
-* a Service without selector, or of type ExternalName, gets no slices: somebody else writes them;
+* a Service without selector, or of type ExternalName, gets no slices;
 * an endpoint is *serving* while its pod is ready, *ready* while it is also not terminating, and a Service with
   ``publishNotReadyAddresses`` declares every endpoint ready;
-* an endpoint has a name in DNS where its pod has a hostname and names the Service as its subdomain;
-* a named target port is looked up in each pod; pods that resolve a Service's ports to different numbers stand in
-  different slices, and a port that a pod lacks is left out of its slice;
+* an endpoint has a DNS name if its pod has a hostname and names the Service as its subdomain;
+* each pod resolves a named target port for itself; pods with different port numbers go to different slices, and a slice
+  omits a port that its pods lack;
 * a Service that selects nothing still has one empty slice per family;
 * hints follow from ``trafficDistribution``, for ready endpoints only (KEP-4444, KEP-3015).
 """
@@ -41,7 +39,7 @@ MANAGED_BY_LABEL = "endpointslice.kubernetes.io/managed-by"
 CONTROLLER = "endpointslice-controller.k8s.io"
 
 NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names: no vowels, so that they spell nothing (apimachinery's util/rand)."""
+"""For generated names: no vowels, so that they form no words (apimachinery's util/rand)."""
 
 SAME_ZONE = frozenset({"PreferClose", "PreferSameZone", "PreferSameNode"})
 SAME_NODE = "PreferSameNode"
@@ -58,8 +56,8 @@ def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Seque
         nodes: for the zones of endpoints.
 
     Returns:
-        Slices in the order of the Services, then family, ports and number. Their names depend on nothing else, so a
-        slice keeps its name while its endpoints come and go.
+        Slices in the order of the Services, then family, ports and number. A slice's name depends only on these, so it
+        keeps its name when its endpoints change.
     """
     zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in nodes}
     ordered = sorted(pods, key=lambda pod: pod.key)
@@ -101,7 +99,7 @@ def _slices_of(
 
 
 def _endpoint(service: Service, pod: Pod, address: IPAddress, zone: str) -> Endpoint:
-    # Kubernetes has one readiness condition; it stays meaningful while a pod terminates, and "serving" carries it.
+    # Kubernetes has one readiness condition. It stays valid while a pod terminates, as "serving".
     serving = pod.serving if pod.terminating else pod.ready
     ready = service.publish_not_ready_addresses or (serving and not pod.terminating)
     return Endpoint(
@@ -126,7 +124,7 @@ def _ports_of(service: Service, pod: Pod) -> PortSet:
 
 
 def _target_number(port: ServicePort, pod: Pod) -> int | None:
-    """The number behind ``targetPort`` in this pod; ``None`` where no port of that name and protocol is declared."""
+    """The number of ``targetPort`` in this pod; ``None`` if the pod declares no port of that name and protocol."""
     if isinstance(port.target_port, int):
         return port.target_port
     named = (own.port for own in pod.ports if (own.name, own.protocol) == (port.target_port, port.protocol))
@@ -144,6 +142,6 @@ def _spelled(ports: PortSet) -> str:
 
 
 def _suffix(*identity: object) -> str:
-    """Five letters, as the API server's ``generateName`` adds, but a function of what the slice stands for."""
+    """Five letters, as the API server's ``generateName`` adds, but derived from the slice's identity."""
     digest = hashlib.sha256("\0".join(map(str, identity)).encode()).digest()
     return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in digest[:5])

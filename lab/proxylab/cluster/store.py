@@ -1,11 +1,8 @@
-"""The store: what an API server holds for the lab, under one revision counter.
+"""``Store``: the objects of the API server, their events, and a bounded history under one revision counter.
 
-Owns: ``Store``, its events and their bounded history.
-Must not: run an event loop or serve HTTP. Subscribers are plain callbacks; ``sync`` loops and the API server put their
-own waiting on top.
-
-As in etcd, one counter numbers every change of any object, an object carries the revision of its last change, and an
-``apply`` that changes nothing is no change (``GuaranteedUpdate`` in apiserver's storage/etcd3 does the same).
+As in etcd, one counter numbers every change of any object, an object has the revision of its last change, and an
+``apply`` that changes nothing makes no revision (as ``GuaranteedUpdate`` in apiserver's storage/etcd3). Subscribers are
+plain callbacks; ``sync`` loops and the API server add their own waiting.
 """
 
 from collections import deque
@@ -33,7 +30,7 @@ class EventType(StrEnum):
 class Event:
     """One change. ``object`` is the new state, or the last one before a deletion.
 
-    ``previous`` is the state that a modification replaced: a watch with a selector must know whether it was selected.
+    ``previous`` is the state that a modification replaced: a watch with a selector must know whether it matched.
     """
 
     type: EventType
@@ -43,14 +40,14 @@ class Event:
 
 
 class CompactedError(LookupError):
-    """The history no longer reaches back to that revision: list again and follow from there (HTTP 410, Gone)."""
+    """The history no longer reaches back to that revision: list again and watch from there (HTTP 410, Gone)."""
 
 
 class Store:
-    """Objects by key, the history of their changes, and callbacks for whoever follows them.
+    """Objects by key, the history of their changes, and the callbacks of subscribers.
 
     Args:
-        history: how many events are kept; older ones are compacted away.
+        history: how many events the store keeps; it compacts older ones.
     """
 
     def __init__(self, history: int = 1000) -> None:
@@ -65,15 +62,15 @@ class Store:
         return self._revision
 
     def apply(self, obj: KubeObject) -> int:
-        """Make ``obj`` what stands under its key.
+        """Store ``obj`` under its key.
 
         Returns:
-            The revision at which it came to look like this: a new one, or the old one if nothing changed.
+            The revision of this state: a new one, or the old one if nothing changed.
         """
-        stands = self._objects.get(obj.key)
-        if stands is not None and stands[0] == obj:
-            return stands[1]
-        return self._commit(EventType.ADDED if stands is None else EventType.MODIFIED, obj)
+        stored = self._objects.get(obj.key)
+        if stored is not None and stored[0] == obj:
+            return stored[1]
+        return self._commit(EventType.ADDED if stored is None else EventType.MODIFIED, obj)
 
     def delete(self, key: Key) -> int:
         """Remove the object under ``key`` and return the revision of its removal. Raises ``KeyError``."""
@@ -82,8 +79,8 @@ class Store:
 
     def get(self, key: Key) -> KubeObject | None:
         """The object under ``key``, or ``None``."""
-        stands = self._objects.get(key)
-        return None if stands is None else stands[0]
+        stored = self._objects.get(key)
+        return None if stored is None else stored[0]
 
     def revision_of(self, key: Key) -> int:
         """The revision of the object's last change (its ``resourceVersion``). Raises ``KeyError``."""
@@ -98,8 +95,8 @@ class Store:
         """Every change after ``revision``, oldest first.
 
         Raises:
-            CompactedError: when a change after ``revision`` has been dropped from the history.
-            ValueError: when ``revision`` has not been reached yet.
+            CompactedError: the history no longer has every change after ``revision``.
+            ValueError: ``revision`` is in the future.
         """
         if revision > self._revision:
             raise ValueError(f"revision {revision} is in the future: the store is at {self._revision}")
@@ -110,12 +107,12 @@ class Store:
         return tuple(self._events)[len(self._events) - missed :]
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
-        """Call ``callback`` with every change from now on, after the store shows it, in the order of subscription.
+        """Call ``callback`` with every later change, after the store has it, in the order of subscription.
 
-        A callback takes note and returns: it must neither raise nor change the store.
+        A callback must neither raise nor change the store.
 
         Returns:
-            What ends the subscription; calling it again does nothing.
+            A function that ends the subscription; calling it again does nothing.
         """
         self._subscribers.append(callback)
 

@@ -1,8 +1,4 @@
-"""What a Service that is updated keeps of what the API server had allocated for it.
-
-Owns: ``keep_allocated``.
-Must not: allocate (``allocate`` does), or read a patch (``scenario`` does).
-"""
+"""``keep_allocated``: the allocated fields that a Service keeps through an update."""
 
 from dataclasses import replace
 
@@ -14,15 +10,15 @@ __all__ = ["keep_allocated"]
 
 
 def keep_allocated(service: Service, before: Service) -> Service:
-    """A Service as its author changes it, with what stays allocated (``patchAllocatedValues`` in the API server).
+    """The updated Service with the allocated fields that it keeps (``patchAllocatedValues`` in the API server).
 
-    Cluster IPs stay while it has any, node ports while it has some, each with the port of the same name, and the
-    health-check node port while it needs one (pkg/registry/core/service/storage/alloc.go). The ingress of a load
-    balancer is status, which an update of the spec leaves alone as long as the type does.
+    A Service keeps its cluster IPs and its node ports while its type has them, each node port with the port of the same
+    name, and its health-check node port while it needs one (pkg/registry/core/service/storage/alloc.go). The ingress of
+    a load balancer is status: an update of the spec does not change it while the type stays the same.
 
     Args:
-        service: as written, without what nobody wrote.
-        before: as it stands, with everything allocated.
+        service: the update as the author wrote it, without allocated fields.
+        before: the stored object, with everything allocated.
     """
     if _has_cluster_ip(service) and _has_cluster_ip(before):
         families = service.ip_families or before.ip_families
@@ -44,7 +40,7 @@ def _has_cluster_ip(service: Service) -> bool:
 
 
 def _ports(service: Service, before: Service) -> tuple[ServicePort, ...]:
-    """Its ports, each with the node port of its name, unless another port of it has that already."""
+    """The ports, each with the former node port of its name, unless another port has that number already."""
     had = {port.name: port.node_port for port in before.ports}
     used = {port.node_port for port in before.ports} & {port.node_port for port in service.ports}
     ports = []

@@ -1,5 +1,5 @@
-"""What the kernel should look like for a scenario, as pure data.
+"""The kernel's desired state for a scenario, as pure data.
 
-Owns: addresses, names, links, routes, sysctls; the SNAT source each path implies; where each probe starts and may end.
-Must not: touch the kernel, or know how it is done (``kernel`` makes a plan real).
+The package owns addresses, names, links, routes and sysctls, the SNAT source that each path implies, and where each
+probe starts and may end. ``kernel`` makes a plan real.
 """

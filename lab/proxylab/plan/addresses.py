@@ -1,15 +1,12 @@
-"""Who has which IP address.
+"""The address plan: the IP addresses of every node, pod and host of a scenario.
 
-Owns: the address plan of a scenario's networks, and what happens when one of them runs out.
-Must not: know devices or routes (``topology`` does).
-
-In every network the first address is the gateway's. Nodes stand from the second on, as in kind; each has a part of the
-pod network, a /24 or a /64, as kube-controller-manager's ``--node-cidr-mask-size`` flags give it. Pods and outside
-hosts begin at the tenth, which leaves room to write addresses by hand beside them; so do hosts and further uplinks of
-nodes on any other segment. What is written by hand is handed to nobody else.
+In every network the first address is the gateway's. Nodes start at the second, as in kind. Each node has a part of the
+pod network, a /24 or a /64, as with kube-controller-manager's ``--node-cidr-mask-size`` flags. Pods, outside hosts, and
+hosts and further uplinks of nodes on other segments start at the tenth, which leaves room for addresses that the author
+fixes. The plan assigns a fixed address to nothing else.
 
 A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
-pods have with CNIs that give addresses no order. ``claims`` refuses what two of them claim.
+with CNIs that assign addresses in no order. ``claims`` refuses an address that has two owners.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -32,7 +29,7 @@ _FIRST: Final = 10
 _NODE_MASK: Final = {Family.IPV4: 24, Family.IPV6: 64}
 
 Addresses = tuple[IPAddress, ...]
-"""Addresses of one place: one for each family of the lab, in their order, unless said otherwise."""
+"""Addresses of one node, pod or host: by default one for each family of the lab, in the order of the families."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +37,8 @@ class AddressPlan:
     """All addresses of a lab, by the names of the scenario, and by family within each.
 
     ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
-    node, and so are ``strays``, the fixed addresses of pods outside of it. ``uplink`` is by node and device, for the
-    uplinks that a node has beside its first. ``name_server`` is the lab's own, which stands on the first node.
+    node; ``strays``, by node too, are the fixed addresses of pods outside of it. ``uplink`` is by node and device, for
+    the further uplinks of a node. ``name_server`` are the addresses of the lab's own, which runs on the first node.
     """
 
     segments: Mapping[str, tuple[IPNetwork, ...]]
@@ -55,15 +52,15 @@ class AddressPlan:
     name_server: Addresses = ()
 
     def gateway(self, node: str) -> Addresses:
-        """What the pods of ``node`` have as their gateway: the addresses of every pod device, or of its bridge."""
+        """The gateway of the pods of ``node``: the addresses of every pod device, or of its bridge."""
         return tuple(network[_GATEWAY] for network in self.pod_network[node])
 
     def behind(self, node: str) -> tuple[IPNetwork, ...]:
-        """Where the pods of ``node`` are: its parts of the pod networks, and each stray."""
+        """The networks of the pods of ``node``: its parts of the pod networks, and each stray."""
         return (*self.pod_network[node], *map(ip_network, self.strays[node]))
 
     def overlay(self, node: str) -> Addresses:
-        """The addresses of the node's VXLAN device: the first of its pod networks, as flannel has it."""
+        """The addresses of the node's VXLAN device: the first of its pod networks, as in flannel."""
         return tuple(network.network_address for network in self.pod_network[node])
 
     def router(self, segment: str) -> Addresses:
@@ -73,7 +70,7 @@ class AddressPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """Who wants addresses: how many in each family, but for the families of which ``fixed`` holds one."""
+    """A request for addresses: how many in each family, except families with an address in ``fixed``."""
 
     name: str
     position: Position
@@ -82,10 +79,10 @@ class _Wish:
 
 
 def allocate_addresses(scenario: Scenario) -> AddressPlan:
-    """Give every node, pod and host of the scenario its addresses.
+    """Assign addresses to every node, pod and host of the scenario.
 
     Raises:
-        ScenarioError: a line for everything that gets none, or for networks that overlap.
+        ScenarioError: a line for everything without an address, or for networks that overlap.
     """
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
@@ -130,7 +127,7 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
 def _name_server(
     scenario: Scenario, pod_network: Mapping[str, tuple[IPNetwork, ...]], problems: list[str]
 ) -> Addresses:
-    """Below those of pods, where authors write addresses by hand: so no pod has another address for its being there."""
+    """Assigned below the pods' addresses, so that the name server changes no pod's address."""
     node = scenario.nodes[0]
     by_hand = {address for group in scenario.pods for address in group.addresses}
     where = f"the pod network of {node.name}"
@@ -144,7 +141,7 @@ def _pods(
     pod_network: Mapping[str, tuple[IPNetwork, ...]],
     problems: list[str],
 ) -> dict[str, Addresses]:
-    """Pods' addresses: their node's for those in the host network, else their own, or the next of their node's part."""
+    """Pods' addresses: on the host network the node's, else the fixed ones, or the next of their node's part."""
     given: dict[str, Addresses] = {}
     on_node: dict[str, list[_Wish]] = {name: [] for name in pod_network}
     for group in scenario.pods:
@@ -177,7 +174,7 @@ def _strays(
 def _networks(
     scenario: Scenario,
 ) -> tuple[dict[str, tuple[IPNetwork, ...]], tuple[IPNetwork, ...], tuple[IPNetwork, ...]]:
-    """The networks of each segment, of pods and of Services: one for each family of the lab, in their order."""
+    """The networks of each segment, of pods and of Services: one for each family of the lab, in the same order."""
     network = scenario.network
     cidrs: dict[str, Sequence[IPNetwork]] = {
         "spec.network.podCIDR": network.pod_cidrs,
@@ -197,7 +194,7 @@ def _networks(
         if len(found) != 1
     ]
     problems += [
-        f"{scenario.file}: {one}: {first} and {other} {second} overlap; an address can only be in one place"
+        f"{scenario.file}: {one}: {first} and {other} {second} overlap; keep them apart"
         for (one, firsts), (other, seconds) in combinations(cidrs.items(), 2)
         for first in firsts
         for second in seconds
@@ -220,7 +217,7 @@ def _hand_out(
     problems: list[str],
     taken: Collection[IPAddress] = (),
 ) -> dict[str, Addresses]:
-    """Addresses in order from ``first`` on that nobody has taken, short of the last one, which is broadcast in IPv4."""
+    """Free addresses in order from ``first`` on, without the last one, which is IPv4's broadcast address."""
     given: dict[str, Addresses] = {wish.name: () for wish in wishes}
     for network in networks:
         numbered = (network[number] for number in range(first, network.num_addresses - 1))
@@ -234,7 +231,7 @@ def _hand_out(
                 served += 1
             else:
                 problems.append(
-                    f"{wish.position}: {wish.name}: no address is left in {where} ({network}): {served} have one; "
+                    f"{wish.position}: {wish.name}: no address is left in {where} ({network}), which serves {served}; "
                     "use fewer of them, or a larger network"
                 )
     return given
@@ -250,7 +247,7 @@ def _pod_networks(
         room = network.num_addresses // size
         problems += [
             f"{node.position}: {node.name}: no /{mask} is left in spec.network.podCIDR ({network}): "
-            f"{room} nodes have one; use fewer nodes, or a larger network"
+            f"it has room for {room} nodes; use fewer nodes, or a larger network"
             for node in nodes[room:]
         ]
         for number, node in enumerate(nodes[:room]):

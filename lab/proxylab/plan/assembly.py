@@ -1,8 +1,4 @@
-"""Everything that follows from a scenario before anything is made: plan, cluster objects, errands.
-
-Owns: ``assemble`` and ``lay_out``, the way through the pure rooms in their order.
-Must not: touch the kernel, or judge.
-"""
+"""Compute everything that follows from a scenario before a run: plan, cluster objects, resolved probes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,8 +9,8 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
 from proxylab.plan.cluster_timeline import Cluster, begin
-from proxylab.plan.dialled import UnresolvableError
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
+from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import resolv_confs
 from proxylab.plan.questions import Questions
@@ -47,12 +43,11 @@ _FRONTS = ", ".join(frontend for frontend in Frontend if frontend is not Fronten
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assembly:
-    """A scenario with all that follows from it.
+    """A scenario with everything that follows from it.
 
-    ``course`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
-    stand in
-    the order of all of the scenario's probes, those of its steps too. ``streams`` are the errands of its streams, and
-    ``stream_sources`` says for each step whom the backend must see, by the names of streams of which that is expected.
+    ``course`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources`` are
+    in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved streams.
+    ``stream_sources`` are, for each step, the source addresses that backends must see, by stream, where expected.
     """
 
     scenario: Scenario
@@ -65,7 +60,7 @@ class Assembly:
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
-        """What the engines see when the lab begins: nodes, pods, Services with everything allocated, and slices."""
+        """The objects when the lab begins: nodes, pods, Services with everything allocated, and slices."""
         return self.course[0].objects
 
     @property
@@ -79,20 +74,20 @@ class Assembly:
         return tuple(node.name for node in self.scenario.nodes)
 
     def resolved(self, probe: Probe) -> ResolvedProbe:
-        """The errand of one of the scenario's probes."""
+        """One of the scenario's probes, resolved."""
         return self.resolved_probes[self.scenario.all_probes.index(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
-        """The source address that the probe's backends must see; ``None`` for the sender's own, or if none is said."""
+        """The source address that the probe's backends must see; ``None`` for the sender's own, or if unspecified."""
         return self.expected_sources[self.scenario.all_probes.index(probe)]
 
     @property
     def resolv_confs(self) -> Mapping[str, str]:
-        """The /etc/resolv.conf of each namespace that is a pod's own."""
+        """The /etc/resolv.conf of each pod's own network namespace."""
         return resolv_confs(self.scenario, self.plan, self.course[0].services)
 
     def answered(self, probe: Probe, address: IPAddress) -> tuple[ResolvedProbe, IPAddress | None]:
-        """The errand of a probe that dials a name, once an address is known, with the source that backends must see.
+        """A probe that dials a name, resolved to ``address``, with the source that backends must see.
 
         Raises:
             ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
@@ -115,23 +110,23 @@ class Assembly:
         return replace(resolved, question=asking.question), source
 
     def asking(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
-        """How a program in a place asks for a name, once so many steps are made.
+        """How a program in a node, pod or host resolves a name after that many steps.
 
         Returns:
-            The errand to the name server, which says from where, and the question, which says what for.
+            The resolved probe to the name server, and the question.
 
         Raises:
-            ScenarioError: there is no such place, or nobody to ask.
+            ScenarioError: there is no such node, pod or host, or the lab has no name server.
         """
         scenario, cluster = self.scenario, self.course[steps]
         home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
         try:
             question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
         except UnresolvableError as error:
-            raise ScenarioError([f"{scenario.file}: {placement} asks for {name}: {error}"]) from None
+            raise ScenarioError([f"{scenario.file}: {placement} resolves {name}: {error}"]) from None
         at = Position(scenario.file, 1, 1)
         asking = Probe(
-            name=f"{placement} asks for {name}",
+            name=f"{placement} resolves {name}",
             source=Source(name=placement),
             target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
             send=Send(protocol=Transport.UDP),
@@ -143,10 +138,10 @@ class Assembly:
         return resolved, question
 
     def with_probe(self, probe: Probe, made: int = 0) -> "Assembly":
-        """The same with one more probe, unless it is one of them already; it is sent after that many steps.
+        """The assembly with one more probe, sent after that many steps, unless it has the probe already.
 
         Raises:
-            ScenarioError: the probe names what is not there.
+            ScenarioError: the probe names something unknown.
         """
         if probe in self.scenario.all_probes:
             return self
@@ -158,13 +153,13 @@ class Assembly:
             more = replace(self.scenario, probes=(*self.scenario.probes, probe))
         if more.has_names and not self.scenario.has_names:
             via = f"{probe.position}: to.via"
-            raise ScenarioError([f"{via}: the lab has no name server; let its scenario say dns: true"])
+            raise ScenarioError([f"{via}: the lab has no name server; set dns: true in its scenario"])
         return assemble(more)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """What of a scenario needs no probe: the wire, and what the engines see (see ``Assembly``)."""
+    """The part of an ``Assembly`` that needs no probe: the network and the cluster's objects."""
 
     scenario: Scenario
     plan: Plan
@@ -173,10 +168,10 @@ class Layout:
 
 
 def lay_out(scenario: Scenario) -> Layout:
-    """Lay a scenario's cluster out, whatever is sent through it. The same scenario always gives the same layout.
+    """Lay a scenario's cluster out, without its probes. The same scenario always gives the same layout.
 
     Raises:
-        ScenarioError: with a line for each thing that cannot be had.
+        ScenarioError: with a line for each request that the lab cannot meet.
     """
     cluster = begin(scenario)
     return Layout(scenario=scenario, plan=draw(scenario), services=cluster.services, objects=cluster.objects)
@@ -186,7 +181,7 @@ def assemble(scenario: Scenario) -> Assembly:
     """Lay a scenario out, with its probes. The same scenario always gives the same assembly.
 
     Raises:
-        ScenarioError: with a line for each thing that cannot be had, or that is named and not there.
+        ScenarioError: with a line for each request that the lab cannot meet, and each unknown name.
     """
     plan, course = draw(scenario), tuple(_course(scenario))
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
@@ -223,30 +218,33 @@ def _course(scenario: Scenario) -> Iterator[Cluster]:
 
 
 def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
-    """A dialogue between two places of a lab, each with a kernel that can be kept out of it; a node may be the client.
+    """Prepare a dialogue between a client (a pod, host or node) and a server (a pod or host).
+
+    Both ends send crafted segments, so the lab keeps their kernels' own TCP out of the dialogue. A server therefore
+    needs a network namespace of its own.
 
     Args:
         assembly: of the lab.
-        there: whom the client dials; its expectations are nobody's.
+        there: a probe from the client to its target; the lab ignores its expectations.
         server: the pod or outside host that answers.
-        turns: what both say.
+        turns: the segments of both.
 
     Raises:
-        ScenarioError: it cannot be held, at the place of the probe.
+        ScenarioError: the dialogue is impossible; the message has the probe's position.
     """
     client, scenario = there.source.name, assembly.scenario
     nodes = {node.name for node in scenario.nodes}
     alone = {host.name for host in scenario.hosts}
     alone |= {pod.name for pod in assembly.plan.pods if pod.namespace not in nodes}
     problems = [
-        f"{there.position}: dialogue: {name!r} is no pod with a network of its own and no outside host"
+        f"{there.position}: dialogue: {name!r} is neither a pod with its own network namespace nor an outside host"
         for name, may_be in ((client, alone | nodes), (server, alone))
         if name not in may_be
     ]
     if not problems and client == server:
-        problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two places")
+        problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two ends")
     if isinstance(there.target, ServiceTarget) and there.target.via is Frontend.DNS_NAME:
-        problems.append(f"{there.position}: dialogue: a name leads to no address before it is asked for; use {_FRONTS}")
+        problems.append(f"{there.position}: dialogue: the address of a DNS name is unknown in advance; use {_FRONTS}")
     if not 0 < len(turns) <= MOST_TURNS:
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:
@@ -304,7 +302,7 @@ def _seen(
     source: SourceExpectation,
     plan: Plan,
     family: Family,
-    whose: str,
+    owner: str,
     problems: list[str],
 ) -> IPAddress | None:
     """The address that a backend must see; ``None`` for the sender's own."""
@@ -316,5 +314,5 @@ def _seen(
         return snat_source(plan, source.node, source.device, family)
     except LookupError as error:
         placement = expect.positions.get("source", expect.position)
-        problems.append(f"{placement}: {whose}: expect.source: {error}")
+        problems.append(f"{placement}: {owner}: expect.source: {error}")
         return None

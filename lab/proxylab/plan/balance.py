@@ -1,13 +1,10 @@
-"""Which node has a balanced address: the policy of load balancers.
+"""The policy of load balancers: the nodes that get the flows of a balanced address.
 
-Owns: how flows are shared among nodes, whom a balancer asks for health, and what follows from the answers.
-Must not: ask anybody, or write a route (``control.balancers`` does).
-
-A balancer is a part of the router, as one that speaks BGP makes of a real one (MetalLB, Calico, kube-router): the
-addresses of its pool are nobody's, and the router shares their flows among the nodes, by a hash of addresses and ports
-(``fib_multipath_hash_policy``). It looks at health-check node ports, which only Services with ``externalTrafficPolicy:
-Local`` have (KEP-2819); all other addresses of the pool go to all of its nodes. Where every node of an address says
-no, its route is taken back, and who dials it is told by an ICMP error that it cannot be reached.
+A load balancer is part of the router, as with BGP (MetalLB, Calico, kube-router). No machine holds the addresses of its
+pool; the router spreads their flows over the nodes by a hash of addresses and ports (``fib_multipath_hash_policy``). It
+checks health-check node ports, which only Services with ``externalTrafficPolicy: Local`` have (KEP-2819); all other
+addresses of the pool go to all of its nodes. If every node of an address fails, the router withdraws the route and
+answers with an ICMP error. ``control.balancers`` does the checks and writes the routes.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -23,7 +20,7 @@ __all__ = ["Followed", "follow", "followed_route", "shared_route"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Followed:
-    """A balanced address that follows its nodes' health: each node's address, asked on ``port``, by its name."""
+    """A balanced address that follows its nodes' health. The balancer checks each of ``nodes`` on ``port``."""
 
     address: IPAddress
     port: int
@@ -32,7 +29,7 @@ class Followed:
 
 
 def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress]) -> Route:
-    """The route to a network whose flows are shared among ``ways``; one for nobody without any."""
+    """The route to a network that spreads its flows over ``ways``; unreachable if there are none."""
     if not ways:
         return Route(destination, device, unreachable=True)
     if len(ways) == 1:
@@ -41,7 +38,7 @@ def shared_route(destination: IPNetwork, device: str, ways: Sequence[IPAddress])
 
 
 def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[Followed, ...]:
-    """The addresses of ``services`` whose route depends on what nodes say.
+    """The addresses of ``services`` with a route that depends on health checks.
 
     Args:
         balancers: of the plan.
@@ -68,7 +65,7 @@ def follow(balancers: Iterable[Balancer], services: Iterable[Service]) -> tuple[
 
 
 def followed_route(followed: Followed, healthy: Collection[str]) -> Route:
-    """The route of an address while the nodes of these names say that they serve it."""
+    """The route of an address while these nodes are healthy."""
     ways = [address for name, address in followed.nodes.items() if name in healthy]
     return shared_route(ip_network(followed.address), followed.device, ways)
 

@@ -1,8 +1,4 @@
-"""Who may have an address that the author wrote.
-
-Owns: the refusal of fixed addresses that somebody else has, or that nobody can have where they are.
-Must not: give out addresses (``addresses`` does).
-"""
+"""The checks of fixed addresses: each must have one owner and be valid where it is."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -14,15 +10,15 @@ from proxylab.scenario.model import PodGroup, Scenario
 __all__ = ["contested"]
 
 _LOOPBACK: Final = "lo"
-"""An address here is nobody's on a segment, and several nodes may bear it: so balanced addresses are taken in."""
+"""No segment sees an address on this device, so several nodes may have it, as they do for balanced addresses."""
 
 
 def contested(scenario: Scenario, addresses: AddressPlan) -> list[str]:
-    """A line for every fixed address that cannot be had, in the order of pods and nodes.
+    """A line for every fixed address that is not available, in the order of pods and nodes.
 
     Args:
-        scenario: whose pods and nodes have fixed addresses.
-        addresses: as allocated for it.
+        scenario: the scenario.
+        addresses: its address plan.
     """
     owners = dict(_owners(scenario, addresses))
     return [
@@ -32,10 +28,10 @@ def contested(scenario: Scenario, addresses: AddressPlan) -> list[str]:
 
 
 def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddress, str]]:
-    """Everybody but pods, by address; a later one of the same address is more exact."""
+    """The owners of addresses other than pods; for the same address, a later entry is more exact."""
     for name, parts in addresses.pod_network.items():
         for part in parts:
-            yield part.network_address, f"the network of {name}'s pods itself"
+            yield part.network_address, f"the network address of {name}'s pods"
             if part.version == 4:
                 yield part.broadcast_address, f"the broadcast address of {name}'s pods"
         for gateway in addresses.gateway(name):
@@ -52,7 +48,7 @@ def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddr
 def _pod_problems(
     scenario: Scenario, addresses: AddressPlan, owners: dict[IPAddress, str], group: PodGroup
 ) -> Iterator[str]:
-    """What is wrong with a pod's fixed addresses; those that it may have are its own from then on."""
+    """The mistakes in a pod's fixed addresses; registers the pod as the owner of the valid ones."""
     node = group.node_of(0)
     for address in group.addresses:
         what = f"{group.position}: {group.name}: {address}"
@@ -62,18 +58,18 @@ def _pod_problems(
         if bridged:
             networks = [part for part in addresses.pod_network[node] if Family.of(part) is family]
         if group.replicas is not None or group.host_network:
-            yield f"{what}: only a single pod with a network of its own can have a fixed address; leave it out"
+            yield f"{what}: only a single pod with its own network namespace can have a fixed address; remove it"
         elif not networks:
             yield f"{what}: the lab has no {family}; add it to spec.network.families"
         elif not any(address in network for network in networks):
-            where = f"{node}'s part of the pod network, since a bridge is one network" if bridged else "the pod network"
+            where = f"{node}'s part of the pod network (a bridge is one network)" if bridged else "the pod network"
             yield f"{what} is not in {where}; choose one of {', '.join(map(str, networks))}"
         elif (owner := owners.setdefault(address, f"{group.name}'s")) != f"{group.name}'s":
             yield f"{what} is {owner} already; choose another one"
 
 
 def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator[str]:
-    """What is wrong with the further addresses of nodes; on ``lo`` they may be anybody's."""
+    """The mistakes in the further addresses of nodes; on ``lo`` an address may have several owners."""
     for node in scenario.nodes:
         for device, interface in ((each.device, each.interface) for each in node.addresses):
             what = f"{node.position}: {node.name}: {interface.ip}"

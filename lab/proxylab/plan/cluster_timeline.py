@@ -1,11 +1,8 @@
-"""The cluster in the course of a scenario, as the API server would show it: when the lab begins, and after each step.
+"""The timeline of the cluster: its state at the API server when the lab begins, and after each step.
 
-Owns: ``Cluster``, from which every other one follows step by step.
-Must not: touch the kernel, or know how a change reaches an engine.
-
-Theory of operation. A step says what it changes, and a Service what it looks like then, in its author's words. What the
-API server had allocated stays allocated (``keep_allocated``), and asks for itself by name when the rest is handed out;
-slices are derived anew, as their controller does after every change.
+A step holds its changes, and a changed Service is as its author writes it. ``keep_allocated`` keeps what the API server
+has allocated before; these values count as requested when the rest is allocated. The timeline derives slices anew after
+every change, as their controller does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,17 +29,17 @@ Named = TypeVar("Named", Node, Pod)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What the API server holds at one time.
+    """The objects of the API server at one time.
 
     Attributes:
-        scenario: whose cluster it is.
-        nodes: those that the API knows, by name.
-        pods: likewise.
-        services: with everything allocated, in the order in which they came.
-        slices: those that the author gives.
-        gone: pods that a step has deleted, and none has brought back.
-        links: those that steps have cut.
-        hidden: pods that are the lab's own, and stand in no report.
+        scenario: its scenario.
+        nodes: the Node objects, by name.
+        pods: the Pod objects, by name.
+        services: with everything allocated, in the order of their creation.
+        slices: the author's EndpointSlices.
+        gone: deleted pods.
+        links: the links that steps have cut.
+        hidden: the lab's own pods, which no report shows.
     """
 
     scenario: Scenario
@@ -56,7 +53,7 @@ class Cluster:
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
-        """Everything: namespaces, the network of cluster IPs, nodes, pods, Services, and their slices, derived anew."""
+        """All objects: namespaces, the ServiceCIDR, nodes, pods, Services, and the slices, derived anew."""
         nodes, pods = tuple(self.nodes.values()), (*self.pods.values(), *self.hidden)
         given = {(each.namespace, each.service) for each in self.slices.values()}
         own = [each for each in self.services if (each.namespace, each.name) not in given]
@@ -65,7 +62,7 @@ class Cluster:
         return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
 
     def after(self, step: Step) -> "Cluster":
-        """The cluster once a step's change is made.
+        """The cluster after a step's change.
 
         Raises:
             ScenarioError: with a line for each value that a Service cannot have.
@@ -90,12 +87,12 @@ class Cluster:
         )
 
     def brought_to(self, scenario: Scenario) -> "Cluster":
-        """The cluster when everything is applied that another scenario of the same wire begins with.
+        """The cluster after applying the initial objects of another scenario with the same network.
 
-        What the API server has allocated for a Service stays.
+        Services keep what the API server has allocated for them.
 
         Raises:
-            ScenarioError: with a line for each thing that cannot be had.
+            ScenarioError: with a line for each request that the lab cannot meet.
         """
         there = {service.key: service for service in self.services}
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
@@ -107,7 +104,7 @@ def begin(scenario: Scenario) -> Cluster:
     """The cluster when the lab begins.
 
     Raises:
-        ScenarioError: with a line for each thing that cannot be had.
+        ScenarioError: with a line for each request that the lab cannot meet.
     """
     addresses = allocate_addresses(scenario)
     absent = {name for group in scenario.pods if not group.present for name in group.pod_names}
@@ -127,13 +124,13 @@ def begin(scenario: Scenario) -> Cluster:
 
 
 def _namespaces(things: Iterable[KubeObject]) -> tuple[Namespace, ...]:
-    """Those that every cluster has, and those that something is in."""
+    """The namespaces that every cluster has, and those of the objects."""
     used = dict.fromkeys(("default", "kube-system", *(thing.key.namespace for thing in things)))
     return tuple(Namespace(name=name) for name in used if name)
 
 
 def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> tuple[Service, ...]:
-    """The Services with what is changed of them as its author wrote it, but for what stays allocated."""
+    """The Services after the changes, as their authors wrote them, with the allocated fields that they keep."""
     there = {service.key: service for service in services}
     for change in changes:
         key = Key("Service", change.namespace, change.name)
@@ -157,12 +154,12 @@ def _given(slices: Mapping[Key, EndpointSlice], changes: Iterable[SliceChange]) 
 
 
 def _following(there: Mapping[str, Named], changed: Mapping[str, Named | None]) -> dict[str, Named]:
-    """All of a kind, with what is changed; ``None`` for what the API no longer knows."""
+    """All objects of a kind after the changes; ``None`` deletes an object."""
     return {name: each for name, each in {**there, **changed}.items() if each is not None}
 
 
 def _pod(pod: Pod | None, declared: Pod, change: PodChange) -> Pod | None:
-    """A pod once it is changed. One that comes back is as declared."""
+    """The pod after the change. A pod that comes back is as the scenario declares it."""
     if change.present is False or (pod is None and not change.present):
         return None
     pod = pod or declared
@@ -176,7 +173,7 @@ def _pod(pod: Pod | None, declared: Pod, change: PodChange) -> Pod | None:
 
 
 def _node(node: Node | None, declared: Node, change: NodeChange) -> Node | None:
-    """A Node object likewise."""
+    """The Node object after the change."""
     if change.present is False or (node is None and not change.present):
         return None
     node = node or declared
@@ -203,7 +200,7 @@ def _allocated(
 
 
 def _position(scenario: Scenario, problem: str) -> Position | str:
-    """Where the Service stands that a problem of allocation is about."""
+    """The place of the Service that a problem of allocation names."""
     for service, position in zip(scenario.services, scenario.service_positions, strict=False):
         if problem.startswith(f"Service {service.namespace}/{service.name}: "):
             return position
@@ -211,7 +208,7 @@ def _position(scenario: Scenario, problem: str) -> Position | str:
 
 
 def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:
-    """Nodes as the API server would show them."""
+    """The Node objects."""
     for node in scenario.nodes:
         yield Node(
             name=node.name,
@@ -224,7 +221,7 @@ def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:
 
 
 def _pods(scenario: Scenario, addresses: AddressPlan) -> Iterator[Pod]:
-    """Every pod that is declared, as the API server would show it."""
+    """The Pod objects of all declared pods."""
     for group in scenario.pods:
         for ordinal, name in enumerate(group.pod_names):
             yield Pod(

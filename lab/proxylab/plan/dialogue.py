@@ -1,10 +1,7 @@
-"""Dialogues: TCP segments that two places say to each other, each written out beforehand.
+"""Dialogues: TCP segments between two ends, each written out in advance.
 
-Owns: the frozen ``Turn`` and ``Dialogue``, and the two words that begin a turn in a Python test.
-Must not: know frames, or what is hoped for.
-
-A connection of kernel sockets says only what a sound stack says. What a proxy does with a segment outside the window,
-with half of a handshake or with a reset out of nowhere shows only where somebody writes the segments himself.
+Kernel sockets send only what a correct stack sends. To test a proxy with a segment outside the window, half of a
+handshake or an unexpected reset, a Python test writes the segments with ``client`` and ``server``.
 """
 
 from collections.abc import Mapping
@@ -18,14 +15,14 @@ __all__ = ["FLAGS", "MOST_DATA", "MOST_TURNS", "Dialogue", "Speaker", "Turn", "c
 
 MOST_TURNS: Final = 32
 MOST_DATA: Final = 1200
-"""The longest text of one segment: it fits behind IPv6 and VXLAN into the MTU of an Ethernet."""
+"""The longest text of one segment: with IPv6 and VXLAN headers it fits into Ethernet's MTU."""
 
 FLAGS: Final[Mapping[str, int]] = {"FIN": 0x01, "SYN": 0x02, "RST": 0x04, "PSH": 0x08, "ACK": 0x10, "URG": 0x20}
 """The bits of a TCP header's control field (RFC 9293, section 3.1)."""
 
 
 class Speaker(StrEnum):
-    """Who says a segment."""
+    """The sender of a segment."""
 
     CLIENT = "client"
     SERVER = "server"
@@ -35,8 +32,8 @@ class Speaker(StrEnum):
 class Turn:
     """One segment. ``flags`` are bits of the control field.
 
-    Its sequence number is what the speaker has to say next, and ``ahead`` more; a segment with ``ahead`` is a stray one
-    and moves neither side on. An acknowledgement is of the last segment that has reached the speaker in its order.
+    Its sequence number is the speaker's next one plus ``ahead``; a segment with ``ahead`` is out of order and advances
+    neither side. It acknowledges the last segment that reached the speaker in order.
     """
 
     speaker: Speaker
@@ -46,17 +43,17 @@ class Turn:
 
     @property
     def words(self) -> str:
-        """Who says what, as messages name it."""
+        """The turn, for messages."""
         said = " ".join(name for name, bit in FLAGS.items() if self.flags & bit) or "no flag"
         return f"{self.speaker}: {said}" + (f", {self.ahead} ahead" if self.ahead else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """A dialogue, ready to be held.
+    """A resolved dialogue.
 
-    ``there`` is the errand of the client's segments, ``back`` the way from the server straight to the client, by which
-    its fences go.
+    ``there`` is the resolved probe of the client's segments. ``back`` is the path from the server straight to the
+    client, for its sentinel packets.
     """
 
     there: ResolvedProbe
@@ -65,12 +62,12 @@ class Dialogue:
 
 
 def client(flags: str, data: str = "", ahead: int = 0) -> Turn:
-    """What the client says: ``client("SYN")``, ``client("ACK", "still here")``. Raises ``ValueError``."""
+    """A segment of the client: ``client("SYN")``, ``client("ACK", "still here")``. Raises ``ValueError``."""
     return _turn(Speaker.CLIENT, flags, data, ahead)
 
 
 def server(flags: str, data: str = "", ahead: int = 0) -> Turn:
-    """What the server says: ``server("SYN ACK")``, ``server("ACK", "late", ahead=9_000)``. Raises ``ValueError``."""
+    """A segment of the server: ``server("SYN ACK")``, ``server("ACK", "late", ahead=9_000)``. Raises ``ValueError``."""
     return _turn(Speaker.SERVER, flags, data, ahead)
 
 

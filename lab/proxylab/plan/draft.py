@@ -1,8 +1,4 @@
-"""A plan while it is being drawn.
-
-Owns: the parts of a plan that come in one by one, and the numbers and names that must be unique among them.
-Must not: know scenarios, or which namespace is wired to which (``topology`` does).
-"""
+"""A mutable plan: collects its parts one by one, and keeps indexes, MAC addresses and device names unique."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -61,25 +57,25 @@ class NamespaceDraft:
     leftovers: list[Leftover] = field(default_factory=list)
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
-        """Put an address on a device: one of ``network``, or alone."""
+        """Put an address on a device, with the prefix length of ``network`` or the full length."""
         prefix = address.max_prefixlen if network is None else network.prefixlen
         self.addresses.append(Address(device, ip_interface((address, prefix))))
 
     def link_local(self, device: str, mac: str) -> None:
         """Give a device the link-local address of its MAC (RFC 4291, appendix A).
 
-        Who forwards IPv6 needs one: the source of its neighbour solicitations (ndisc_solicit, net/ipv6/ndisc.c).
+        An IPv6 forwarder needs one as the source of its neighbour solicitations (ndisc_solicit, net/ipv6/ndisc.c).
         """
         first, second, third, *rest = bytes.fromhex(mac.replace(":", ""))
         identifier = bytes([first ^ 0x02, second, third, 0xFF, 0xFE, *rest])
         self.addresses.append(Address(device, IPv6Interface((b"\xfe\x80" + bytes(6) + identifier, 64))))
 
     def route(self, destination: IPNetwork, device: str, via: IPAddress | None = None, *, onlink: bool = False) -> None:
-        """Route a network by a device, and by a gateway where one is given."""
+        """Route a network through a device, and via a gateway if given."""
         self.routes.append(Route(destination, device, via, onlink=onlink))
 
     def finished(self) -> Namespace:
-        """The namespace as the plan holds it."""
+        """The finished namespace."""
         return Namespace(
             name=self.name,
             role=self.role,
@@ -116,7 +112,7 @@ class Draft:
         self._macs = MacAddresses()
 
     def namespace(self, name: str, role: Role, overrides: Mapping[str, str] | None = None) -> NamespaceDraft:
-        """A new namespace; ``overrides`` are sysctls in the place of the lab's own."""
+        """A new namespace; ``overrides`` are sysctls instead of the lab's own."""
         named = {dotted(key): value for key, value in (overrides or {}).items()}
         late = {key: value for key, value in named.items() if device_of(key) not in (None, *DEVICES_AT_HAND)}
         early = {key: value for key, value in named.items() if key not in late}
@@ -126,7 +122,7 @@ class Draft:
         return namespace
 
     def bridge(self, namespace: NamespaceDraft, wanted: str, *, promiscuous: bool = False) -> Bridge:
-        """A new bridge with that name or one near to it."""
+        """A new bridge with that name or a similar one."""
         name = namespace.devices.claim(wanted)
         namespace.bridges.append(Bridge(name, next(self._indexes), self._macs.claim(namespace.name, name), promiscuous))
         return namespace.bridges[-1]
@@ -148,7 +144,7 @@ class Draft:
         second_device: str,
         master: str | None = None,
     ) -> Veth:
-        """A new veth pair with devices of these names or near to them. ``master`` is a bridge of ``first``."""
+        """A new veth pair with these device names or similar ones. ``master`` is a bridge of ``first``."""
         link = Veth(self._end(first, first_device, master), self._end(second, second_device))
         self._links.append(link)
         return link
@@ -164,14 +160,14 @@ class Draft:
         hairpin: bool = False,
         proxy_arp: bool = False,
     ) -> Veth:
-        """A new veth pair between a node and a namespace of pods; all but ``mtu`` is said of the node's end."""
+        """A new veth pair between a node and a namespace of pods; all options but ``mtu`` are for the node's end."""
         first = replace(self._end(node, pod.name, master), mtu=mtu, hairpin=hairpin, proxy_arp=proxy_arp)
         link = Veth(first, replace(self._end(pod, uplink), mtu=mtu))
         self._links.append(link)
         return link
 
     def pod(self, pod: PodPlacement) -> None:
-        """Note where a pod lives."""
+        """Add a pod's placement."""
         self._pods.append(pod)
 
     def finished(self) -> Plan:

@@ -1,11 +1,8 @@
-"""Where a flow may arrive by what Services promise: the endpoints behind the address and port that are dialled.
+"""The endpoints where a flow to a Service's address and port may arrive, from EndpointSlices.
 
-Owns: the way from a Service's port to the port of each endpoint, which EndpointSlices tell.
-Must not: choose among endpoints. Which of them are ready, near or local, each proxy decides itself.
-
-A Service's port has a number of its own at each endpoint: a named target port stands for whatever number the pod gives
-it, and slices that an author writes may hold any. The ports of a slice are the Service's by their names (kube-proxy's
-``ServicePortName``), and only an endpoint's first address is used.
+The port number may differ at each endpoint: each pod gives a named target port its own number, and the author's slices
+may hold any. A slice's port belongs to the Service's port of the same name (kube-proxy's ``ServicePortName``), and
+proxies use only an endpoint's first address. The proxy under test chooses among endpoints (ready, near, local).
 """
 
 from collections import defaultdict
@@ -13,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
-from proxylab.plan.dialled import service_port
+from proxylab.plan.lookup import service_port
 from proxylab.plan.resolved import Destination
 from proxylab.scenario.model import Frontend, ServiceTarget, Target
 
@@ -30,8 +27,8 @@ class Endpoints:
 
         Args:
             services: with everything allocated.
-            slices: theirs, those that the controller makes and those that an author has given.
-            nodes: the addresses at which node ports may be dialled.
+            slices: their slices, from the controller and from the author.
+            nodes: the addresses that may serve node ports.
         """
         self._services = tuple(services)
         self._nodes = frozenset(nodes)
@@ -42,12 +39,12 @@ class Endpoints:
     def due(
         self, target: Target, asked: Transport | None, dialled: tuple[IPAddress, int, Transport]
     ) -> tuple[str, tuple[Destination, ...]]:
-        """Where flows may arrive, and behind which port of a Service; behind none, where something else is dialled.
+        """The dialled Service's port (empty if the target is not a Service's), and where its flows may arrive.
 
         Args:
-            target: what a probe dials.
+            target: the probe's target.
             asked: the protocol that the probe names.
-            dialled: what that comes to; an echo request has no port, so there is nothing to say.
+            dialled: the resolved target; an echo request has no port, so it gives no destinations.
         """
         address, number, protocol = dialled
         if protocol is Transport.ICMP:
@@ -60,7 +57,7 @@ class Endpoints:
         return _name(service, port), tuple(dict.fromkeys(endpoints))
 
     def _named(self, target: Target, asked: Transport | None) -> tuple[Service, ServicePort] | None:
-        """The port of the Service that a probe names; ``None`` where it asks the name server first, or for health."""
+        """The port of the Service that a probe names; ``None`` for a DNS name or a health-check node port."""
         if not isinstance(target, ServiceTarget) or target.via in (Frontend.DNS_NAME, Frontend.HEALTH_CHECK_NODE_PORT):
             return None
         known = (each for each in self._services if (each.namespace, each.name) == (target.namespace, target.service))
@@ -68,7 +65,7 @@ class Endpoints:
         return None if service is None else (service, service_port(service, target.port, asked))
 
     def _at(self, address: IPAddress, number: int, protocol: Transport) -> tuple[Service, ServicePort] | None:
-        """The Service's port that is dialled at an address."""
+        """The Service and its port that serve an address."""
         for service in self._services:
             for port in service.ports:
                 if port.protocol is protocol.served and self._is_at(service, port, address, number):

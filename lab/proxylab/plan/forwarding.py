@@ -1,7 +1,6 @@
-"""Where a packet goes next, by the plan alone.
+"""The path of a packet by the plan alone: route and neighbour look-ups as the kernel does them, hop by hop.
 
-Owns: route and neighbour look-up as the kernel does them on a planned namespace, and the way from hop to hop.
-Must not: know rules: what an engine translates on the way, no plan can tell.
+The module knows no rules, so it does not see what an engine translates on the path.
 """
 
 from collections.abc import Iterator
@@ -14,12 +13,12 @@ __all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "route_to", "way
 
 
 class UnreachableError(LookupError):
-    """No route, or nobody behind it: the message says where the way ends."""
+    """No route, or no next hop: the message says where the path ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """One step of a packet: the device it leaves by and the device it arrives at."""
+    """One step of a packet: the device that it leaves through and the device where it arrives."""
 
     out: LinkEnd
     into: LinkEnd
@@ -31,7 +30,7 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
     The kernel's own routes for the networks of its addresses count as well (fib_add_ifaddr, net/ipv4/fib_frontend.c).
 
     Raises:
-        UnreachableError: there is none.
+        UnreachableError: there is no route.
     """
     connected = [Route(address.interface.network, address.device) for address in namespace.addresses]
     fitting = [
@@ -45,12 +44,12 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
 
 
 def next_hop(plan: Plan, placement: str, destination: IPAddress) -> Hop:
-    """The step that a packet for ``destination`` takes from the namespace ``placement``.
+    """The next step of a packet for ``destination`` from the namespace ``placement``.
 
-    Where flows are shared among several ways, the first of them stands for all.
+    For a multipath route, the first next hop stands for all.
 
     Raises:
-        UnreachableError: no route, or nobody on the segment has the address of the next hop.
+        UnreachableError: no route, or no device on the segment has the address of the next hop.
     """
     route = route_to(plan.namespace(placement), destination)
     wanted = route.hops[0].via if route.hops else route.via or destination
@@ -60,20 +59,20 @@ def next_hop(plan: Plan, placement: str, destination: IPAddress) -> Hop:
             for address in plan.namespace(end.namespace).addresses
         ):
             return Hop(_device(plan, placement, route.device), end)
-    raise UnreachableError(f"nobody has {wanted} on the segment of {placement}/{route.device}")
+    raise UnreachableError(f"no device on the segment of {placement}/{route.device} has {wanted}")
 
 
 def way(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
     """Every hop from ``placement`` to the namespace that has ``destination``.
 
     Raises:
-        UnreachableError: the way ends before, or goes in a circle.
+        UnreachableError: the path ends early, or is a loop.
     """
     hops: list[Hop] = []
     while not any(address.interface.ip == destination for address in plan.namespace(placement).addresses):
         hop = next_hop(plan, placement, destination)
         if hop in hops:
-            raise UnreachableError(f"the way to {destination} comes back to {placement}")
+            raise UnreachableError(f"the path to {destination} comes back to {placement}")
         hops.append(hop)
         placement = hop.into.namespace
     return tuple(hops)
@@ -93,9 +92,9 @@ def _tops(namespace: Namespace) -> dict[str, Bridge | Vxlan]:
 
 
 def on_segment(plan: Plan, placement: str, device: str) -> Iterator[LinkEnd]:
-    """The devices that a frame from this one can reach: its peer, all on its bridge or its peer's, or through a tunnel.
+    """The devices that a frame from this one can reach: its peer, ports of its bridge or its peer's, tunnel ends.
 
-    A device of the namespace itself is not among them.
+    They do not include devices of the namespace itself.
     """
     namespace = plan.namespace(placement)
     if any(vxlan.device == device for vxlan in namespace.vxlans):
@@ -115,7 +114,7 @@ def on_segment(plan: Plan, placement: str, device: str) -> Iterator[LinkEnd]:
 
 
 def _behind_ports(plan: Plan, placement: str, bridge: str) -> Iterator[LinkEnd]:
-    """What is plugged into a bridge: the far end of each of its ports."""
+    """The far end of each port of a bridge."""
     for link in plan.links:
         for port, far in (link.ends, link.ends[::-1]):
             if (port.namespace, port.master) == (placement, bridge):

@@ -1,10 +1,7 @@
-"""The CNI plugin's masquerade: rules that belong to the wire and to no engine.
+"""The CNI plugin's masquerade: the text of rules that belong to the network, not to an engine.
 
-Owns: their text, and how to see rules without them.
-Must not: load them (``kernel.rules`` does), or choose what is masqueraded (``topology`` does).
-
-They stand in a chain that says whose they are, behind kube-proxy's own jump, which kube-proxy puts first. In the same
-table and by the same tool, as with CNI plugins on a node, so that both meet as they do there.
+The rules are in a chain of their own, after kube-proxy's jump, which kube-proxy inserts first. They use the same table
+and the same tool as CNI plugins on a real node, so that they interact with the engine's rules as there.
 """
 
 from typing import Final
@@ -14,7 +11,7 @@ from proxylab.plan.model import Masquerade
 __all__ = ["is_masquerade", "masquerade_text", "without_masquerade"]
 
 _CHAIN: Final = "PROXYLAB-CNI"
-_WHY: Final = '-m comment --comment "the outbound masquerade of the wire, which is no engine\'s"'
+_WHY: Final = '-m comment --comment "outbound masquerade of the lab network, not of the engine"'
 
 
 def masquerade_text(masquerade: Masquerade) -> str:
@@ -33,12 +30,12 @@ def masquerade_text(masquerade: Masquerade) -> str:
 
 
 def is_masquerade(line: str) -> bool:
-    """Whether a line of a listing is of these rules; it names its chain."""
+    """Whether a line of a listing belongs to these rules."""
     return _CHAIN in line
 
 
 def without_masquerade(saved: str) -> str:
-    """What iptables-save printed, without any line of these rules."""
+    """The output of iptables-save without these rules."""
     if _CHAIN not in saved:
         return saved
     return "".join(line for line in saved.splitlines(keepends=True) if _CHAIN not in line)

@@ -1,11 +1,8 @@
 """The plan: every namespace, link, address, route, neighbour and sysctl of a lab.
 
-Owns: the frozen objects that ``plan.topology`` computes and ``kernel.realise`` makes real, one for one.
-Must not: choose anything. What stands here is final; the kernel room only obeys.
-
-Interface indexes are chosen here, unique over the whole plan: a veth whose two ends bore the same index would have
-its carrier event handled up to a second late (``linkwatch_urgent_event`` in net/core/link_watch.c), and with indexes
-known in advance every message can be written without a look-up.
+``plan.topology`` computes these frozen objects and ``kernel.realise`` makes each of them real. Interface indexes are
+unique over the whole plan: if both ends of a veth had the same index, the kernel would handle its carrier event up to
+a second late (``linkwatch_urgent_event`` in net/core/link_watch.c). Known indexes also spare netlink look-ups.
 """
 
 from collections.abc import Mapping
@@ -45,19 +42,19 @@ __all__ = [
 
 
 MAIN_TABLE: Final = 254
-"""RT_TABLE_MAIN of linux/rtnetlink.h: where routes go that name no table."""
+"""RT_TABLE_MAIN of linux/rtnetlink.h: the table of routes that name none."""
 
 
 DETOUR_TABLE: Final = 50
-"""Where the router looks first: the way that one errand asks for stands here and covers what the plan routes."""
+"""The router's first table: it holds a resolved probe's policy route, which overrides the plan's routes."""
 
 
 BEHIND_LOCAL: Final = 1
-"""The priority of the rule that lets nothing leave a namespace; the kernel's for local addresses has 0."""
+"""The priority of the rule that blackholes a namespace; the kernel's own rule for local addresses has 0."""
 
 
 class Role(StrEnum):
-    """What a namespace stands for."""
+    """The role of a namespace."""
 
     NODE = "node"
     POD = "pod"
@@ -70,7 +67,7 @@ class Role(StrEnum):
 class Sysctl:
     """One sysctl below ``net``, by its dotted name with ``/`` for dots inside a device name (sysctl(8)).
 
-    ``required`` is false for keys that a kernel may lack without harm to the lab (no IPv6, no br_netfilter yet).
+    ``required`` is false for keys that a kernel may lack (no IPv6, no br_netfilter yet) without harm to the lab.
     """
 
     name: str
@@ -93,7 +90,7 @@ class Bridge:
 
 @dataclass(frozen=True, slots=True)
 class Vxlan:
-    """A VXLAN device over ``underlay``, whose own address there is ``local``. It is told its peers and learns none."""
+    """A VXLAN device over ``underlay`` with the local address ``local``. Its peers are static; it learns none."""
 
     device: str
     index: int
@@ -115,7 +112,7 @@ class ForwardingEntry:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address on a device; ``interface`` carries the prefix length."""
+    """An address on a device; ``interface`` has the prefix length."""
 
     device: str
     interface: IPInterface
@@ -123,7 +120,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class NextHop:
-    """One of several equal ways."""
+    """One of several equal next hops."""
 
     device: str
     via: IPAddress
@@ -133,8 +130,8 @@ class NextHop:
 class Route:
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
-    With ``hops``, flows are shared among them, and ``device`` is the first one's. ``onlink`` says that ``via`` is
-    reached on ``device`` though no address there says so. What is ``unreachable`` goes nowhere, and its sender is told.
+    With ``hops``, flows spread over them, and ``device`` is the first one's. With ``onlink``, ``via`` is a neighbour on
+    ``device`` although no address there covers it. For an ``unreachable`` route the sender gets an ICMP error.
     """
 
     destination: IPNetwork
@@ -148,7 +145,7 @@ class Route:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """Every device that the route leads to, in the order in which a request for it names them."""
+        """Every device of the route, in the order of its netlink request."""
         if self.unreachable:
             return ()
         return tuple(hop.device for hop in self.hops) or (self.device,)
@@ -156,7 +153,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """What comes from ``source`` (``None``: anywhere) is looked up in ``table``, by rising ``priority``."""
+    """Packets from ``source`` (``None``: anywhere) use ``table``; rules apply by rising ``priority``."""
 
     family: Family
     priority: int
@@ -177,8 +174,8 @@ class Neighbour:
 class Listener:
     """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's).
 
-    ``address`` is ``None`` where it answers on all addresses; pods that share a namespace have one each. What
-    ``serves_names`` answers questions about the cluster's names, too. ``position`` is where the author wrote of it.
+    ``address`` is ``None`` for all addresses; pods that share a namespace have one each. With ``serves_names`` it also
+    answers DNS questions about the cluster. ``position`` is its place in the scenario.
     """
 
     name: str
@@ -191,7 +188,7 @@ class Listener:
 
 @dataclass(frozen=True, slots=True)
 class Masquerade:
-    """What a node's CNI plugin masquerades: packets of pods in ``sources``, but for those to ``spared``."""
+    """The masquerade of a node's CNI plugin: packets of pods in ``sources``, except those to ``spared``."""
 
     family: Family
     sources: tuple[IPNetwork, ...]
@@ -200,7 +197,7 @@ class Masquerade:
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Rules that stand in a node before its engine starts: a text for ``tool``, iptables, ip6tables or nft."""
+    """Rules that a node holds before its engine starts: a text for ``tool``, iptables, ip6tables or nft."""
 
     tool: str
     text: str
@@ -208,9 +205,10 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Namespace:
-    """One network namespace and all that stands in it, but for the links, which have two ends.
+    """One network namespace and its contents, except links.
 
-    ``sysctls`` are written before the first link, ``device_sysctls`` (of single devices) before these are brought up.
+    The lab writes ``sysctls`` before the first link, and ``device_sysctls`` (of single devices) before it brings the
+    devices up.
     """
 
     name: str
@@ -233,8 +231,8 @@ class Namespace:
 class LinkEnd:
     """One end of a link.
 
-    ``master`` is the bridge it is a port of; a ``hairpin`` port takes back what it sent. An end of ``proxy_arp``
-    answers ARP at once for whatever its namespace routes elsewhere. ``mtu`` is ``None`` where it is the kernel's own.
+    ``master`` is its bridge. The bridge may send a frame back out of a ``hairpin`` port. An end with ``proxy_arp``
+    answers ARP at once for every address that its namespace routes elsewhere. ``mtu`` is ``None`` for the default.
     """
 
     namespace: str
@@ -262,9 +260,9 @@ class Veth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodPlacement:
-    """Where a pod lives: in a namespace of its own, in its node's (host network), or in one that it shares.
+    """The placement of a pod: in its own network namespace, its node's (host network), or a shared one.
 
-    ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in their order.
+    ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in the same order.
     """
 
     name: str
@@ -276,10 +274,10 @@ class PodPlacement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Balancer:
-    """Who stands before nodes with addresses of ``pool``: a part of the router, by whose ``device`` it sends.
+    """A load balancer with the addresses of ``pool``. It is part of the router and sends through its ``device``.
 
-    ``nodes`` holds the addresses of each node by its name, one for each family of the lab. One that is
-    ``health_checked`` asks them, and leaves out who says no.
+    ``nodes`` are the addresses of each node by its name, one for each family of the lab. With ``health_checked`` the
+    balancer checks the nodes and skips those that fail.
     """
 
     name: str
@@ -291,7 +289,7 @@ class Balancer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A whole lab. Namespaces are in the order in which they are made."""
+    """A whole lab. Namespaces are in the order of their creation."""
 
     namespaces: tuple[Namespace, ...]
     links: tuple[Veth, ...]
@@ -313,7 +311,7 @@ class Plan:
         raise KeyError(name)
 
     def with_routes(self, namespace: str, routes: tuple[Route, ...]) -> Self:
-        """The plan with these routes in a namespace, in the place of those that lead to the same destinations."""
+        """The plan with these routes in a namespace, instead of its routes to the same destinations."""
         covered = {(route.destination, route.table) for route in routes}
         changed = tuple(
             replace(each, routes=(*(r for r in each.routes if (r.destination, r.table) not in covered), *routes))
@@ -324,7 +322,7 @@ class Plan:
         return replace(self, namespaces=changed)
 
     def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
-        """The plan with other sysctls in some namespaces, such as those that were found there."""
+        """The plan with other sysctls in some namespaces, such as the values in a running lab."""
         changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)
         return replace(self, namespaces=changed)
 
@@ -347,7 +345,7 @@ class Plan:
         raise KeyError(f"{namespace}/{device}")
 
     def end_to_cut(self, namespace: str, device: str) -> LinkEnd:
-        """The end that is taken down where that device's link is cut (``kernel.netlink.links``). Raises KeyError."""
+        """The end that ``kernel.netlink.links`` takes down to cut that device's link. Raises ``KeyError``."""
         far = self.peer(namespace, device)
         return far if far.master is not None else self.end(namespace, device)
 

@@ -1,8 +1,7 @@
-"""The names the plan gives: namespaces of the lab's own, and devices.
+"""Names that the plan chooses: the lab's own namespaces, devices and MAC addresses.
 
-Owns: reserved names; device names that are readable, at most 15 bytes long and unique in their namespace; MAC
-addresses.
-Must not: rename what the author named; a node, pod or host has its own name as its namespace's.
+Device names are readable, at most 15 bytes long, and unique in their namespace. The namespace of a node, pod or host
+has the author's name.
 """
 
 import hashlib
@@ -26,16 +25,16 @@ FABRIC: Final = "fabric"
 OWN_NAMESPACES: Final = frozenset({ROUTER, FABRIC})
 
 NODES: Final = "nodes"
-"""The segment of the nodes: the bridge in the fabric, and the router's leg on it."""
+"""The segment of the nodes: the bridge in the fabric, and the router's device on it."""
 OUTSIDE: Final = "outside"
-"""The segment of the outside hosts: the bridge in the fabric, and the router's leg on it."""
+"""The segment of the outside hosts: the bridge in the fabric, and the router's device on it."""
 UPLINK: Final = "eth0"
 """The one device of a pod or host, and a node's device on its segment."""
 
 POD_BRIDGE: Final = "cni0"
-"""The bridge of a node's pods, by the name that the CNI bridge plugin gives it."""
+"""The bridge of a node's pods, with the CNI bridge plugin's name."""
 OVERLAY: Final = "flannel.1"
-"""A node's VXLAN device, by the name that flannel gives it: its VXLAN network identifier is 1."""
+"""A node's VXLAN device, with flannel's name: its VXLAN network identifier is 1."""
 
 MAX_BYTES: Final = 15
 """IFNAMSIZ of linux/if.h, less the terminating zero."""
@@ -43,7 +42,7 @@ MAX_BYTES: Final = 15
 _TAKEN_BY_THE_KERNEL: Final = frozenset(
     {
         "lo",
-        # Directories below /proc/sys/net/ipv4/conf, so no device may bear them (sysctl_dev_name_is_allowed).
+        # Directories below /proc/sys/net/ipv4/conf, so no device may have these names (sysctl_dev_name_is_allowed).
         "all",
         "default",
         # Fallback devices that tunnel modules make in every new namespace (net.core.fb_tunnels_only_for_init_net).
@@ -61,13 +60,13 @@ _TAKEN_BY_THE_KERNEL: Final = frozenset(
 
 
 class DeviceNames:
-    """Hands out the device names of one namespace."""
+    """Chooses the device names of one namespace."""
 
     def __init__(self) -> None:
         self._taken = set(_TAKEN_BY_THE_KERNEL)
 
     def claim(self, wanted: str) -> str:
-        """``wanted``, or its beginning with four hex digits of its hash where it is too long or already taken.
+        """``wanted``, or its beginning with four hex digits of its hash if it is too long or taken.
 
         ``wanted`` is ASCII, as the names of Kubernetes objects are.
         """
@@ -81,13 +80,13 @@ class DeviceNames:
 
 
 class MacAddresses:
-    """Hands out MAC addresses: locally administered, and the same for the same device in every run."""
+    """Chooses MAC addresses: locally administered, and the same for the same device in every run."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
 
     def claim(self, namespace: str, device: str) -> str:
-        """The address of a device, from the hash of its name; the lab has no other with it."""
+        """The address of a device, from the hash of its name; unique in the lab."""
         attempt = 0
         while True:
             digest = hashlib.sha256(f"{namespace}\0{device}\0{attempt}".encode()).digest()

@@ -1,10 +1,7 @@
-"""Names in a lab: who serves them, and what each place finds in its /etc/resolv.conf.
+"""DNS in a lab: the pods that serve names, and the /etc/resolv.conf of every pod.
 
-Owns: which pods answer for ``kube-dns``, the lab's own one among them, and the text for every pod's namespace.
-Must not: know what names there are, or ask for one.
-
-A scenario that uses names has the Service ``kube-dns``. Behind it stands a pod of the lab's own, which no author can
-name and no report counts; unless the author declares that Service himself: then the pods that it selects serve names.
+A scenario that uses names has the Service ``kube-dns``. By default its endpoint is a pod of the lab's own, which no
+author can name and no report counts. If the author declares that Service, the pods that it selects serve names.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,12 +25,12 @@ __all__ = [
 
 
 def has_own_server(scenario: Scenario) -> bool:
-    """Whether the lab adds a name server of its own, with the Service before it."""
+    """Whether the lab adds its own name server and the Service for it."""
     return scenario.has_names and _declared(scenario) is None
 
 
 def serves_names(scenario: Scenario, group: PodGroup) -> bool:
-    """Whether the pods of an entry answer for a ``kube-dns`` that the author declares."""
+    """Whether the pods of an entry serve names for a ``kube-dns`` that the author declares."""
     service = _declared(scenario) if scenario.has_names else None
     if service is None or not service.selector or group.namespace != service.namespace:
         return False
@@ -45,12 +42,12 @@ def _declared(scenario: Scenario) -> Service | None:
 
 
 def home_of_names(node: str) -> str:
-    """The namespace of the lab's own name server on its node. ``@`` is in no name that an author can give."""
+    """The namespace of the lab's own name server on its node. No author's name can hold ``@``."""
     return f"{COREDNS}@{node}"
 
 
 def name_servers(plan: Plan) -> tuple[Sentinel, ...]:
-    """Where names are served past all Services: an address of each family for each pod."""
+    """The name servers without the Service: an address of each family for each pod."""
     servers: dict[tuple[str, IPAddress], Sentinel] = {}
     for namespace in plan.namespaces:
         for listener in namespace.listeners:
@@ -62,7 +59,7 @@ def name_servers(plan: Plan) -> tuple[Sentinel, ...]:
 
 
 def own_addresses(plan: Plan) -> tuple[IPAddress, ...]:
-    """The addresses of the lab's own name server; none where it has none."""
+    """The addresses of the lab's own name server; empty if it has none."""
     pods = {pod.name for pod in plan.pods}
     return tuple(each.address for each in name_servers(plan) if each.name == COREDNS and each.name not in pods)
 
@@ -84,9 +81,9 @@ def own_devices(plan: Plan) -> frozenset[tuple[str, str]]:
 
 
 def resolv_confs(scenario: Scenario, plan: Plan, services: Iterable[Service]) -> Mapping[str, str]:
-    """The /etc/resolv.conf of each namespace that is a pod's own; empty where the lab has no names.
+    """The /etc/resolv.conf of each pod's own namespace; empty if the lab has no names.
 
-    Nodes and outside hosts ask other servers than the cluster's, and a lab has none of those.
+    Nodes and outside hosts use other name servers than the cluster's, and a lab has none of those.
     """
     servers = next((service.cluster_ips for service in services if service.key == KUBE_DNS), ())
     if not scenario.has_names:

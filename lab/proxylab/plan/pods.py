@@ -1,22 +1,18 @@
-"""How pods hang on their nodes.
+"""The three pod networks: how a node connects its pods, and the network namespaces of pods.
 
-Owns: the three pod networks, and the namespaces that pods live in.
-Must not: know how nodes reach each other (``topology`` does), or rules.
+``ptp``, as in kind's CNI: the node's end of every pod's veth has the node's gateway address, and permanent neighbours
+on both ends replace ARP. The pod's own address is a /32, and everything else goes via the gateway. So a pod reaches
+another pod on the same node through the node's IP stack and its rules. The gateway address has global scope, so that a
+masquerade towards a pod finds it on the outgoing device (inet_select_addr, net/ipv4/devinet.c).
 
-``ptp``, as kind's CNI does it: the node's end of every pod's veth bears the node's gateway address, and permanent
-neighbours on both ends make ARP superfluous. The pod's own address is a /32 with everything else by way of the gateway,
-so a pod reaches its neighbour on the same node through the node's IP stack and its rules, never past them. The gateway
-address has global scope: a masquerade towards a pod then finds it on the outgoing device (inet_select_addr,
-net/ipv4/devinet.c).
+``ptp-unnumbered``, as in Calico: the node's ends have no address of their own. Pods send to 169.254.1.1, which no
+device has: the node answers ARP for it as a proxy, since its route there leads elsewhere (arp_process,
+net/ipv4/arp.c). In IPv6 the gateway is a link-local address on the node's end of every pod's veth.
 
-``ptp-unnumbered``, as Calico does it: the node's ends have no address of their own. Pods send to 169.254.1.1, which
-nobody has: the node answers ARP for it as a proxy, since its route there leads elsewhere (arp_process, net/ipv4/arp.c).
-In IPv6 the gateway is a link-local address that every node's end bears.
-
-``bridge``, as flannel does it: all pods of a node are ports of one bridge, which bears the gateway address. Pods of a
-node talk past its IP stack, but for what bridge-nf-call-iptables hands to the rules. A bridge does not send a frame
-back out of the port it came by, so a pod reaches itself through a Service only if its port is a hairpin port or, in
-part, if the bridge is promiscuous.
+``bridge``, as in flannel: all pods of a node are ports of one bridge, which has the gateway address. Traffic between
+pods of a node bypasses its IP stack, except where bridge-nf-call-iptables passes it to the rules. A bridge does not
+send a frame back out of its ingress port, so a pod reaches itself through a Service only if its port is a hairpin port
+or, in part, if the bridge is promiscuous.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,7 +71,7 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
 
 
 def _add_name_server(node: NamespaceDraft, own: Sequence[IPAddress], draft: Draft, wirer: "_PodLinker") -> None:
-    """Draw the lab's own name server: wired like any pod, and in nobody's list of pods."""
+    """Draw the lab's own name server: connected like any pod, but in no list of pods."""
     namespace = draft.namespace(home_of_names(node.name), Role.POD)
     wirer.link_by(namespace, node, own)
     namespace.listeners += [
@@ -84,7 +80,7 @@ def _add_name_server(node: NamespaceDraft, own: Sequence[IPAddress], draft: Draf
 
 
 def _homes(group: PodGroup) -> dict[str, list[str]]:
-    """The pods in each namespace of the group. ``@`` is in no name that an author can give."""
+    """The pods in each namespace of the group. No author's name can hold ``@``."""
     homes: dict[str, list[str]] = {}
     for ordinal, name in enumerate(group.pod_names):
         home = f"{group.name}@{group.node_of(ordinal)}" if group.shared_netns else name

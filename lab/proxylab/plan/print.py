@@ -1,7 +1,6 @@
-"""A plan as text, for people and for golden files.
+"""``plan_lines``: a plan as text, for people and for golden files.
 
-Owns: ``plan_lines``.
-Must not: leave anything out but sysctls, which are many and the same for every namespace of a role.
+The text has everything but sysctls, which are many and the same for every namespace of a role.
 """
 
 from collections.abc import Iterator
@@ -12,12 +11,12 @@ __all__ = ["plan_lines"]
 
 
 def plan_lines(plan: Plan) -> list[str]:
-    """The plan, a paragraph for each namespace, in ip-address(8)'s and ip-route(8)'s words."""
+    """The plan, a paragraph for each namespace, in the words of ip-address(8) and ip-route(8)."""
     lines: list[str] = []
     for namespace in plan.namespaces:
         lines += ["", *_namespace_lines(plan, namespace)]
     for balancer in plan.balancers:
-        checked = ", as far as they are healthy" if balancer.health_checked else ""
+        checked = " while healthy" if balancer.health_checked else ""
         pool, nodes = ", ".join(map(str, balancer.pool)), ", ".join(balancer.nodes)
         lines += ["", f"balancer {balancer.name}: {pool} to {nodes}{checked}"]
     return lines[1:]

@@ -1,15 +1,11 @@
-"""A probe that dials a name asks for it first: what, whom, and what the answer must be.
-
-Owns: ``Questions``, and which names a resolver tries.
-Must not: look at an answer (``verdict.naming`` does).
-"""
+"""``Questions``: the DNS question of a probe that dials a name, its name servers, and the answer that it needs."""
 
 from collections.abc import Mapping, Sequence
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
 from proxylab.cluster.objects import Service
-from proxylab.plan.dialled import UnresolvableError, service_port
+from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan
 from proxylab.plan.naming import name_servers
 from proxylab.plan.resolved import Question
@@ -19,7 +15,7 @@ __all__ = ["Questions", "candidates"]
 
 
 class Questions:
-    """What all questions of one lab have in common: the name server, and the families."""
+    """Makes the questions of one lab, from its name servers and its families."""
 
     def __init__(self, plan: Plan, services: Sequence[Service], families: tuple[Family, ...]) -> None:
         self._servers = name_servers(plan)
@@ -34,17 +30,17 @@ class Questions:
         home: str | None,
         everybody: Mapping[str, tuple[IPAddress, ...]],
     ) -> Question:
-        """The question that leads to a Service by its name.
+        """The question for a Service's name.
 
         Args:
             service: with everything allocated.
-            target: what the probe dials.
+            target: the probe's target.
             asked: the protocol that the probe names.
-            home: the Kubernetes namespace of the pod that asks; ``None`` for who is no pod.
+            home: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
             everybody: the addresses of every node, pod and host.
 
         Raises:
-            UnresolvableError: there is nobody to ask, or the Service has no such port.
+            UnresolvableError: the lab has no name server, or the Service has no such port.
         """
         self._refuse_silence()
         port, protocol = _declared_port(service, target, asked)
@@ -67,14 +63,14 @@ class Questions:
         )
 
     def about_name(self, name: str, home: str | None) -> Question:
-        """The question that a program asks for any name, for addresses of all families.
+        """The question of a program for any name, for addresses of all families.
 
         Args:
-            name: absolute where a dot ends it.
-            home: the Kubernetes namespace of the pod that asks; ``None`` for who is no pod.
+            name: absolute if it ends in a dot.
+            home: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
 
         Raises:
-            UnresolvableError: there is nobody to ask.
+            UnresolvableError: the lab has no name server.
         """
         self._refuse_silence()
         return Question(
@@ -89,11 +85,11 @@ class Questions:
 
     def _refuse_silence(self) -> None:
         if not self._resolvers:
-            raise UnresolvableError(f"to.via: there is no {KUBE_DNS} with an address, so nobody can be asked")
+            raise UnresolvableError(f"to.via: the lab has no name server: there is no {KUBE_DNS} with an address")
 
 
 def candidates(name: str, home: str | None) -> tuple[str, ...]:
-    """What a resolver tries for a name, in this order, by the resolv.conf of a pod (resolv.conf(5), ``ndots``)."""
+    """The names that a resolver tries for a name, in order, with a pod's resolv.conf (resolv.conf(5), ``ndots``)."""
     whole = name.rstrip(".").lower()
     if home is None or name.endswith("."):
         return (whole,)
@@ -102,7 +98,7 @@ def candidates(name: str, home: str | None) -> tuple[str, ...]:
 
 
 def _names(service: Service, home: str | None) -> tuple[str, ...]:
-    """The shortest name that leads there from a pod's namespace, below each search domain; elsewhere, the whole one."""
+    """From a pod, the Service's shortest name below each search domain; from elsewhere, its whole name."""
     if home is None:
         return (f"{service.name}.{service.namespace}.svc.{DOMAIN}",)
     short = service.name if home == service.namespace else f"{service.name}.{service.namespace}"
@@ -110,7 +106,7 @@ def _names(service: Service, home: str | None) -> tuple[str, ...]:
 
 
 def _declared_port(service: Service, target: ServiceTarget, asked: Transport | None) -> tuple[int, Transport]:
-    """What a client of a name dials: an address tells it no target port. An ExternalName need not declare any."""
+    """The port that a client of a name dials: the declared one, or for an ExternalName without ports the probe's."""
     if asked is Transport.ICMP:
         return 0, asked
     if not service.ports and isinstance(target.port, int):

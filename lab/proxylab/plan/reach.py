@@ -1,7 +1,6 @@
-"""Who can still be reached when links are cut and pods are gone.
+"""Reachability after changes: ``Links``, the cut links at one time, and ``Absences``, with the deleted pods too.
 
-Owns: ``Links``, the links that are cut at one time, and ``Absences``, with the pods that are gone then.
-Must not: know steps, or look for another way: an uplink beside ``eth0`` is nobody's only one.
+Only a cut ``eth0`` makes a node, pod or host unreachable: every one has this device, and others are further uplinks.
 """
 
 from collections.abc import Iterable
@@ -22,14 +21,14 @@ class Links:
     cut: frozenset[tuple[str, str]] = frozenset()
 
     def after(self, changes: Iterable[LinkChange]) -> "Links":
-        """The same once more are mended, or cut."""
+        """The links after these changes."""
         cut = set(self.cut)
         for change in changes:
             (cut.discard if change.up else cut.add)((change.netns_name, change.device))
         return Links(frozenset(cut))
 
     def part(self, plan: Plan, one: str, other: str) -> bool:
-        """Whether a cut link parts two nodes, pods or hosts."""
+        """Whether a cut link separates two nodes, pods or hosts."""
         if not self.cut:
             return False
         there, here = _stages(plan, one), _stages(plan, other)
@@ -39,13 +38,13 @@ class Links:
 
 @dataclass(frozen=True, slots=True)
 class Absences:
-    """What steps have taken out of a lab: pods that are gone, by their names, and links that are cut."""
+    """The deleted pods, by name, and the cut links."""
 
     gone: frozenset[str] = frozenset()
     links: Links = Links()
 
     def blackhole(self, plan: Plan) -> tuple[str, ...]:
-        """The namespaces that nothing leaves: those of pods that are all gone."""
+        """The namespaces to blackhole: those with only deleted pods."""
         by_namespace: dict[str, list[str]] = {}
         for pod in plan.pods:
             by_namespace.setdefault(pod.namespace, []).append(pod.name)
@@ -53,7 +52,7 @@ class Absences:
         return tuple(name for name, pods in by_namespace.items() if name in of_pods and self.gone.issuperset(pods))
 
     def down(self, plan: Plan) -> tuple[LinkEnd, ...]:
-        """The ends of links that are down, as far as the plan has them."""
+        """The link ends of the plan that are down."""
         found = []
         for netns_name, device in sorted(self.links.cut):
             with suppress(KeyError):
@@ -62,7 +61,7 @@ class Absences:
 
 
 def _stages(plan: Plan, name: str) -> tuple[str, ...]:
-    """The place itself, and the node whose link it shares; a pod of the host network is its node."""
+    """The node, pod or host itself, and for a pod its node; a pod on the host network is its node."""
     pod: PodPlacement | None = next((each for each in plan.pods if each.name == name), None)
     if pod is None:
         return (name,)

@@ -1,8 +1,4 @@
-"""Who may get a packet without being a pod: what listens on a node, and the stacks that answer echo requests.
-
-Owns: those receivers.
-Must not: know probes.
-"""
+"""Receivers other than pods: programs that listen on a node, and the stacks that answer echo requests."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,7 +15,7 @@ _NO_PORT: Final = 0
 
 
 def programs(node: Namespace, family: Family) -> Iterator[Receiver]:
-    """The host-network pods and daemons of a node, each by the addresses and ports on which it listens."""
+    """The host-network pods and daemons of a node, each with the addresses and ports on which it listens."""
     own = _own_addresses(node, family)
     ports: defaultdict[tuple[str, IPAddress], list[int]] = defaultdict(list)
     for listener in node.listeners:
@@ -33,7 +29,7 @@ def programs(node: Namespace, family: Family) -> Iterator[Receiver]:
 
 
 def stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family) -> Iterator[Receiver]:
-    """Nodes and outside hosts by all their addresses: the stack of each answers an echo request."""
+    """Nodes and outside hosts with all their addresses: the stack of each answers echo requests."""
     for node in nodes:
         for address in (*_own_addresses(node, family), family.loopback):
             yield Receiver(name=node.name, namespace=node.name, device=STACK, address=address, ports=(_NO_PORT,))
@@ -43,6 +39,6 @@ def stacks(nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Famil
 
 
 def _own_addresses(placement: Namespace, family: Family) -> tuple[IPAddress, ...]:
-    """All addresses of a namespace, on whatever device, but for the link's own of IPv6."""
+    """All addresses of a namespace, on any device, except IPv6 link-local."""
     own = (each.interface.ip for each in placement.addresses)
     return tuple(dict.fromkeys(each for each in own if Family.of(each) is family and not each.is_link_local))

@@ -1,7 +1,6 @@
-"""What cannot be drawn, and why.
+"""The checks of a scenario before its network is drawn: words, names and references.
 
-Owns: the check of a scenario before its wire is drawn: words, names, and what refers to what.
-Must not: give out addresses; ``addresses`` says itself when they run out.
+``addresses`` reports networks that run out of addresses.
 """
 
 from collections import Counter
@@ -23,7 +22,7 @@ _WORDS: Final = {
 
 
 def refusals(scenario: Scenario) -> list[str]:
-    """A line for everything that keeps the scenario from being drawn."""
+    """A line for every mistake that makes the network impossible."""
     return [
         *_network_problems(scenario),
         *_name_problems(scenario),
@@ -46,7 +45,7 @@ def _network_problems(scenario: Scenario) -> Iterator[str]:
         ("interNode", network.inter_node),
     ):
         if value not in _WORDS[key]:
-            yield f"{scenario.file}: spec.network.{key}: {value!r} cannot be drawn; use {', '.join(_WORDS[key])}"
+            yield f"{scenario.file}: spec.network.{key}: {value!r} is unknown; use {', '.join(_WORDS[key])}"
 
 
 def _name_problems(scenario: Scenario) -> Iterator[str]:
@@ -54,14 +53,14 @@ def _name_problems(scenario: Scenario) -> Iterator[str]:
     for name, position in _placements(scenario):
         if name in OWN_NAMESPACES:
             own = " and ".join(sorted(OWN_NAMESPACES))
-            yield f"{position}: {name}: {own} are names of the lab's own namespaces; choose another name"
+            yield f"{position}: {name}: {own} are the lab's own network namespaces; choose another name"
         elif name in seen:
             yield f"{position}: {name}: {seen[name]} has this name already; nodes, pods and hosts share one name space"
         seen.setdefault(name, position)
     segments = Counter([NODES, OUTSIDE, *(segment.name for segment in scenario.network.segments)])
     for segment in scenario.network.segments:
         if segments[segment.name] > 1:
-            yield f"{segment.position}: segment {segment.name}: there is another one of this name; rename one"
+            yield f"{segment.position}: segment {segment.name}: another segment has this name; rename one of the two"
 
 
 def _placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
@@ -75,7 +74,7 @@ def _placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
 
 
 def written_sysctls(scenario: Scenario) -> Iterator[tuple[str, Position | str, Mapping[str, str]]]:
-    """The sysctls that the author wrote: whose they are, where, and what."""
+    """The author's sysctls: their owner, their place, and their values."""
     yield ROUTER, scenario.file, scenario.network.router_sysctls
     for node in scenario.nodes:
         yield node.name, node.position, node.sysctls
@@ -99,7 +98,7 @@ def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
         if uplink.segment not in segments:
             yield (
                 f"{node.position}: {node.name}: uplink {uplink.device}: there is no segment {uplink.segment!r}; "
-                f"there are {', '.join(segments)}"
+                f"use {', '.join(segments)}"
             )
         if devices.count(uplink.device) > 1:
             yield f"{node.position}: {node.name}: uplink {uplink.device}: the node has one already; choose another"
@@ -115,7 +114,7 @@ def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
             yield f"{what}: there is no device {route.device!r}; use one of {', '.join(devices)}"
         for word, other in (("via", route.via), ("from", route.source)):
             if other is not None and other.version != route.destination.version:
-                yield f"{what}: {word} {other} is of the other IP family; take one of the same"
+                yield f"{what}: {word} {other} is of the other IP family; use one of the same family"
 
 
 def _pod_problems(scenario: Scenario) -> Iterator[str]:
@@ -127,11 +126,12 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
     }
     for group in scenario.pods:
         for name in sorted(set(group.nodes) - nodes):
-            yield f"{group.position}: {group.name}: there is no node {name!r}; there are {', '.join(sorted(nodes))}"
+            yield f"{group.position}: {group.name}: there is no node {name!r}; use {', '.join(sorted(nodes))}"
         if not group.host_network:
             continue
         if group.shared_netns:
-            yield f"{group.position}: {group.name}: pods of the host network share their node's; leave it out"
+            what = "pods on the host network share their node's namespace"
+            yield f"{group.position}: {group.name}: {what}; remove sharedNetns"
         for ordinal, name in enumerate(group.pod_names):
             for port in group.ports:
                 placement = (group.node_of(ordinal), port.protocol.value, port.port)
@@ -139,7 +139,7 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
                 if other != name:
                     yield (
                         f"{group.position}: {name}: {other} listens on {port.protocol} {port.port} of {placement[0]} "
-                        "already; pods of the host network share their node's ports"
+                        "already; pods on the host network share their node's ports"
                     )
 
 
@@ -161,9 +161,9 @@ def _shared_problems(
 ) -> Iterator[str]:
     nodes = {node.name for node in scenario.nodes}
     for name in sorted(set(names) - nodes):
-        yield f"{what}: there is no node {name!r}; there are {', '.join(sorted(nodes))}"
+        yield f"{what}: there is no node {name!r}; use {', '.join(sorted(nodes))}"
     if not names:
-        yield f"{what}: say which nodes it is routed to"
+        yield f"{what}: has no nodes; name at least one"
     for family in {Family.of(network): None for network in networks}:
         if family not in scenario.network.families:
             yield f"{what}: the lab has no {family}; add it to spec.network.families"

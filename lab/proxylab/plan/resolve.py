@@ -1,8 +1,4 @@
-"""Probes become errands: every name is looked up, every address known.
-
-Owns: ``resolve`` for probes, and ``resolve_streams``.
-Must not: look at what a probe expects, but for what must be asked or kept for it to be judged at all.
-"""
+"""Resolve probes and streams: look up every name and every address."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -13,13 +9,21 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.plan.dialled import UnresolvableError, frontend_addresses, listening, service_port
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.forwarding import UnreachableError, next_hop
-from proxylab.plan.framing import frame_mac
+from proxylab.plan.lookup import (
+    UnresolvableError,
+    find,
+    frame_mac,
+    frontend_addresses,
+    listening,
+    namespace_of,
+    own_address,
+    own_addresses_of,
+    service_port,
+)
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
-from proxylab.plan.placements import find, namespace_of, own_address, own_addresses_of
 from proxylab.plan.questions import Questions
 from proxylab.plan.reach import Links
 from proxylab.plan.receivers import programs, stacks
@@ -51,15 +55,15 @@ _OF_NODE: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
 
 
 def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service]) -> tuple[ResolvedProbe, ...]:
-    """One errand for each of the scenario's streams, in their order; what it dials is what has that name at first.
+    """The scenario's streams, resolved, in order. Their targets are those when the lab begins.
 
     Raises:
-        ScenarioError: a line for every stream that names what does not exist, or cannot be sent.
+        ScenarioError: a line for every stream that names something unknown or has another protocol than TCP or UDP.
     """
     resolver = _Resolver(scenario, plan, services, (), (), Links())
     resolved_probes = _resolved(resolver, scenario.streams, 0, "stream")
     problems = [
-        f"{stream.position}: stream {stream.name!r}: a stream of {resolved.protocol} cannot be sent; allowed: TCP, UDP"
+        f"{stream.position}: stream {stream.name!r}: a stream cannot use {resolved.protocol}; allowed: TCP, UDP"
         for stream, resolved in zip(scenario.streams, resolved_probes, strict=True)
         if resolved.protocol not in (Transport.TCP, Transport.UDP)
     ]
@@ -78,19 +82,19 @@ def resolve(
     gone: Collection[str] = (),
     links: Links = Links(),  # noqa: B008 - frozen
 ) -> tuple[ResolvedProbe, ...]:
-    """One errand for each of ``scenario.probes``, in their order.
+    """``scenario.probes``, resolved, in order.
 
     Args:
-        scenario: whose probes they are.
-        plan: the scenario's own, as ``topology.draw`` gives it.
+        scenario: the scenario.
+        plan: its plan, from ``topology.draw``.
         services: the scenario's Services with everything allocated.
         slices: the EndpointSlices of these Services, at the time of the probes.
-        first: the number of the first errand.
-        gone: pods that answer nobody, not even a fence.
-        links: those that are cut.
+        first: the number of the first resolved probe.
+        gone: deleted pods, which do not even answer sentinel packets.
+        links: the cut links.
 
     Raises:
-        ScenarioError: a line for every probe that names what does not exist.
+        ScenarioError: a line for every probe that names something unknown.
     """
     return _resolved(_Resolver(scenario, plan, services, slices, gone, links), scenario.probes, first, "probe")
 
@@ -109,7 +113,7 @@ def _resolved(resolver: "_Resolver", asked: "Sequence[_Sent]", first: int, what:
 
 
 class _Resolver:
-    """What all probes of one scenario are looked up in."""
+    """The objects of one scenario, by name and by address."""
 
     def __init__(
         self,
@@ -188,7 +192,7 @@ class _Resolver:
         placement = find("from", source.name, self._placements)
         namespace = namespace_of(placement)
         if source.address is not None and source.address.version != destination.version:
-            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}")
+            raise UnresolvableError(f"from.address: {source.address} cannot dial {destination}: other IP family")
         if namespace in self._nodes:
             return self._stack_sender(probe, placement.name, namespace, destination)
         hop = next_hop(self._plan, namespace, destination)
@@ -206,7 +210,7 @@ class _Resolver:
         )
 
     def _others(self, source: Source, family: Family) -> tuple[IPAddress, ...]:
-        """The further addresses of a host that is to use all of them."""
+        """The further addresses of a host that sends from all of its addresses."""
         if not source.all_addresses:
             return ()
         own = own_addresses_of(self._hosts[source.name])
@@ -255,7 +259,7 @@ class _Resolver:
         service = self._services.get((target.namespace, target.service))
         if service is None:
             known = ", ".join(f"{namespace}/{name}" for namespace, name in self._services) or "none"
-            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; there are: {known}")
+            raise UnresolvableError(f"to.service: no Service {target.namespace}/{target.service}; known: {known}")
         return service
 
     def _frontend(self, probe: _Sent, target: ServiceTarget) -> _Dialled:
@@ -282,7 +286,7 @@ class _Resolver:
         return self._chosen(target, service, addresses), service.health_check_node_port, Transport.TCP
 
     def _watched(self, at: str | None) -> tuple[str, ...]:
-        """The namespace of the pod or host at which flows are said to end, if it is one."""
+        """The namespace of the pod or host where the author expects flows to end, if any."""
         placement = self._placements.get((at or "").partition("/")[0])
         return () if placement is None or namespace_of(placement) in self._nodes else (namespace_of(placement),)
 
@@ -323,14 +327,14 @@ class _Resolver:
                 yield Receiver(name=host.name, namespace=host.name, device=UPLINK, address=address)
 
     def _serving(self, host: Namespace, family: Family) -> list[IPAddress]:
-        """The addresses of a host that given slices have for endpoints."""
+        """The addresses of a host that are endpoints in the author's slices."""
         own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
 
     def _sentinels(self, probe: _Sent, destination: IPAddress) -> Iterator[Sentinel]:
-        """The nodes that its packets may enter, every pod, and hosts that are endpoints.
+        """Sentinels at the nodes that the probe's packets may enter, at every pod, and at hosts that are endpoints.
 
-        None is in the sender's namespace, which none leaves, none at a pod that is gone, and none beyond a cut link.
+        No sentinel is in the sender's own namespace, at a deleted pod, or behind a cut link.
         """
         hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
@@ -341,12 +345,12 @@ class _Resolver:
                 yield Sentinel(name=placement.name, address=own_address(placement, Family.of(destination)))
 
     def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
-        """The node that the sender's packets enter, or all those among which the router shares their flows."""
+        """The node that the sender's packets enter, or all nodes over which the router spreads their flows."""
         sharing = self._sharing(probe, destination)
         return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
 
     def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
-        """The nodes among which the router shares what a host sends there, unless the probe names one of them."""
+        """The nodes over which the router spreads a host's flows, unless the probe names one of them."""
         named = isinstance(probe.target, ServiceTarget) and probe.target.node is not None
         if named or probe.source.name not in self._hosts:
             return ()
@@ -364,7 +368,7 @@ class _Resolver:
         return next(iter(self._nodes.values())) if named is None else find("to.node", named, self._nodes)
 
     def _policy_route(self, probe: _Sent, destination: IPAddress) -> PolicyRoute | None:
-        """Where the router sends an address of a Service that is no node's own, and that it does not share anyway."""
+        """The router's route for a Service's address that no node has and that the router does not spread already."""
         if probe.source.name not in self._hosts or self._sharing(probe, destination):
             return None
         network = self._service_network(destination)
@@ -380,7 +384,7 @@ class _Resolver:
 
 
 def _resolver(question: Question, probe: _Sent) -> IPAddress:
-    """The address of kube-dns that is asked: the first, or one of the family that the author chose."""
+    """The address of kube-dns to query: the first, or one of the family that the author chose."""
     family = None if isinstance(probe.target, AddressTarget) else probe.target.family
     if probe.source.address is not None:
         family = Family.of(probe.source.address)

@@ -1,7 +1,7 @@
-"""Errands: probes with every name resolved to a place and an address.
+"""Resolved probes: every name is a network namespace and an address.
 
-Owns: the frozen ``ResolvedProbe``, which is all that ``traffic`` needs to know to send a probe.
-Must not: hold expectations (``verdict`` judges, ``traffic`` must not know what is hoped for).
+A frozen ``ResolvedProbe`` is all that ``traffic`` needs to send a probe. It holds no expectations, so that ``traffic``
+cannot depend on them; ``verdict`` judges.
 """
 
 from collections.abc import Mapping
@@ -25,15 +25,15 @@ __all__ = [
 ]
 
 STACK: Final = "stack"
-"""Stands for a device where packets are those of a namespace's own programs, above all of its rules."""
+"""Instead of a device: packets of a namespace's own programs, which pass its rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sender:
-    """Where packets start: a namespace, its device, and the next hop's MAC for crafted frames.
+    """The origin of packets: a namespace, its device, and the next hop's MAC for crafted frames.
 
-    What a node sends starts in its own stack (``STACK``), and has no MAC before the node's rules have seen it. A host
-    with ``others`` sends from all of its addresses in turn, each flow from one.
+    A node's packets start in its own stack (``STACK``), and have no MAC until they have passed the node's rules. A host
+    with ``others`` sends from all of its addresses in turn, one for each flow.
     """
 
     name: str
@@ -53,21 +53,21 @@ class Sender:
         return (self.address, *self.others)
 
     def of(self, flow: int) -> IPAddress:
-        """The address that a flow leaves from."""
+        """The source address of a flow."""
         return self.addresses[flow % (len(self.others) + 1)] if self.others else self.address
 
     @property
     def framed_to(self) -> str:
-        """Whose MAC the frames of flows bear: whoever the author chose, or the next hop. Fences go to the next hop."""
+        """The destination MAC of flows: the author's choice, or the next hop. Sentinel packets go to the next hop."""
         return self.frame_mac or self.next_hop_mac
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receiver:
-    """A pod where packets may arrive, a program of a node, or a host that is dialled or that slices name.
+    """Where packets may arrive: a pod, a program of a node, or a host that the probe dials or that slices name.
 
-    Every pod of the lab is one: a packet at the wrong pod must be seen too. What is in a node's namespace shares its
-    address, and is known by its ``ports``; elsewhere there are none, and any port is the receiver's.
+    Every pod of the lab is a receiver, so that a packet at the wrong pod shows. Programs in a node's namespace share
+    its address and differ by ``ports``; other receivers have none and get packets on any port.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sentinel:
-    """An address past all Services whose answer proves that what was sent before has arrived or is gone."""
+    """An address without a Service. Its answer proves that every packet sent earlier has arrived or is lost."""
 
     name: str
     address: IPAddress
@@ -95,9 +95,9 @@ class Sentinel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRoute:
-    """The route that the router must have for this probe: ``destination`` by way of ``via`` (a node's address).
+    """The route that the router needs for this probe: ``destination`` via ``via`` (a node's address).
 
-    It stands in a table of its own (``DETOUR_TABLE``), before those that the plan or a balancer has made.
+    It is in a table of its own (``DETOUR_TABLE``), which precedes the routes of the plan and of load balancers.
     """
 
     namespace: str
@@ -108,21 +108,21 @@ class PolicyRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked before a name is dialled.
+    """The DNS question that precedes dialling a name.
 
     Attributes:
         names: absolute, in the order in which a resolver tries them.
-        families: of the addresses asked for; the first is dialled where there are both.
-        resolvers: the addresses of the Service that the sender's resolver asks, in its order.
-        servers: who answers for it, past that Service.
-        service: the Service whose name it is, as ``NAMESPACE/NAME``.
-        port: what is dialled at the address in the answer: the number that the Service declares.
-        protocol: likewise.
-        due: the addresses that the name must give; none where that is not known before.
-        headless: whether the name must give pods, and which is known by ``pods``.
+        families: the families to ask for; the probe dials the first that has an address.
+        resolvers: the addresses of kube-dns in the order of the sender's resolv.conf.
+        servers: the name servers behind it, without the Service.
+        service: the Service with this name, as ``NAMESPACE/NAME``.
+        port: the port to dial, which the Service declares.
+        protocol: the protocol to dial.
+        due: the addresses that the answer must hold; empty if unknown.
+        headless: whether the answer must hold addresses of pods, from ``pods``.
         pods: the addresses of pods and hosts by their names.
-        wanted: the one address of the answer that is to be dialled; ``None`` for the first.
-        own: the sender's addresses: what a pod says to itself crosses no device, so another's are preferred.
+        wanted: the address of the answer to dial; ``None`` for the first.
+        own: the sender's addresses. Packets of a pod to itself cross no device, so the probe prefers other addresses.
     """
 
     names: tuple[str, ...]
@@ -145,13 +145,13 @@ class Query:
 
     Attributes:
         name: absolute, without the dot at the end.
-        kind: of the records asked for, such as ``AAAA``.
-        server: the address asked; port 53.
-        source: the address and port to ask from; the kernel chooses what is not said.
-        port: likewise.
-        by_tcp: ask by TCP at once.
-        size: the octets of an answer by UDP that the client takes, as it says by EDNS (RFC 6891); 0 for a client
-            without EDNS, which takes 512, and is not told who answers.
+        kind: the type of record, such as ``AAAA``.
+        server: the server's address; port 53.
+        source: the source address; ``None`` lets the kernel choose.
+        port: the source port; ``None`` lets the kernel choose.
+        by_tcp: use TCP at once.
+        size: the largest UDP answer that the client accepts, in octets, by EDNS (RFC 6891); 0 for a client without
+            EDNS, which accepts 512 and does not learn which server answers.
     """
 
     name: str
@@ -165,17 +165,16 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedProbe:
-    """One probe or stream, ready to be sent. ``number`` counts the probes, or streams, of the scenario from 0.
+    """One probe or stream, ready to send. ``number`` counts the probes, or streams, of the scenario from 0.
 
-    An echo request has ``port`` 0, and so has whoever answers it among the ``receivers`` (see ``Observation``). With a
-    ``question``, what is dialled follows from its answer; until that is there, the errand is to the name server.
+    An echo request has ``port`` 0, and so have the ``receivers`` that answer it (see ``Observation``). With a
+    ``question`` the target depends on its answer; until then the resolved probe is for the name server. ``every`` is
+    the time between two packets of a stream in milliseconds, 0 for a probe.
 
-    ``every`` is the time between two packets of a stream in milliseconds, 0 for a probe.
-    The stacks of ``nodes`` are asked what they counted, and those of ``watched``: pods or hosts where it may end.
-    ``endpoints`` are where its flows may arrive: those of the ``service_port`` that is dialled, which is spelled as
-    kube-proxy does; or what is dialled itself, where that is no Service's. There are none where no port is known.
-    With ``http`` the flows ask for something by HTTP. With ``tables`` all entries of connection tracking are kept when
-    it is over; ``addresses`` then says whose is which, by the names of the scenario.
+    The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
+    where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
+    is not a Service's; empty if no port is known. With ``http`` the flows are HTTP requests. With ``tables`` the lab
+    saves all connection tracking entries after the probe; ``addresses`` then maps the scenario's names to addresses.
     """
 
     number: int
@@ -202,5 +201,5 @@ class ResolvedProbe:
 
     @property
     def protocol_number(self) -> int:
-        """What stands in the IP header."""
+        """The protocol number in the IP header."""
         return self.protocol.number(self.destination.version)

@@ -1,11 +1,8 @@
-"""Probes between pods that share a namespace.
+"""Refuse probes between pods that share a network namespace; a pod that reaches itself is a normal hairpin.
 
-Owns: their refusal.
-Must not: refuse a pod that reaches itself, which is a hairpin as anywhere else.
-
-What one pod of a namespace sends another never leaves it, so no proxy is asked. And where a proxy's rules lead from one
-to the other the packet comes back from the wire with a source address that is the namespace's own: the kernel drops it
-as a martian, or hands the answer over by the loopback device, and no rule translates that back.
+Packets between pods of one namespace never leave it, so no proxy sees them. If a proxy's rules lead from one to the
+other, the packet comes back from the network with a source address of the same namespace: the kernel drops it as a
+martian, or delivers the answer over the loopback device, where no rule translates it back.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,15 +16,15 @@ __all__ = ["refuse_neighbours"]
 
 
 def refuse_neighbours(scenario: Scenario, plan: Plan, slices: Iterable[EndpointSlice]) -> None:
-    """Refuse probes that a pod would send to another pod of its own namespace, or that a Service may lead there.
+    """Refuse probes from a pod to another pod of its own namespace, directly or through a Service.
 
     Raises:
         ScenarioError: with a line for each such probe.
     """
     known = tuple(slices)
     problems = [
-        f"{probe.position}: probe {probe.name!r}: {probe.source.name} shares its namespace with {reached.name}, and "
-        "what one sends the other never leaves it; send from a pod that shares with nobody"
+        f"{probe.position}: probe {probe.name!r}: {probe.source.name} shares its network namespace with "
+        f"{reached.name}, and packets between them never leave it; send from a pod with its own namespace"
         for probe in scenario.probes
         for reached in _reached(probe, plan, known)
     ]
@@ -59,7 +56,7 @@ def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Itera
 
 
 def _neighbours(plan: Plan, name: str) -> Iterator[PodPlacement]:
-    """The other pods in a pod's namespace; those of the host network are their node's programs, which it can tell."""
+    """The other pods in a pod's namespace; none on the host network, where the node's rules see every packet."""
     nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
     for own in (pod for pod in plan.pods if pod.name == name and pod.namespace not in nodes):
         yield from (pod for pod in plan.pods if pod.namespace == own.namespace and pod.name != name)

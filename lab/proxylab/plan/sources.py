@@ -1,16 +1,12 @@
-"""Which source address a masquerade gives.
+"""The source address of masqueraded packets, and of a namespace's own packets.
 
-Owns: ``snat_source`` and ``masquerade_source``, and ``own_source``, the address with which a namespace's own packets
-start.
-Must not: know which packets an engine masquerades.
-
-MASQUERADE takes the first address of global scope on the device by which the packet leaves (nf_nat_masquerade_ipv4
-calls inet_select_addr, net/ipv4/devinet.c), and where that device has none, the first one of the namespace, in the
-order of its devices, ``lo`` first. In IPv6 the source is chosen by RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c):
-the device's own address as well, but where it has none, of all the namespace's the one that has most leading bits in
-common with the destination (rule 8), and only among equals the first. So a packet that leaves a node by its uplink
-bears the node's address; one that goes to a pod of the same node, the gateway's, or the node's where pods are
-unnumbered; and one that goes through the overlay, the VXLAN device's.
+In IPv4, MASQUERADE uses the first address of global scope on the outgoing device (nf_nat_masquerade_ipv4 calls
+inet_select_addr, net/ipv4/devinet.c). If that device has none, it uses the first one of the namespace, in the order of
+its devices, ``lo`` first. In IPv6 the kernel applies RFC 6724 (ipv6_dev_get_saddr, net/ipv6/addrconf.c): the device's
+own address too, but if it has none, the address of the namespace with the longest common prefix with the destination
+(rule 8), and among equals the first. So a packet that leaves a node through its uplink has the node's address; a packet
+to a pod of the same node has the gateway's, or with unnumbered pods the node's; a packet through the overlay has the
+VXLAN device's.
 """
 
 from proxylab.addresses import Family, IPAddress
@@ -22,44 +18,44 @@ __all__ = ["masquerade_source", "own_source", "snat_source"]
 
 
 def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
-    """The address behind which ``node`` hides what leaves by its ``uplink``, to its ``pods``, or by its ``overlay``.
+    """The source of packets that ``node`` masquerades through its ``uplink``, to its ``pods``, or ``overlay``.
 
     Raises:
         LookupError: there is no such node, or it has no device of that kind or no address of that family. The message
-            says what there is.
+            lists the known ones.
     """
     nodes = [namespace for namespace in plan.namespaces if namespace.role is Role.NODE]
     namespace = next((namespace for namespace in nodes if namespace.name == node), None)
     if namespace is None:
-        raise LookupError(f"there is no node {node!r}; there are {', '.join(namespace.name for namespace in nodes)}")
+        raise LookupError(f"there is no node {node!r}; use {', '.join(namespace.name for namespace in nodes)}")
     by_kind = {"uplink": [UPLINK], "pods": _pod_devices(plan, node)}
     if namespace.vxlans:
         by_kind["overlay"] = [vxlan.device for vxlan in namespace.vxlans]
     devices = by_kind.get(device)
     if devices is None:
-        raise LookupError(f"a node has no device {device!r}; there are {', '.join(by_kind)}")
+        raise LookupError(f"a node has no device {device!r}; use {', '.join(by_kind)}")
     if not devices:
-        raise LookupError(f"{node} has no pods, so nothing leaves by a pod device of it")
+        raise LookupError(f"{node} has no pods, and so no pod device")
     return _selected(plan, namespace, devices[0], family, _pod_behind(plan, devices[0], node, family))
 
 
 def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress) -> IPAddress:
-    """The address behind which ``node`` hides what leaves by one of its devices for ``destination``.
+    """The source of packets for ``destination`` that ``node`` masquerades through one of its devices.
 
     Raises:
-        LookupError: it has no address of that family.
+        LookupError: the node has no address of that family.
     """
     return _selected(plan, plan.namespace(node), device, Family.of(destination), destination)
 
 
 def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
-    """The source that the kernel of a namespace gives to what its own programs send to ``destination``.
+    """The source that the kernel gives to packets of a namespace's own programs for ``destination``.
 
-    An address of its own is dialled from that address; else the route's preferred source counts, and then the device.
+    The source for one of its own addresses is that address; otherwise the route's preferred source, then the device's.
 
     Raises:
         UnreachableError: the namespace has no route there.
-        LookupError: it has no address of that family.
+        LookupError: the namespace has no address of that family.
     """
     namespace = plan.namespace(name)
     if any(address.interface.ip == destination for address in namespace.addresses):
@@ -69,7 +65,7 @@ def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:
 
 
 def _pod_devices(plan: Plan, node: str) -> list[str]:
-    """The node's ends of its pods' links, or the bridge that they are ports of."""
+    """The node's ends of its pods' links, or their bridge."""
     pods = {namespace.name for namespace in plan.namespaces if namespace.role is Role.POD}
     return [
         end.master or end.device
@@ -80,7 +76,7 @@ def _pod_devices(plan: Plan, node: str) -> list[str]:
 
 
 def _pod_behind(plan: Plan, device: str, node: str, family: Family) -> IPAddress | None:
-    """The address of a pod that the device leads to; all pods of a node are of one network."""
+    """The address of a pod behind the device; all pods of a node are of one network."""
     if device not in _pod_devices(plan, node):
         return None
     addresses = (
@@ -96,7 +92,7 @@ def _pod_behind(plan: Plan, device: str, node: str, family: Family) -> IPAddress
 def _selected(
     plan: Plan, namespace: Namespace, device: str, family: Family, destination: IPAddress | None
 ) -> IPAddress:
-    """The first address on the device, else of all devices, which were made in the order of their indexes."""
+    """The first address on the device, else of all devices in the order of their indexes."""
     tops: list[Device] = [*namespace.bridges, *namespace.vxlans]
     order = {"lo": 0} | {top.device: top.index for top in tops}
     order |= {end.device: end.index for link in plan.links for end in link.ends if end.namespace == namespace.name}
@@ -113,5 +109,5 @@ def _selected(
     borrowed = [address.interface.ip for address in sorted(fitting, key=lambda address: order[address.device])]
     if destination is None or family is Family.IPV4:
         return borrowed[0]
-    # Of equals max() gives the first; the fewer bits differ, the more lead in common.
+    # max() returns the first of equals. The shorter the XOR, the longer the common prefix.
     return max(borrowed, key=lambda address: -(int(address) ^ int(destination)).bit_length())

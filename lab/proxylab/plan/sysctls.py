@@ -1,31 +1,28 @@
-"""The sysctls of every namespace, so that nothing of the machine's leaks into a lab.
+"""The sysctls of every namespace, so that no setting of the machine leaks into a lab.
 
-Owns: which keys are written in which role, with which value, and why others are not.
-Must not: write them (``kernel.sysctl`` does).
+The initial values of a new network namespace decide which keys the lab writes (``kernel.sysctl`` writes them):
 
-What a new network namespace starts from decides what has to be written:
-
-* ``net.ipv4.conf.{all,default}``, and with them ``ip_forward``, are copied from the machine's first namespace, whatever
-  the parent has (``net.core.devconf_inherit_init_net`` at 0, devinet_init_net in net/ipv4/devinet.c). Every key of
-  these that decides what becomes of a packet is written, in every namespace that has addresses; in pods and hosts,
-  those that matter to one who does not forward. The rest of the group is about IGMP, IPsec and the like.
-* ``conf.lo`` is born with the copied default and may keep it when the default changes later (devinet_copy_dflt_conf
-  spares what counts as set), so in nodes, where packets re-enter by ``lo``, its keys are written as well.
-* ``net.ipv6.conf`` starts from the kernel's own values unless ``devconf_inherit_init_net`` says otherwise. An IPv4 lab
-  switches IPv6 off: no router solicitation or neighbour discovery is then among the packets seen. A lab with IPv6 takes
-  no address, route or redirect from the wire, waits for no duplicate address, and gives no device a link-local address
-  by itself (``addr_gen_mode`` 1), which would be ready some time after the link: every address is the plan's. The
-  segments have no addresses and stay without IPv6.
-* ``net.bridge.bridge-nf-call-*`` start at 1 in every namespace (br_netfilter), which is right in nodes only: elsewhere
+* ``net.ipv4.conf.{all,default}``, and with them ``ip_forward``, are copies from the machine's first namespace, not from
+  the parent (``net.core.devconf_inherit_init_net`` at 0, devinet_init_net in net/ipv4/devinet.c). The lab writes every
+  key of these that affects a packet, in every namespace with addresses; in pods and hosts only keys that matter without
+  forwarding. The rest of the group is about IGMP, IPsec and the like.
+* ``conf.lo`` begins with the copied default and may keep it when the default changes later (devinet_copy_dflt_conf
+  skips keys that count as set). In nodes packets re-enter through ``lo``, so the lab writes its keys there too.
+* ``net.ipv6.conf`` starts from the kernel's own values unless ``devconf_inherit_init_net`` changes that. An IPv4 lab
+  switches IPv6 off, so that captures show no router solicitation or neighbour discovery. A lab with IPv6 accepts no
+  address, route or redirect from the network, skips duplicate address detection, and lets no device generate a
+  link-local address (``addr_gen_mode`` 1), which would be ready some time after the link: every address is the plan's.
+  The segments have no addresses and no IPv6.
+* ``net.bridge.bridge-nf-call-*`` start at 1 in every namespace (br_netfilter), which is right only in nodes: elsewhere
   the fabric would run the packets of all nodes through conntrack.
-* ``net.netfilter.nf_conntrack_*`` start from the kernel's own values, but those have changed between kernel versions
-  (``udp_timeout_stream`` was 180) and they decide when a translation is forgotten. Written in nodes, the only place
-  where connections are tracked.
-* ``net.ipv4.icmp_ratemask`` starts from a constant that the lab must not have: with it a node sends one destination
-  unreachable a second to each sender (after a burst of six), and most rejected flows hear nothing.
-  ``net.ipv6.icmp.ratemask`` is its sister; it is a list of types, and empty.
+* ``net.netfilter.nf_conntrack_*`` start from the kernel's own values, which differ between kernel versions
+  (``udp_timeout_stream`` was 180) and decide when the kernel forgets a translation. The lab writes them in nodes, which
+  alone track connections.
+* ``net.ipv4.icmp_ratemask`` starts from a constant that a lab cannot use: a node would send each sender one destination
+  unreachable a second (after a burst of six), and most rejected flows would get no error. ``net.ipv6.icmp.ratemask`` is
+  its IPv6 counterpart, a list of types; the lab empties it.
 * ``fib_multipath_hash_policy`` of both families starts at 0, layer 3; the router hashes on ports.
-* ``net.ipv4.tcp_no_metrics_save`` starts at 0: what a connection learnt of its peer would go on to the next probe.
+* ``net.ipv4.tcp_no_metrics_save`` starts at 0: a connection's metrics would affect the next probe.
 * All other keys of ``net.ipv4``, ``net.core``, ``net.unix`` that a namespace may write start from constants
   (``ip_local_port_range``, ``ip_default_ttl``, ``icmp_ratelimit``, ``icmp_echo_ignore_*``, ``tcp_syncookies``,
   ``tcp_tw_reuse``, ``tcp_timestamps``, ``somaxconn`` and the others; inet_init_net, tcp_sk_init). Setting them
@@ -33,8 +30,8 @@ What a new network namespace starts from decides what has to be written:
 * ``tcp_rmem``, ``tcp_wmem`` and ``tcp_congestion_control`` are copied from the machine's first namespace, but decide
   only how fast data flows, never where it goes. Not written.
 
-``neigh`` parameters belong to devices, which do not exist yet; the machine's are copied to them. They could matter
-where ARP is spoken, on the segments, but only as timers that no probe outlasts.
+``neigh`` parameters belong to devices, which do not exist yet and will copy the machine's. They could matter on the
+segments, which use ARP, but only as timers that are longer than any probe.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -46,18 +43,18 @@ from proxylab.plan.model import Role, Sysctl
 __all__ = ["DEVICES_AT_HAND", "device_of", "dotted", "sysctls_for"]
 
 DEVICES_AT_HAND: Final = ("all", "default", "lo")
-"""What per-device keys may name before the first link; those of other devices follow when these have been made."""
+"""The devices of per-device keys that exist before the first link; keys of other devices follow later."""
 
 _FORWARDING_ROLES: Final = frozenset({Role.NODE, Role.ROUTER})
 
 _CONF: Final[Mapping[str, str]] = {
-    # Where a packet may come from. No reverse path filter: the paths of a Service proxy are asymmetric by design.
+    # Accepted sources. No reverse path filter: the paths of a Service proxy are asymmetric by design.
     "rp_filter": "0",
     "accept_local": "0",
     "route_localnet": "0",
     # No redirects: they would leave route exceptions behind for the next probe.
     "accept_redirects": "0",
-    # Who answers for which address on a segment.
+    # ARP on a segment.
     "arp_accept": "0",
     "arp_announce": "0",
     "arp_filter": "0",
@@ -65,7 +62,7 @@ _CONF: Final[Mapping[str, str]] = {
 }
 _CONF_OF_FORWARDERS: Final[Mapping[str, str]] = {
     **_CONF,
-    # Keys that the kernel looks at when it forwards, or when rules mark packets; nothing to a pod or host.
+    # Keys that matter only for forwarding or for rules that mark packets, so not in a pod or host.
     "accept_source_route": "0",
     "bc_forwarding": "0",
     "ignore_routes_with_linkdown": "0",
@@ -104,8 +101,8 @@ _CONNTRACK: Final[Mapping[str, str]] = {
     "tcp_ignore_invalid_rst": "0",
     "tcp_loose": "1",
     "tcp_max_retrans": "3",
-    # The kernel's own is 10. A crafted flow is closed at once, by its sender's kernel, which has no socket for the
-    # answer: its entry must outlive the rest of a run, which with thousands of flows may take longer than that.
+    # The kernel's own is 10. The sender's kernel closes a crafted flow at once, since it has no socket for the answer.
+    # The entry must outlive the rest of the probe, which takes longer with thousands of flows.
     "tcp_timeout_close": "120",
     "tcp_timeout_close_wait": "60",
     "tcp_timeout_established": "432000",
@@ -124,10 +121,10 @@ _CONNTRACK: Final[Mapping[str, str]] = {
 def sysctls_for(
     role: Role, families: Collection[Family], overrides: Mapping[str, str] | None = None
 ) -> tuple[Sysctl, ...]:
-    """All sysctls of a namespace in a lab of these families, in the order in which they are written.
+    """All sysctls of a namespace in a lab of these families, in the order in which the lab writes them.
 
-    ``overrides`` take the place of the lab's own values, and are required to exist; names that the lab does not write
-    itself follow at the end.
+    ``overrides`` replace the lab's own values, and must exist in the kernel; names that the lab does not write itself
+    follow at the end.
     """
     own = {sysctl.name: sysctl for sysctl in _own(role, families)}
     for name, value in (overrides or {}).items():
@@ -145,7 +142,7 @@ def _own(role: Role, families: Collection[Family]) -> Iterator[Sysctl]:
             for key, value in (_CONF_OF_FORWARDERS if role in _FORWARDING_ROLES else _CONF).items():
                 yield Sysctl(f"net.ipv4.conf.{device}.{key}", value)
         yield Sysctl("net.ipv4.icmp_ratemask", "0")
-        yield Sysctl("net.ipv4.tcp_no_metrics_save", "1", required=False)  # of a namespace since 4.15
+        yield Sysctl("net.ipv4.tcp_no_metrics_save", "1", required=False)  # per namespace since 4.15
     if role is Role.ROUTER:
         yield Sysctl("net.ipv4.fib_multipath_hash_policy", "1", required=False)
     if Family.IPV6 in families and role is not Role.SEGMENT:
@@ -156,7 +153,7 @@ def _own(role: Role, families: Collection[Family]) -> Iterator[Sysctl]:
     for table in ("iptables", "ip6tables", "arptables"):
         yield Sysctl(f"net.bridge.bridge-nf-call-{table}", "1" if role is Role.NODE else "0", required=False)
     if role is Role.NODE:
-        # Not required: tcp_ignore_invalid_rst is of 5.14, and conntrack may be a module that the first rule loads.
+        # Not required: tcp_ignore_invalid_rst is new in 5.14, and conntrack may be a module that the first rule loads.
         for key, value in _CONNTRACK.items():
             yield Sysctl(f"net.netfilter.nf_conntrack_{key}", value, required=False)
 
@@ -168,7 +165,7 @@ def _ipv6(role: Role, forwarding: str) -> Iterator[Sysctl]:
         for key, value in _IPV6_CONF.items():
             yield Sysctl(f"net.ipv6.conf.{device}.{key}", value)
     yield Sysctl("net.ipv6.conf.default.addr_gen_mode", "1")
-    yield Sysctl("net.ipv6.icmp.ratemask", "", required=False)  # of kernel 5.2
+    yield Sysctl("net.ipv6.icmp.ratemask", "", required=False)  # since kernel 5.2
     if role is Role.ROUTER:
         yield Sysctl("net.ipv6.fib_multipath_hash_policy", "1", required=False)
 
@@ -176,7 +173,7 @@ def _ipv6(role: Role, forwarding: str) -> Iterator[Sysctl]:
 def dotted(name: str) -> str:
     """A name in either of the two spellings of sysctl(8), ``net.ipv4.conf.eth0/1.x`` or ``net/ipv4/conf/eth0.1/x``.
 
-    The separator that comes first is the one; the other then stands for a dot in a device name.
+    The first of the two characters is the separator; the other one stands for a dot in a device name.
     """
     slash, dot = name.find("/"), name.find(".")
     slashed = slash != -1 and (dot == -1 or slash < dot)
@@ -184,7 +181,7 @@ def dotted(name: str) -> str:
 
 
 def device_of(name: str) -> str | None:
-    """The device that a dotted per-device key is for, such as ``eth0`` in ``net.ipv4.conf.eth0.rp_filter``."""
+    """The device of a dotted per-device key, such as ``eth0`` in ``net.ipv4.conf.eth0.rp_filter``."""
     match name.split("."):
         case ["net", "ipv4" | "ipv6" | "mpls", "conf" | "neigh", device, _]:
             return device

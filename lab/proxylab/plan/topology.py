@@ -1,7 +1,4 @@
-"""The wire of a scenario: which namespaces there are, how they are linked, and what each routes where.
-
-Owns: ``draw``, the segments and who stands on them, and how nodes reach each other's pods.
-Must not: give out addresses (``addresses``), names (``names``) or sysctl values (``sysctls``), or wire pods (``pods``).
+"""``draw``: the network of a scenario as a plan, with its namespaces, links and routes.
 
             fabric                                    router
     ┌──────────────────────┐     nodes    ┌────────────────────────────┐
@@ -10,16 +7,16 @@ Must not: give out addresses (``addresses``), names (``names``) or sysctl values
     └──┬────────┬────────┬─┘    outside   └────────────────────────────┘
        │ eth0   │ eth0   │ eth0
     ┌──┴───┐ ┌──┴───┐ ┌──┴───┐
-    │node-a│ │node-b│ │client│   hosts stand on the bridge outside, or on another segment
+    │node-a│ │node-b│ │client│   hosts are on the bridge outside, or on another segment
     └──┬───┘ └──┬───┘ └──────┘
        │ echo-1 │ echo-2         one veth for each pod, named after it
     ┌──┴───┐ ┌──┴───┐
     │echo-1│ │echo-2│ eth0
     └──────┘ └──────┘
 
-Nodes route each other's pod networks to each other directly (``interNode: host-gw``), or by way of a VXLAN device
-(``vxlan``) as flannel does: its address is the first of the node's pod network, routes name the other device's address
-as on the link, and neighbours and forwarding entries are all told, so that nothing is learnt or asked for.
+Nodes route each other's pod networks directly (``interNode: host-gw``), or through a VXLAN device (``vxlan``) as
+flannel does: its address is the first of the node's pod network, routes have the other device's address as an on-link
+next hop, and all neighbours and forwarding entries are static, so that nodes neither learn nor resolve them.
 """
 
 from collections import defaultdict
@@ -71,7 +68,7 @@ def draw(scenario: Scenario) -> Plan:
     """The plan of a scenario: the same scenario always gives the same plan.
 
     Raises:
-        ScenarioError: addresses run out, a name cannot be had, or the wire asked for cannot be drawn.
+        ScenarioError: addresses run out, a name is not available, or the network is impossible.
     """
     problems = refusals(scenario)
     if problems:
@@ -112,7 +109,7 @@ def draw(scenario: Scenario) -> Plan:
 
 
 class _Segments:
-    """The bridges of the fabric, and how to get onto them."""
+    """The bridges of the fabric; ``join`` connects a namespace to one of them."""
 
     def __init__(
         self, addresses: AddressPlan, draft: Draft, fabric: NamespaceDraft, bridges: Mapping[str, str]
@@ -127,7 +124,7 @@ class _Segments:
     def join(
         self, namespace: NamespaceDraft, port: str, segment: str, wanted: str, own: Iterable[IPAddress]
     ) -> LinkEnd:
-        """Link a place to a segment and give it its addresses there. Returns its end of the link."""
+        """Link a namespace to a segment and give it its addresses there. Returns its end of the link."""
         link = self._draft.link(self._fabric, port, namespace, wanted, master=self._bridges[segment])
         networks = self._addresses.segments[segment]
         for address in own:
@@ -138,7 +135,7 @@ class _Segments:
         return link.second
 
     def joined(self, segment: str) -> tuple[tuple[NamespaceDraft, str], ...]:
-        """Who is on a segment so far, each with its device there."""
+        """The namespaces on a segment so far, each with its device there."""
         return tuple(self._joined[segment])
 
 
@@ -160,8 +157,8 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
     inner = legs[NODES]
     for name, own in addresses.node.items():
         _route_behind(router, addresses.behind(name), inner, own)
-    # Cluster IPs are no addresses of the wire; from outside they are reached by a static route to some node. Which one
-    # an errand needs, its detour says; until then it is the first.
+    # No device has a cluster IP; hosts reach them by a static route to the first node. A resolved probe that needs
+    # another node has a policy route.
     for network, via in zip(addresses.service_networks, next(iter(addresses.node.values())), strict=True):
         router.route(network, inner, via=via)
     shared = [(each.network, each.nodes) for each in scenario.network.routed]
@@ -223,14 +220,14 @@ def _route_behind(
     *,
     onlink: bool = False,
 ) -> None:
-    """Route networks of pods to their node, each by its address of the same family."""
+    """Route networks of pods to their node, each via its address of the same family."""
     by_family = {Family.of(way): way for way in ways}
     for network in networks:
         namespace.route(network, device, via=by_family[Family.of(network)], onlink=onlink)
 
 
 def _overlay(nodes: Mapping[str, NamespaceDraft], addresses: AddressPlan, draft: Draft) -> None:
-    """A VXLAN device in every node. The tunnel's outer family is the lab's first; it carries both."""
+    """Draw a VXLAN device in every node. The tunnel's outer family is the lab's first; it carries both."""
     devices = {
         name: draft.vxlan(node, OVERLAY, UPLINK, addresses.node[name][0], _VNI, _VXLAN_PORT)
         for name, node in nodes.items()
@@ -248,7 +245,7 @@ def _overlay(nodes: Mapping[str, NamespaceDraft], addresses: AddressPlan, draft:
 
 
 def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masquerade]:
-    """What a node hides: its pods, from everybody but other pods, as kind's and flannel's masquerading agents do."""
+    """A node masquerades its pods' traffic except to other pods, as kind's and flannel's masquerading agents do."""
     for family in scenario.network.families:
         sources = tuple(network for network in pods if Family.of(network) is family)
         spared = tuple(network for network in scenario.network.pod_cidrs if Family.of(network) is family)
@@ -256,7 +253,7 @@ def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masq
 
 
 def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
-    """Rules of tools that no other family's packets meet: an engine has nothing to do with tables of that one."""
+    """The leftover rules of the lab's families: an engine does not touch tables of another family."""
     for tool, text in node.leftovers.items():
         if _FAMILY_OF_TOOL.get(tool) in (None, *scenario.network.families):
             yield Leftover(tool, text)
@@ -273,17 +270,17 @@ def _link_host(host: Host, namespace: NamespaceDraft, addresses: AddressPlan, se
 
 
 def _introduce(crowd: Sequence[IPAddress], mac: str, others: Iterable[tuple[NamespaceDraft, str]]) -> None:
-    """Tell all others on a segment of the many addresses that one of them has.
+    """Give all others on a segment permanent neighbour entries for a host with many addresses.
 
-    The kernel has one table for the neighbours of all namespaces, with room for 1,024 of each family that it has found
-    by itself (``gc_thresh3``); a few crowds fill it, and then packets are lost. Permanent entries do not count.
+    The kernel has one neighbour table for all namespaces, with room for 1,024 learnt entries of each family
+    (``gc_thresh3``); a few such hosts fill it, and then the kernel drops packets. Permanent entries do not count.
     """
     for namespace, device in others:
         namespace.neighbours += [Neighbour(device, address, mac) for address in crowd]
 
 
 def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
-    """A host answers on the ports that the scenario's probes and streams dial."""
+    """The ports of a host that the scenario's probes and streams dial; the host listens on them."""
     dialling: tuple[Probe | Stream, ...] = (*scenario.all_probes, *scenario.streams)
     for probe in dialling:
         target, protocol = probe.target, (probe.send.protocol or Transport.TCP).served
@@ -292,7 +289,7 @@ def _dialled(scenario: Scenario, host: str) -> Iterator[Listener]:
 
 
 def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[Listener]:
-    """A host that given slices have for an endpoint listens on their ports."""
+    """The ports of the author's slices in which a host is an endpoint; the host listens on them."""
     own = frozenset(addresses.host[host])
     changed = (change.slice for step in scenario.steps for change in step.change.slices)
     for each in (*scenario.slices, *filter(None, changed)):
@@ -301,7 +298,7 @@ def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[
 
 
 def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
-    """Sysctls of devices that the plan does not make: only now is it known which there are."""
+    """The author's sysctls of devices that the finished plan does not have."""
     ends = ends_by_namespace(plan)
     authors = {name: position for name, position, _ in written_sysctls(scenario)}
     authors |= {pod.namespace: authors[pod.name] for pod in plan.pods if pod.namespace not in authors}
@@ -311,7 +308,7 @@ def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
         devices = [*DEVICES_AT_HAND, *(device.device for device in made)]
         problems += [
             f"{authors[namespace.name]}: {namespace.name}: sysctl {sysctl.name}: there is no such device; "
-            f"there are {', '.join(devices)}"
+            f"use {', '.join(devices)}"
             for sysctl in namespace.device_sysctls
             if not _names_one_of(sysctl, devices)
         ]

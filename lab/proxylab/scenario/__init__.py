@@ -1,5 +1,5 @@
-"""Scenario files: YAML with positions becomes a typed, frozen ``Scenario``; every mistake is told at once.
+"""Scenario files: read YAML as a typed, frozen ``Scenario``, or report every mistake at once, with its position.
 
-Owns: the file format, manifests inside it, and the words in which mistakes are told.
-Must not: open sockets, start processes, import scapy or pyroute2, or allocate addresses (``plan`` does).
+The package owns the file format, the manifests in it, and the messages. It is pure: it opens no sockets and starts no
+processes. ``plan`` allocates addresses.
 """

@@ -1,8 +1,4 @@
-"""Shapes without a mistake become the frozen ``Scenario``.
-
-Owns: the way from what an author wrote to what the other rooms read; probes and streams have ``build_intent``.
-Must not: find mistakes; every one has been ruled out before.
-"""
+"""Build the frozen ``Scenario`` from shapes that passed every check. ``build_intent`` builds probes and streams."""
 
 from collections.abc import Iterator, Sequence
 
@@ -46,24 +42,24 @@ from proxylab.scenario.schema.network import NetworkShape
 __all__ = ["build_scenario"]
 
 _LONGEST_NAME = 80
-"""Reports of CI systems show the name of a probe without its neighbours, and cut off a longer one."""
+"""CI reports show the name of a probe on its own, and cut off a longer one."""
 
 
 def build_scenario(
     file: str, parts: Parts, manifests: Manifests, moments: "Sequence[Moment]", configured: Configured
 ) -> Scenario:
-    """The Scenario that the documents of a file make, all of them checked.
+    """Build the Scenario from documents that passed every check.
 
     Args:
         file: the file's name, for positions.
-        parts: the Scenario document, with the Pods and Nodes that stand as manifests.
-        manifests: the objects beside it.
-        moments: what stands at each of its steps.
-        configured: how the file configures its proxies.
+        parts: the Scenario document, with the Pods and Nodes from manifests.
+        manifests: the other objects.
+        moments: the cluster's state at each step.
+        configured: the configuration of the proxies.
     """
     document = parts.document
     if document is None:
-        raise InternalError(f"{file}: refused, but no problem was told; please report this file")
+        raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
@@ -217,7 +213,7 @@ def _balancer(name: str, shape: BalancerShape, location: Location, nodes: tuple[
 
 
 def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
-    """What the author may not expect: keys that are there and have no effect, named once."""
+    """Effects that may surprise the author: each key without an effect, once."""
     notes = []
     if manifests.ignored:
         notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
@@ -227,7 +223,7 @@ def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
 
 
 def _long_names(scenario: str, probes: Sequence[Probe], steps: "Sequence[Step]") -> Iterator[str]:
-    """A warning for each name that is longer than a title in a report of CI should be."""
+    """A warning for each name that is too long for a CI report."""
     names = [scenario, *(probe.name for probe in probes), *(step.name for step in steps)]
     names += [probe.name for step in steps for probe in step.probes]
     for name in names:

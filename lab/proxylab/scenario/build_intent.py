@@ -1,8 +1,4 @@
-"""Probes and streams without a mistake become frozen objects.
-
-Owns: the way from what an author wants to know to what the other rooms read.
-Must not: find mistakes; every one has been ruled out before.
-"""
+"""Build the frozen objects of probes and streams from shapes that passed every check."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -59,14 +55,14 @@ __all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_str
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What names are looked up in: the Services, and every single pod with its entry."""
+    """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]
     pods: Mapping[str, PodShape]
 
 
 def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
-    """The probe that stands at ``location``."""
+    """The probe at ``location``."""
     target, protocol = _target(shape, known)
     return Probe(
         name=shape.name,
@@ -80,7 +76,7 @@ def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
 
 
 def build_stream(name: str, shape: "StreamShape", location: Location, known: Known) -> Stream:
-    """The stream that stands at ``location``."""
+    """The stream at ``location``."""
     target, protocol = _target(shape, known)
     return Stream(
         name=name,
@@ -113,7 +109,7 @@ def _send(shape: SendShape, protocol: Transport) -> Send:
 
 
 def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Transport]:
-    """The target, and the protocol that it and ``send.protocol`` come to."""
+    """The target, and the protocol that follows from it and ``send.protocol``."""
     if shape.send.protocol is Transport.ICMP:
         return _without_port(shape.target), Transport.ICMP
     target, protocol = _with_port(shape, known)
@@ -121,7 +117,7 @@ def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Tr
 
 
 def _without_port(target: AnyTarget) -> Target:
-    """Whom an echo request is for."""
+    """The target of an echo request."""
     match target:
         case ServiceTargetShape():
             namespace, name = service_id(target.service, target.namespace)
@@ -166,7 +162,7 @@ def _with_port(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target,
 def _service_target(
     target: ServiceTargetShape, service: Service, protocol: Protocol | None
 ) -> tuple[ServiceTarget, Protocol]:
-    """The target by the port's name where the Service has several ports: a number may stand for two of them."""
+    """The target, by the port's name if the Service has several ports: two of them may share a number."""
     if target.via is Frontend.HEALTH_CHECK_NODE_PORT:
         return _frontend(target, service, None), Protocol.TCP
     if target.via is Frontend.DNS_NAME and not service.ports:
@@ -214,7 +210,7 @@ def _expect(shape: ExpectShape, location: Location) -> Expect:
 
 
 def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
-    """What connection tracking must hold."""
+    """The expectation of connection tracking."""
     return ConntrackExpect(
         node=shape.node,
         some=_entries(shape.some) if shape.some else None,
@@ -233,7 +229,7 @@ def _entries(shape: EntriesShape) -> Entries:
 
 
 def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:
-    """Whom a backend must see, from what stands at ``source``."""
+    """The source that a backend must see."""
     match source:
         case NodeDeviceShape(node=node, device=device):
             return NodeDevice(node, device.value)

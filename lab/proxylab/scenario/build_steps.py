@@ -1,8 +1,4 @@
-"""Steps without a mistake become frozen objects.
-
-Owns: the way from what an author wants to see happen to what the other rooms read.
-Must not: find mistakes; every one has been ruled out before.
-"""
+"""Build the frozen objects of steps from shapes that passed every check."""
 
 from proxylab.scenario.build_intent import Known, build_conntrack, build_probe, build_source
 from proxylab.scenario.changes import Moment
@@ -16,7 +12,7 @@ __all__ = ["build_step"]
 
 
 def build_step(shape: StepShape, location: Location, moment: Moment, known: Known) -> Step:
-    """The step that stands at ``location``; ``known`` is for its probes."""
+    """The step at ``location``; ``known`` is for its probes."""
     return Step(
         name=shape.name,
         change=moment.change,

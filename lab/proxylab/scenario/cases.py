@@ -1,10 +1,8 @@
-"""A scenario with a matrix becomes one scenario for every case.
+"""``cases``: a scenario with a matrix becomes one scenario for every combination of its axes.
 
-Owns: ``cases``: the product of the axes, the id of each case, and which exception holds in it.
-Must not: know engines; whoever runs a scenario says the mode.
-
-The axis ``family`` is another kind: it multiplies probes and streams, not labs. What dials a name or an address of the
-cluster is there once for each family, one after another in a lab that has both; what names an address is of that one's.
+The module owns the id of each case, and picks the exception that holds in it. The axis ``family`` multiplies probes and
+streams, not labs: in a lab with both families, a probe to a Service, pod or host dials each of them in turn. A probe
+that names an address has that address's family.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,21 +38,21 @@ _FAMILY = "family"
 
 
 def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tuple[Scenario, ...]:
-    """The scenario once for each combination of its axes, with what is expected in a proxy of that mode and version.
+    """One scenario for each combination of the axes, with the expectations for a proxy of that mode and version.
 
-    An exception for versions holds in no proxy whose version is not known.
+    If the version is unknown, no exception for versions holds.
 
-    The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id stand in the
-    order of the axes: families, family, wiring, sysctls, mode. The names of a step's probes begin with its own. A
-    scenario whose matrix leaves ``mode`` out has no case.
+    The names of probes end in their case's id: ``a pod reaches itself[ipv4-none]``. The values of an id are in the
+    order of the axes: families, family, pod network, sysctls, mode. The names of a step's probes begin with the step's
+    name. A scenario whose axis ``mode`` lacks this mode has no case.
     """
     return tuple(_InCase(scenario, axes, mode, version).scenario() for axes in _combinations(scenario, mode))
 
 
 def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
-    wiring = [axis for axis in scenario.matrix if axis.name != _FAMILY]
-    for values in product(*(axis.values for axis in wiring)):
-        axes = dict(zip([axis.name for axis in wiring], values, strict=True))
+    of_labs = [axis for axis in scenario.matrix if axis.name != _FAMILY]
+    for values in product(*(axis.values for axis in of_labs)):
+        axes = dict(zip([axis.name for axis in of_labs], values, strict=True))
         if axes.get("mode", mode) == mode:
             yield axes
 
@@ -100,7 +98,7 @@ class _InCase:
         )
 
     def _id(self, family: Family | None) -> str:
-        """What names end in: the case, and where a lab has two families, the one that is dialled."""
+        """The ending of names: the case, and in a lab with two families the family that the probe dials."""
         axes = dict(self._axes)
         if family is not None and len(self._network.families) > 1:
             axes[_FAMILY] = family
@@ -113,7 +111,7 @@ class _InCase:
         return exception.when.items() <= conditions.items()
 
     def _over_families(self, sent: Sent) -> Iterator[tuple[Family | None, Sent]]:
-        """What is sent, over each family; as the author wrote it where no axis says which."""
+        """The probe or stream, once for each family; as the author wrote it if ``family`` is not an axis."""
         target, chosen = sent.target, sent.source.address
         if chosen is None and isinstance(target, AddressTarget | ServiceTarget):
             chosen = target.address
@@ -141,8 +139,8 @@ class _InCase:
 
     def _stream(self, stream: Stream) -> Iterator[Stream]:
         for family, each in self._over_families(stream):
-            tells = family is not None and len(self._network.families) > 1
-            yield replace(each, name=_name(stream.name, _label(_FAMILY, str(family)) if tells else ""))
+            ambiguous = family is not None and len(self._network.families) > 1
+            yield replace(each, name=_name(stream.name, _label(_FAMILY, str(family)) if ambiguous else ""))
 
     def _step(self, step: Step) -> Step:
         exception = next((each for each in step.exceptions if self._holds(each, None)), None)
@@ -163,14 +161,14 @@ class _InCase:
         )
 
     def _of_streams(self, said: Mapping[str, Said]) -> Iterator[tuple[str, Said]]:
-        """What is said of streams, by the names that they have in the case."""
+        """The values by stream, under the names that the streams have in the case."""
         for stream in self._written.streams:
             if stream.name in said:
                 yield from ((each.name, said[stream.name]) for each in self._stream(stream))
 
 
 def _label(axis: str, value: str) -> str:
-    """A value in an id: words speak for themselves, a sysctl needs its name. pytest divides ids by / and ::."""
+    """A value in an id, with the name of its sysctl if it is one. pytest separates parts of ids by / and ::."""
     text = f"{axis.rpartition('.')[2]}={value}" if axis.startswith("net.") else value.lower()
     return text.replace("/", ".").replace("::", ":")
 
@@ -202,17 +200,17 @@ def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) 
 
 
 def _of(families: Collection[Family], addresses: Iterable[Located]) -> tuple[Located, ...]:
-    """The addresses or networks of the case's families: the others are for other cases."""
+    """The addresses or networks of the case's families."""
     return tuple(each for each in addresses if Family.of(each) in families)
 
 
 def _in_order(families: Iterable[Family], networks: Sequence[IPNetwork]) -> tuple[IPNetwork, ...]:
-    """The networks of the case's families, the primary one's first."""
+    """The networks of the case's families, in the order of the families."""
     return tuple(each for family in families for each in _of((family,), networks))
 
 
 def _at(step: Step, probe: Probe) -> Probe:
-    """A probe under the name that it has among all: ``scaled to nothing: a pod is turned away``."""
+    """A step's probe under its full name: ``scaled to zero: ClusterIP rejects``."""
     return replace(probe, name=f"{step.name.rstrip(':')}: {probe.name}")
 
 

@@ -1,11 +1,8 @@
-"""The changes of a scenario's steps, one after another.
+"""The changes of a scenario's steps, in order, each checked against the state that the steps before it leave.
 
-Owns: what stands at each step, and the checks of ``change`` against it.
-Must not: look at what a step waits for or expects (``proxylab.scenario.streams`` does).
-
-Theory of operation. A change is read against what the steps before it have left: a Service is patched as it then
-stands, and a pod that was deleted cannot be made ready. So the objects go from step to step in a ``Moment``. A change
-that is not well-formed leaves what follows in doubt; from there on nothing is said that would need to know it.
+A patch applies to a Service as it is at that step, and no change can make a deleted pod ready. So a ``Moment`` carries
+the objects from step to step. After a malformed change the state is unknown; later checks that need it stay silent.
+``proxylab.scenario.streams`` checks what a step waits for and expects.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -43,10 +40,10 @@ _Patcher = Callable[[Location, Location], Location]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What stands once a step's change is made.
+    """The cluster's state after a step's change.
 
-    ``change`` is that change. ``pods`` are all single pods, present or not, ``None`` where they cannot be known.
-    ``running`` are the nodes whose engine runs, ``cut`` the links that are cut, by place and device.
+    ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
+    engine, ``cut`` the cut links by network namespace and device.
     """
 
     change: Change
@@ -57,13 +54,13 @@ class Moment:
 
 
 def read_changes(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> tuple[Moment, ...]:
-    """What stands at each step.
+    """The state after each step.
 
     Args:
         parts: the scenario's well-formed parts.
         inventory: its names.
         manifests: its objects when the lab begins.
-        problems: takes what is wrong with the changes.
+        problems: takes the mistakes in the changes.
     """
     now = Moment(change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes))
     moments: list[Moment] = []
@@ -98,7 +95,7 @@ class _Reader:
     def _objects(
         self, manifests: Manifests, shape: ChangeShape
     ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
-        """Services and slices: every patch is applied, and the result read as any manifest."""
+        """Apply the patches of Services and slices, and read each result like any manifest."""
         networks = service_networks(self.parts)
         services, locations = dict(manifests.services), dict(manifests.locations)
         slices, slice_places, sliced = dict(manifests.slices), dict(manifests.slice_places), set(manifests.sliced)
@@ -130,13 +127,13 @@ class _Reader:
     def _patches(
         self, key: str, patches: Mapping[str, object], complete: bool, there: Mapping[ServiceId, object], kind: str
     ) -> Iterator[tuple[ServiceId, Location]]:
-        """Every patch with the object it is for."""
+        """Every patch, with the name of its object."""
         for name, patch in patches.items():
             location, found = self.location[key][name], service_id(name, None)
             if patch is None and complete and found not in there:
                 known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
                 what = f"there is no {kind} {'/'.join(found)} to delete at this step"
-                self.problems.add(location.key, what, allowed=f"there: {listed(known)}", word=name, known=known)
+                self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=name, known=known)
             else:
                 yield found, location
 
@@ -153,7 +150,7 @@ class _Reader:
         made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
         named = made.services if kind == "Service" else made.slice_places
         if key not in named and len(self.problems) == before:
-            self.problems.add(patch.spot, f"makes another object of {kind} {'/'.join(key)}", allowed=_KEEPS)
+            self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made
 
     def _pods(
@@ -174,7 +171,7 @@ class _Reader:
             for single in singles:
                 if single in changes:
                     self.problems.add(
-                        location.key, f"{single} is changed twice", allowed="name its entry, or the pod alone"
+                        location.key, f"changes {single} twice", allowed="name its entry, or the pod alone"
                     )
                     continue
                 changes[single] = _pod_change(shape)
@@ -183,9 +180,9 @@ class _Reader:
         return changes, after if pods is not None else None
 
     def _pod(self, name: str, pod: PodShape, declared: PodShape, change: PodChange, location: Location) -> PodShape:
-        """The pod once it is changed. One that comes back is as the scenario declares it."""
+        """The pod after the change. A pod that comes back is as the scenario declares it."""
         if not pod.present and not change.present:
-            what = f"{name} is not there at this step"
+            what = f"the pod {name} does not exist at this step"
             self.problems.add(location.key, what, allowed="present: true brings it back")
         if change.present and not pod.present:
             pod = declared
@@ -249,8 +246,8 @@ class _Reader:
             if (link in cut) is (state is LinkState.CUT):
                 self.problems.add(
                     location.spot,
-                    f"the link of {written} is {'cut' if link in cut else 'whole'} at this step",
-                    allowed="leave it out",
+                    f"the link of {written} is {'cut' if link in cut else 'not cut'} at this step",
+                    allowed="remove the key",
                 )
             after = after | {link} if state is LinkState.CUT else after - {link}
             made.append(LinkChange(netns_name=name, device=link[1], up=state is LinkState.MENDED))
@@ -280,7 +277,7 @@ _VERSIONS: Final = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
 
 
 def _head(kind: str, key: ServiceId) -> Location:
-    """The beginning of an object that is not there yet."""
+    """The base of a patch that adds a new object."""
     metadata = {"namespace": key[0], "name": key[1]}
     value = {"apiVersion": _VERSIONS[kind], "kind": kind, "metadata": metadata}
     return Location(Document(value, Position("", 1, 1), {}))

@@ -1,8 +1,4 @@
-"""The matrix of a scenario, and the exceptions of it, of its probes and steps, against each other.
-
-Owns: the checks of axes and of ``except``, and the values of axes as they are compared and shown.
-Must not: expand a matrix (``proxylab.scenario.cases`` does, once all is well).
-"""
+"""The checks of a scenario's matrix and of every ``except``. ``proxylab.scenario.cases`` expands the matrix."""
 
 from collections.abc import Iterable, Mapping
 from math import prod
@@ -26,12 +22,12 @@ MOST_CASES = 200
 
 
 def value_text(value: object) -> str:
-    """The value of an axis as it is compared and shown: ``IPv4+IPv6``, ``bridge``, ``1``."""
+    """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``."""
     return "+".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
-    """The axes that are given, in the order of a case's id: families, family, wiring, sysctls, mode."""
+    """The axes that the author gives, in the order of a case's id: families, family, pod network, sysctls, mode."""
     named = {
         str(field.alias): getattr(matrix, name) for name, field in MatrixShape.model_fields.items() if name != "mode"
     }
@@ -40,7 +36,7 @@ def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
 
 
 def conditions_of(when: ConditionShape) -> dict[str, str]:
-    """What a condition asks for, by axis; versions are no axis."""
+    """The values of a condition, by axis; versions are not an axis."""
     named = {
         str(field.alias): getattr(when, name)
         for name, field in ConditionShape.model_fields.items()
@@ -52,7 +48,7 @@ def conditions_of(when: ConditionShape) -> dict[str, str]:
 
 
 def check_conditions(parts: Parts, problems: Problems) -> None:
-    """Note axes that are none, too many cases, and exceptions that never hold or that contradict each other.
+    """Note unknown axes, too many cases, and exceptions that never hold or that contradict each other.
 
     Args:
         parts: the scenario's well-formed parts.
@@ -68,21 +64,21 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
         _check_family(parts, axes, spec["matrix"]["family"], problems)
-    _refuse_family(parts.failures, spec["except"], "an engine runs once for both families", problems)
+    _refuse_family(parts.failures, spec["except"], "one engine serves both families", problems)
     _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
         exceptions = step.shape.exceptions if step.shape else ()
-        _refuse_family(exceptions, at["except"], "a step is made once for both families", problems)
+        _refuse_family(exceptions, at["except"], "a step happens once for both families", problems)
         _check_exceptions(parts, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):
             _check_exceptions(parts, probe.exceptions, at["probes"][index]["except"], problems)
 
 
 def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: Location, problems: Problems) -> None:
-    """Note a family that is to be dialled, and that no lab of the scenario has."""
+    """Note a family to dial that no lab of the scenario has."""
     if parts.network is None:
         return
     there = axes.get("families", (value_text(parts.network.families),))
@@ -99,17 +95,19 @@ def _refuse_family(
     what: str,
     problems: Problems,
 ) -> None:
-    """Note exceptions for one family of what dials nothing, and is there once for all that do."""
+    """Note exceptions for one family in a step or an engine failure, which cover both families."""
     for index, exception in enumerate(exceptions):
         if exception is not None and exception.when.family is not None:
-            problems.add(location[index]["when"]["family"].key, what, allowed="say it in a probe")
+            problems.add(location[index]["when"]["family"].key, what, allowed="move the exception to a probe")
 
 
 def _check_axes(location: Location, axes: Iterable[str], problems: Problems) -> None:
     for key in map(str, location.keys):
         if key not in axes and sysctl_fault(key):
             allowed = f"allowed: {listed(axes)}, and sysctls below net."
-            problems.add(location[key].key, f"{shown(key)} is no axis", allowed=allowed, word=key, known=tuple(axes))
+            problems.add(
+                location[key].key, f"{shown(key)} is not an axis", allowed=allowed, word=key, known=tuple(axes)
+            )
 
 
 def _check_exceptions(
@@ -119,7 +117,7 @@ def _check_exceptions(
     problems: Problems,
 ) -> None:
     possible = None if parts.matrix is None or parts.network is None else _values(parts)
-    told: list[tuple[Location, dict[str, str], VersionRange | None]] = []
+    checked: list[tuple[Location, dict[str, str], VersionRange | None]] = []
     for index, exception in enumerate(exceptions):
         when = location[index]["when"]
         _check_axes(when, (*AXES, "version"), problems)
@@ -127,21 +125,21 @@ def _check_exceptions(
             continue
         conditions, version = conditions_of(exception.when), exception.when.version
         if not conditions and version is None:
-            problems.add(when.spot, "holds always", allowed="say when, or say it in expect")
+            problems.add(when.spot, "always holds", allowed="add a condition, or change expect instead")
         for axis, value in conditions.items() if possible is not None else ():
             _check_condition(axis, value, (possible or {}).get(axis), when[axis], problems)
-        for other, earlier, versions in told:
+        for other, earlier, versions in checked:
             alike = all(earlier.get(axis, value) == value for axis, value in conditions.items())
             if alike and (version is None or versions is None or version.meets(versions)):
                 line = other.key.position.line
-                what = f"holds in a case where the exception in line {line} holds too"
-                problems.add(when.spot, what, allowed="exceptions exclude each other")
+                what = f"overlaps the exception in line {line}: both hold in one case"
+                problems.add(when.spot, what, allowed="exceptions must exclude each other")
                 break
-        told.append((location[index], conditions, version))
+        checked.append((location[index], conditions, version))
 
 
 def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
-    """The values that each axis has in some case; ``None`` where they cannot be known."""
+    """The values that each axis has in some case; ``None`` if they are unknown."""
     network, matrix = parts.network, parts.matrix
     fixed: Mapping[str, Any] = {
         "families": network and network.families,
@@ -157,7 +155,7 @@ def _check_condition(
     axis: str, value: str, values: tuple[str, ...] | None, location: Location, problems: Problems
 ) -> None:
     if values == () or (values is None and not sysctl_fault(axis)):
-        problems.add(location.key, "is no axis of the matrix", allowed="add it to spec.matrix")
+        problems.add(location.key, "is not an axis of the matrix", allowed="add it to spec.matrix")
     elif values is not None and value not in values:
         what = f"no case has {axis} {shown(value)}"
-        problems.add(location.spot, what, allowed=f"there: {listed(values)}")
+        problems.add(location.spot, what, allowed=f"allowed: {listed(values)}")

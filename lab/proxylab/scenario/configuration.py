@@ -1,8 +1,4 @@
-"""A KubeProxyConfiguration document becomes the configuration of the lab's proxies.
-
-Owns: the API's defaults, and what one key demands of another.
-Must not: know an engine.
-"""
+"""Read a KubeProxyConfiguration document as the configuration of the lab's proxies, with the API's defaults."""
 
 from collections.abc import Sequence
 from ipaddress import IPv6Address
@@ -37,16 +33,16 @@ _DEFAULT = ProxyConfiguration()
 
 
 def read_configuration(documents: Sequence[Location], problems: Problems) -> Configured:
-    """Read the one document of that kind that a file may hold; no document, no configuration."""
+    """Read the file's KubeProxyConfiguration, if any; a file may hold one."""
     for surplus in documents[1:]:
-        problems.add(surplus.spot, f"a second {CONFIGURATION_KIND} stands in the file", allowed="one is enough for all")
+        problems.add(surplus.spot, f"the file has a second {CONFIGURATION_KIND}", allowed="one configures all proxies")
     if not documents:
         return Configured()
     location = documents[0]
     version = location["apiVersion"].value
     if version != CONFIGURATION_VERSION:
         allowed = f"allowed: {CONFIGURATION_VERSION}"
-        problems.add(location["apiVersion"].spot, f"has no {CONFIGURATION_KIND}", allowed=allowed)
+        problems.add(location["apiVersion"].spot, f"is not a version of {CONFIGURATION_KIND}", allowed=allowed)
         return Configured()
     shape = validated(KubeProxyShape, location, problems)
     if shape is None:
@@ -56,7 +52,7 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
 
 
 def _check(shape: KubeProxyShape, location: Location, problems: Problems) -> None:
-    """What one key demands of another (pkg/proxy/apis/config/validation)."""
+    """The rules between keys (pkg/proxy/apis/config/validation)."""
     detect = shape.detect_local or DetectLocalShape()
     needed = {
         DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", detect.bridge_interface),
@@ -67,15 +63,19 @@ def _check(shape: KubeProxyShape, location: Location, problems: Problems) -> Non
         if not given:
             problems.add(
                 location["detectLocal"][key].spot,
-                f"is missing, and detectLocalMode {shape.detect_local_mode} needs it",
+                f"is missing: detectLocalMode {shape.detect_local_mode} needs it",
                 allowed="add it, or choose another mode",
             )
     addresses = shape.node_port_addresses or []
     if PRIMARY in addresses and len(addresses) > 1:
-        problems.add(location["nodePortAddresses"].spot, f"{PRIMARY} stands beside others", allowed=f"{PRIMARY} alone")
+        problems.add(
+            location["nodePortAddresses"].spot, f"{PRIMARY} must be the only entry", allowed="remove the others"
+        )
     families = [network.version for network in shape.cluster_cidr or ()]
     if len(families) > len(set(families)):
-        problems.add(location["clusterCIDR"].spot, "has two networks of one family", allowed="one of each at most")
+        problems.add(
+            location["clusterCIDR"].spot, "has two networks of one family", allowed="at most one of each family"
+        )
     sections: dict[str, NftablesShape] = {
         "iptables": shape.iptables or IptablesShape(),
         "nftables": shape.nftables or NftablesShape(),
@@ -126,7 +126,7 @@ def _nftables(shape: NftablesShape) -> NftablesConfiguration:
 
 
 def _servers(bind: IPAddress | None) -> tuple[SocketAddress, SocketAddress]:
-    """Where health and metrics are served unless the document says: in the family of ``bindAddress``."""
+    """The default addresses of health and metrics, in the family of ``bindAddress``."""
     if bind is None or bind.version == 4:
         return _DEFAULT.healthz, _DEFAULT.metrics
     return (

@@ -1,8 +1,4 @@
-"""Expectations of connection tracking.
-
-Owns: the checks of ``conntrack``, in probes and in steps.
-Must not: know where it stands.
-"""
+"""The checks of ``conntrack``, in probes and in steps."""
 
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
@@ -14,14 +10,14 @@ __all__ = ["check_conntrack"]
 
 
 def check_conntrack(shape: ConntrackShape, location: Location, inventory: Inventory, problems: Problems) -> None:
-    """Note names in an expectation of connection tracking that are not there, and one that expects nothing."""
+    """Note unknown names in an expectation of connection tracking, and one that expects nothing."""
     if shape.node is not None and shape.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
     if shape.some is None and shape.none is None:
         problems.add(location.spot, "expects nothing", allowed="needed: some, none, or both")
     if shape.some is not None and shape.some == shape.none:
         problems.add(
-            location["none"].spot, "contradicts some, which wants the same entries", allowed="take one of the two out"
+            location["none"].spot, "contradicts some, which needs the same entries", allowed="remove one of the two"
         )
     for key, entries in (("some", shape.some), ("none", shape.none)):
         if entries is not None:

@@ -1,8 +1,7 @@
-"""A YAML document as plain data, and the place of everything in it.
+"""A YAML document as plain data, with the position of everything in it.
 
-Owns: ``Document``, ``Location`` (a path into a document, whether or not something stands there) and ``Spot`` (what a
-message points at).
-Must not: parse text (``source`` does) or know what a document should hold.
+A ``Location`` is a path into a document, even one at which there is no value. A ``Spot`` is what a message points at.
+``source`` parses the text.
 """
 
 import re
@@ -19,14 +18,14 @@ Path = tuple[str | int, ...]
 
 
 class Marks(NamedTuple):
-    """Where an entry of a mapping or a list begins. For a list both are the item's own place."""
+    """Where an entry of a mapping or a list begins. For a list item both positions are the same."""
 
     key: Position
     value: Position
 
 
 class Spot(NamedTuple):
-    """What a message points at: a position for the editor, a path for the reader."""
+    """The target of a message: a position for the editor, a path for the reader."""
 
     position: Position
     path: Path
@@ -37,8 +36,8 @@ class Document:
     """One document of a stream: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None`` only.
 
     ``marks`` holds the marks of each container's entries, by the ``id`` of the container. Containers live as long as
-    the document, and an aliased one stands in several places with the marks of its anchor. ``within`` is the path to a
-    document that was made of a part of another one.
+    the document. An aliased container appears in several places with the marks of its anchor. ``within`` is the path to
+    this document, if it is a part of another one.
     """
 
     value: object
@@ -48,13 +47,13 @@ class Document:
 
     @property
     def root(self) -> "Location":
-        """The place of the whole document."""
+        """The location of the whole document."""
         return Location(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A path into a document. Where nothing stands, its spots are those of the nearest thing around it."""
+    """A path into a document. If it has no value there, its spots are those of the nearest enclosing entry."""
 
     document: Document
     path: Path = ()
@@ -64,7 +63,7 @@ class Location:
 
     @property
     def value(self) -> object:
-        """What stands here; ``None`` where nothing does."""
+        """The value here; ``None`` if there is none."""
         value = self.document.value
         for part in self.path:
             value = _entry(value, part)
@@ -72,7 +71,7 @@ class Location:
 
     @property
     def exists(self) -> bool:
-        """Whether the author wrote something here, be it null."""
+        """Whether the author wrote something here, even null."""
         if not self.path:
             return True
         container = Location(self.document, self.path[:-1]).value
@@ -80,17 +79,17 @@ class Location:
 
     @property
     def keys(self) -> tuple[str | int, ...]:
-        """The keys, or indexes, that the author wrote below this place."""
+        """The keys, or indexes, that the author wrote below this location."""
         return tuple(self.document.marks.get(id(self.value), {}))
 
     @property
     def key(self) -> Spot:
-        """The key that leads here (for a list item, the item)."""
+        """The spot of this entry's key (for a list item, of the item)."""
         return Spot(self._marks().key, (*self.document.within, *self.path))
 
     @property
     def spot(self) -> Spot:
-        """The value that stands here."""
+        """The spot of this entry's value."""
         return Spot(self._marks().value, (*self.document.within, *self.path))
 
     def _marks(self) -> Marks:

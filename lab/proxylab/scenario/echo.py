@@ -1,8 +1,4 @@
-"""Echo requests: what a probe over ICMP may say, and what it has none of.
-
-Owns: the checks of a probe or stream whose ``send.protocol`` is ICMP, and of a port that only such a one may leave out.
-Must not: look up names (``proxylab.scenario.probes`` does).
-"""
+"""The checks of probes with ``send.protocol`` ICMP, and of a port that only such a probe may omit."""
 
 from typing import Final
 
@@ -21,13 +17,13 @@ _ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {add
 
 
 def is_echo(subject: Subject) -> bool:
-    """Whether it sends echo requests."""
+    """Whether the probe sends echo requests."""
     send = subject.probe.send
     return send is not None and send.protocol is Transport.ICMP
 
 
 def check_echo(subject: Subject) -> None:
-    """Note a port that an echo request cannot have, and one that anything else lacks."""
+    """Note a port that an echo request cannot have, and a port that any other probe lacks."""
     target, send, problems, location = subject.probe.target, subject.probe.send, subject.problems, subject.location
     if not is_echo(subject):
         if send is not None and isinstance(target, HostTargetShape | AddressTargetShape) and target.port is None:
@@ -35,19 +31,19 @@ def check_echo(subject: Subject) -> None:
         return
     for port in (location["to"]["port"], location["from"]["port"]):
         if port.exists:
-            problems.add(port.key, "an echo request has no port", allowed="leave it out")
+            problems.add(port.key, "an echo request has no port", allowed="remove the key")
     if isinstance(target, ServiceTargetShape) and target.via in _PORTS:
         what = f"{target.via} is a port, and an echo request has none"
         problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
     if location["send"]["as"].exists and send is not None and send.manner is Manner.CONNECT:
-        what = "an echo request is a single packet: it connects nothing"
+        what = "an echo request is a single packet, not a connection"
         problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
 
 
 def check_echo_expect(expect: ExpectShape, location: Location, problems: Problems) -> None:
-    """Note what no echo request can come to."""
+    """Note results that no echo request can have."""
     if expect.outcome is Outcome.REFUSED:
-        what = "no stack resets an echo request"
+        what = "a network stack does not refuse an echo request"
         problems.add(location["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
     if expect.http is not None:
-        problems.add(location["http"].key, "an echo request asks for nothing by HTTP", allowed="leave it out")
+        problems.add(location["http"].key, "an echo request carries no HTTP", allowed="remove the key")

@@ -1,12 +1,9 @@
-"""YAML text becomes the events of its syntax, by libyaml.
+"""Parse YAML text with libyaml into events, from which ruamel.yaml composes documents.
 
-Owns: when libyaml may read a text, and its events in the terms of ruamel.yaml, which composes documents of them.
-Must not: tell what is wrong with a text; whatever libyaml does not read, ruamel.yaml reads by itself, and tells it.
-
-Theory of operation. To read the syntax takes ruamel.yaml, which is written in Python, nine tenths of the time that a
-file takes, and libyaml, which is written in C, a thirtieth of that. But libyaml reads YAML 1.1. On the syntax the two
-versions, and the two libraries, differ in a few places: a text that has anything of that kind it is not asked to read.
-What a plain scalar means, which is where the versions differ most, ruamel.yaml decides either way.
+ruamel.yaml is written in Python: its parser takes nine tenths of a file's loading time. libyaml, in C, takes a
+thirtieth of that. But libyaml reads YAML 1.1. In syntax the two versions, and the two libraries, differ in a few
+places; a text with any of them goes to ruamel.yaml alone. ruamel.yaml always decides the meaning of plain scalars,
+where the versions differ most. If libyaml refuses a text, ruamel.yaml reads it again and reports the mistake.
 """
 
 import re
@@ -31,25 +28,25 @@ from ruamel.yaml.events import (
 
 __all__ = ["Events", "read_events"]
 
-_MOST_CHARACTERS: Final = 1 << 18  # all events of a text are held at once
-_MOST_DEPTH: Final = 64  # each token costs libyaml a look at every level that is open
+_MOST_CHARACTERS: Final = 1 << 18  # the module holds all events of a text at once
+_MOST_DEPTH: Final = 64  # for each token libyaml looks at every open level
 
 _DIFFERENT: Final = re.compile(
     r"""
-    [\t\x85\u2028\u2029\ufeff!]  # tabs, what 1.1 takes for line breaks, marks of byte order, tags
+    [\t\x85\u2028\u2029\ufeff!]  # tabs, line breaks of 1.1, byte order marks, tags
     | ^% | ^\.\.\. | \r(?!\n)
-    | (?<![^\s\[{,:?-])[&*]  # anchors and aliases, whose names end elsewhere
-    | ['"]:(?!\s)  # a quoted key with its value right behind it
-    | (?:^|[\[{,])[ -]*\?\s  # a key that is marked as one
-    | [|>][^\n]*\n(?:\ *\n|---)  # a block scalar that begins with an empty line, or with none
+    | (?<![^\s\[{,:?-])[&*]  # anchors and aliases: their names end differently
+    | ['"]:(?!\s)  # a quoted key directly followed by its value
+    | (?:^|[\[{,])[ -]*\?\s  # an explicit key
+    | [|>][^\n]*\n(?:\ *\n|---)  # a block scalar that begins with an empty line, or has no line
     """,
     re.MULTILINE | re.VERBOSE,
 )
-"""What the two may read differently, wherever it stands in a text."""
+"""Syntax that the two libraries may read differently."""
 
 
 class Events:
-    """The events of a text that was read, as ruamel.yaml's composer asks a parser for them."""
+    """The events of a text, with the parser interface that ruamel.yaml's composer needs."""
 
     def __init__(self, events: "deque[Event]") -> None:
         self._events = events
@@ -59,7 +56,7 @@ class Events:
         return isinstance(self._events[0], kinds)
 
     def peek_event(self) -> Event:
-        """The next event, which stays."""
+        """The next event, without consuming it."""
         return self._events[0]
 
     def get_event(self) -> Event:
@@ -67,16 +64,16 @@ class Events:
         return self._events.popleft()
 
     def dispose(self) -> None:
-        """Forget those that nobody has asked for."""
+        """Drop the remaining events."""
         self._events.clear()
 
 
 def read_events(text: str) -> Events | None:
-    """The events of a text; ``None`` where ruamel.yaml must read it by itself."""
+    """The events of a text; ``None`` if ruamel.yaml must read it alone."""
     if len(text) > _MOST_CHARACTERS or _DIFFERENT.search(text):
         return None
     try:
-        from yaml.cyaml import CParser  # noqa: PLC0415 - where PyYAML has no libyaml, it has not this module
+        from yaml.cyaml import CParser  # noqa: PLC0415 - a PyYAML without libyaml lacks this module
         from yaml.error import YAMLError  # noqa: PLC0415
     except ImportError:
         return None
@@ -96,7 +93,7 @@ def read_events(text: str) -> Events | None:
 
 
 def _translated(event: Any) -> Event:
-    """An event of PyYAML's in ruamel.yaml's terms. Their marks have line and column alike."""
+    """A PyYAML event as one of ruamel.yaml. Both libraries' marks have line and column."""
     start, end = event.start_mark, event.end_mark
     match type(event).__name__:
         case "ScalarEvent":

@@ -1,8 +1,4 @@
-"""Expectations: what an author may hope for, and whether it can be proven at all.
-
-Owns: the checks of ``expect`` against the rest of the probe and the scenario.
-Must not: judge (``proxylab.verdict`` does).
-"""
+"""The checks of ``expect`` against the rest of the probe and the scenario, and whether the lab can prove it."""
 
 from proxylab.scenario.conntrack import check_conntrack
 from proxylab.scenario.document import Location
@@ -20,7 +16,7 @@ __all__ = ["check_expectations", "check_source"]
 
 
 def check_expectations(subject: Subject) -> None:
-    """Note why the expectation of a probe, or one of its exceptions, cannot be met or not be judged."""
+    """Note why a probe's expectation, or one of its exceptions, cannot hold or cannot be judged."""
     if subject.probe.expect is not None:
         _check(subject, subject.probe.expect, subject.location["expect"])
     for index, exception in enumerate(subject.probe.exceptions):
@@ -48,18 +44,18 @@ def _check_end(expect: ExpectShape, name: str, location: Location, inventory: In
     if name not in inventory.senders:
         inventory.refuse(location.spot, name, "a node, pod or host", inventory.senders, problems)
     elif name not in inventory.nodes and expect.outcome is Outcome.REJECTED:
-        what = f"{name} is no node: it is the rules of nodes that reject"
+        what = f"{name} is not a node: only the rules of nodes reject"
         problems.add(location.spot, what, allowed=f"allowed: {listed(inventory.nodes)}")
 
 
 def check_source(source: object, location: Location, inventory: Inventory, problems: Problems) -> None:
-    """Note a source address of a node that is not there."""
+    """Note a source address of an unknown node."""
     if isinstance(source, NodeDeviceShape) and source.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, source.node, "a node", inventory.nodes, problems)
 
 
 def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) -> None:
-    """What goes together with an outcome, and what does not."""
+    """Note keys that an outcome needs and keys that it cannot have."""
     if expect.outcome is None:
         if expect.http is None:
             problems.add(location["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
@@ -67,13 +63,13 @@ def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) 
     if expect.outcome is not Outcome.DELIVERED:
         for key in [key for key in ("backends", "source", "spread", "reply", "http") if location[key].exists]:
             what = f"nothing arrives when flows are {expect.outcome}"
-            problems.add(location[key].key, what, allowed="only with delivered")
+            problems.add(location[key].key, what, allowed="allowed only with delivered")
         return
     if expect.source is None and expect.http is None:
-        what = "is missing: with delivered, say whom the backend sees"
+        what = "is missing: with delivered, give the source that the backend sees"
         problems.add(location["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
     if expect.at is not None:
-        problems.add(location["at"].key, "a flow that is delivered ends at its backend", allowed="leave it out")
+        problems.add(location["at"].key, "a delivered flow ends at its backend", allowed="remove the key")
 
 
 def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> None:
@@ -88,8 +84,8 @@ def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> No
         and expect.http.local_endpoints is not None
         and via is not Frontend.HEALTH_CHECK_NODE_PORT
     ):
-        what = "only a health-check node port tells of local endpoints"
-        problems.add(location["http"]["localEndpoints"].key, what, allowed="leave it out")
+        what = "only a health-check node port reports local endpoints"
+        problems.add(location["http"]["localEndpoints"].key, what, allowed="remove the key")
 
 
 def _check_backends(subject: Subject, backends: list[str], location: Location) -> None:
@@ -99,13 +95,11 @@ def _check_backends(subject: Subject, backends: list[str], location: Location) -
         if name not in inventory.backends:
             inventory.refuse(location[index].spot, name, "a pod", inventory.pods, subject.problems)
         elif name in seen:
-            subject.problems.add(location[index].spot, f"{name} stands twice", allowed="take one of the two out")
+            subject.problems.add(location[index].spot, f"{name} appears twice", allowed="remove one of the two")
         seen.add(name)
     if send is not None and send.flows < len(backends) and not names_pods(subject):
-        what = f"send.flows is {send.flows}, too few to reach {len(backends)} backends"
-        subject.problems.add(
-            location.spot, what, allowed=f"needed: {len(backends)}, since each of them must be reached"
-        )
+        what = f"send.flows is {send.flows}, too few to reach each of {len(backends)} backends"
+        subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
 
 
 def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> None:
@@ -113,11 +107,11 @@ def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> 
     if target is None or send is None:
         return
     if not isinstance(target, ServiceTargetShape):
-        problems.add(location.key, "only a Service spreads flows", allowed="leave it out")
+        problems.add(location.key, "only a Service spreads flows", allowed="remove the key")
         return
     if names_pods(subject):
-        what = "a client dials one of the addresses that a headless Service's name gives"
-        problems.add(location.key, what, allowed="leave it out")
+        what = "the client, not the Service, picks one of the addresses of a headless Service's name"
+        problems.add(location.key, what, allowed="remove the key")
         return
     if _check_affinity(subject, expect, target, location):
         return
@@ -140,7 +134,7 @@ def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTarget
     if service is None:
         return False
     if expect.spread is Spread.STICKY and service.affinity_timeout is None:
-        what = f"Service {service.name} has no session affinity: nothing makes flows stick"
+        what = f"Service {service.name} has no session affinity, so flows do not stick to a backend"
         subject.problems.add(location.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
     many = subject.probe.source is not None and subject.probe.source.address == "all"
@@ -157,7 +151,9 @@ def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str
         if name not in inventory.backends:
             inventory.refuse(location[name].key, name, "a pod", inventory.pods, subject.problems)
         elif backends is not None and name not in backends:
-            subject.problems.add(location[name].key, f"{name} is none of the backends", allowed=listed(backends))
+            subject.problems.add(
+                location[name].key, f"{name} is not among the backends", allowed=f"allowed: {listed(backends)}"
+            )
 
 
 def _check_power(subject: Subject, send: SendShape, count: int, needed: int, location: Location) -> None:
@@ -171,15 +167,15 @@ def _check_power(subject: Subject, send: SendShape, count: int, needed: int, loc
 def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, location: Location) -> None:
     backends = expect.backends or []
     if len(backends) < 2:
-        what = "sticky: nothing says among which backends"
-        subject.problems.add(location.spot, what, allowed="needed: backends, two or more")
+        what = "sticky needs expect.backends"
+        subject.problems.add(location.spot, what, allowed="needed: two backends or more")
     elif send.flows < (needed := flows_to_stick(len(backends)) + _clients(subject) - 1):
-        what = f"send.flows is {send.flows}, which may all go to one of {len(backends)} backends by chance"
+        what = f"send.flows is {send.flows}: by chance they may all go to one of {len(backends)} backends"
         _refuse_flows(subject, location, what, needed)
 
 
 def _clients(subject: Subject) -> int:
-    """How many addresses the flows leave from."""
+    """The number of source addresses of the flows."""
     source = subject.probe.source
     host = subject.parts.hosts.get(source.name) if source is not None and source.address == "all" else None
     return host.addresses if host is not None else 1
@@ -191,7 +187,7 @@ def _refuse_flows(subject: Subject, location: Location, what: str, needed: int) 
 
 
 def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
-    """The number of ready endpoints of the Service, or ``None`` where that cannot be known."""
+    """The number of ready endpoints of the Service, or ``None`` if it is unknown."""
     wanted = service_id(target.service, target.namespace)
     service = subject.manifests.services.get(wanted)
     if service is None or subject.pods is None or subject.inventory.doubtful or not subject.manifests.complete:

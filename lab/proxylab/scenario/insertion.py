@@ -1,7 +1,7 @@
-"""Probes and steps that stand in a Python test, among what a scenario's file says.
+"""Probes and steps from a Python test, inserted into a scenario's document.
 
-Owns: ``with_probes`` and ``with_steps``: plain data of Python as if it stood in the document, at the place of the call.
-Must not: check anything. What is inserted is read like the rest, and its mistakes are told in the same words.
+``with_probes`` and ``with_steps`` give the inserted data the position of the Python call. Loading then checks it like
+the rest of the document, with the same messages.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +13,12 @@ __all__ = ["with_probes", "with_steps"]
 
 
 def with_probes(location: Location, probes: Sequence[object], position: Position) -> Location:
-    """The Scenario document with other probes than its own, and without streams and steps.
+    """The Scenario document with these probes instead of its own, and without streams and steps.
 
     Args:
         location: the document.
         probes: each as YAML would give it: mappings, lists, texts and numbers.
-        position: where they stand; everything in them is there.
+        position: the place of the probes and of everything in them.
     """
     document = location.document
     here = Marks(position, position)
@@ -36,12 +36,12 @@ def with_probes(location: Location, probes: Sequence[object], position: Position
 
 
 def with_steps(location: Location, kept: int, steps: Sequence[tuple[object, Position]]) -> Location:
-    """The Scenario document with other steps behind its first ones.
+    """The Scenario document with these steps after its first ones.
 
     Args:
         location: the document.
         kept: how many of its own steps stay.
-        steps: the others, each as YAML would give it, with where it stands.
+        steps: the new steps, each as YAML would give it, with its position.
     """
     document = location.document
     marks = dict(document.marks)
@@ -61,7 +61,7 @@ def with_steps(location: Location, kept: int, steps: Sequence[tuple[object, Posi
 
 
 def _marked(value: object, here: Marks, marks: dict[int, Mapping[str | int, Marks]]) -> object:
-    """A copy of plain data, all of whose entries are known to stand ``here``."""
+    """A copy of plain data in which every entry has the position ``here``."""
     made: dict[str, object] | list[object]
     match value:
         case Mapping():

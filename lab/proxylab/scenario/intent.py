@@ -1,8 +1,4 @@
-"""What a scenario wants to know: probes and streams, and what must become of them.
-
-Owns: the frozen objects of ``spec.probes`` and ``spec.streams``; ``course`` has steps. ``model`` exports them all.
-Must not: know YAML, pydantic, or addresses that the author did not write.
-"""
+"""The frozen objects of ``spec.probes`` and ``spec.streams``, with their expectations. ``model`` exports them all."""
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -39,16 +35,16 @@ __all__ = [
 
 
 MOST_FLOWS: Final = 32_000
-"""The most flows of one probe: each has a source port of its own, and the lab has to find so many that nobody uses."""
+"""The most flows of one probe. Each needs an unused source port of its own."""
 
 
 STREAM_EVERY: Final = 20
-"""The time between two packets of a stream that does not say it, in milliseconds."""
+"""The default time between two packets of a stream, in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """``from``: who sends. Address and port are ``None`` where the kernel (or the lab) chooses them.
+    """``from``: the sender. Address and port are ``None`` if the kernel (or the lab) chooses them.
 
     With ``loopback`` a node dials from its loopback address; with ``all_addresses`` (``address: all``) the flows of an
     outside host leave from each of its addresses in turn.
@@ -63,11 +59,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceTarget:
-    """A front of a Service.
+    """A frontend of a Service.
 
-    ``port`` is a service port's name or number, ``None`` where the Service has one port only. ``node`` is the node
-    whose port is dialled, or, for another front dialled from outside, the node that the router hands the packet to.
-    ``address`` is the one to dial where the front has several, and ``family`` says of which family it is to be.
+    ``port`` is a service port's name or number, ``None`` if the Service has only one. ``node`` is the node to dial for
+    a node port; for another frontend dialled from outside, the node to which the router sends the packet. ``address``
+    and ``family`` choose among several addresses of the frontend.
     """
 
     service: str
@@ -81,7 +77,7 @@ class ServiceTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodTarget:
-    """A pod's own address, past all Services. ``port`` is ``None`` where the pod has one port only."""
+    """A pod's own address, without a Service. ``port`` is ``None`` if the pod has only one."""
 
     pod: str
     port: int | None = None
@@ -90,7 +86,7 @@ class PodTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostTarget:
-    """An outside host's own address. Without ``port`` for an echo request only."""
+    """An outside host's own address. ``port`` is ``None`` only for an echo request."""
 
     host: str
     port: int | None
@@ -99,7 +95,7 @@ class HostTarget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddressTarget:
-    """Any address. Without ``port`` for an echo request only."""
+    """Any address. ``port`` is ``None`` only for an echo request."""
 
     address: IPAddress
     port: int | None
@@ -110,11 +106,11 @@ Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send:
-    """What is sent: ``flows`` flows, each with a 5-tuple of its own; ``payload`` in bytes beyond the identity.
+    """The packets to send: ``flows`` flows, each with its own 5-tuple; ``payload`` bytes after the flow's identity.
 
-    ``protocol`` is ``None`` where the target decides it (a service port's own protocol); ICMP is an echo request.
-    ``every`` is the time between two packets of a stream, in milliseconds. ``frame_to`` names a place on the sender's
-    link, or is a MAC address; empty for the next hop.
+    ``protocol`` is ``None`` if the target decides it (a service port's own protocol); ICMP is an echo request.
+    ``every`` is the time between two packets of a stream, in milliseconds. ``frame_to`` names a node, pod or host on
+    the sender's link, or is a MAC address; empty for the next hop.
     """
 
     protocol: Transport | None = None
@@ -143,14 +139,14 @@ SourceExpectation = Preserved | NodeDevice | IPAddress
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """``spread: {echo-1: 0.5, echo-2: 0.5}``: the share of the flows that each backend gets. They make 1 together."""
+    """``spread: {echo-1: 0.5, echo-2: 0.5}``: the share of the flows that each backend gets. The shares sum to 1."""
 
     of: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpExpect:
-    """What an HTTP request is answered; ``local_endpoints`` stands in the body of a health-check node port."""
+    """The answer to an HTTP request; ``local_endpoints`` is in the body that a health-check node port returns."""
 
     status: int
     local_endpoints: int | None = None
@@ -158,11 +154,11 @@ class HttpExpect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entries:
-    """Which entries of the connection tracking table are meant: those that fit everything said.
+    """A filter for entries of the connection tracking table: an entry must match every field that is not ``None``.
 
-    ``protocol`` is that of the probe, or in a step any that streams and their like have, where none is given.
-    ``reply_from`` and ``original_from`` are names of the scenario or the text of addresses; ``masqueraded`` is whether
-    another source, address or port, was put in the place of the sender's.
+    The default ``protocol`` is the probe's own, and in a step TCP, UDP and SCTP. ``reply_from`` and ``original_from``
+    are names of the scenario or addresses as text. ``masqueraded`` is whether the kernel replaced the sender's source
+    address or port.
     """
 
     protocol: Transport | None = None
@@ -174,7 +170,7 @@ class Entries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConntrackExpect:
-    """What the tables of the nodes (of ``node`` only, where one is given) must hold, and must not."""
+    """Entries that the nodes' tables must hold and must not hold; ``node`` limits them to one node's table."""
 
     node: str | None = None
     some: Entries | None = None
@@ -183,7 +179,7 @@ class ConntrackExpect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expect:
-    """What must hold. ``positions`` gives the place of each key that the author wrote, by its YAML name."""
+    """The expected result. ``positions`` are the places of the keys that the author wrote, by their YAML names."""
 
     outcome: Outcome
     backends: tuple[str, ...] | None = None
@@ -199,10 +195,10 @@ class Expect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exceptional:
-    """One entry of ``except``: what holds instead, in which cases, and why.
+    """One entry of ``except``: a different expectation, the cases in which it holds, and the reason.
 
-    ``when`` gives axes of the matrix and ``mode`` with the value each must have (see ``Case.axes``), ``version`` the
-    versions of the proxy; ``None`` is any.
+    ``when`` maps axes of the matrix, and ``mode``, to their values (see ``Case.axes``). ``version`` are the versions of
+    the proxy; ``None`` is any.
     """
 
     when: Mapping[str, str]
@@ -216,7 +212,7 @@ class Exceptional:
 class EngineFailure:
     """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
 
-    ``says`` is a part of the last lines that such an engine writes.
+    ``says`` is part of the last lines that such an engine prints.
     """
 
     when: Mapping[str, str]
@@ -228,7 +224,7 @@ class EngineFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """One intent: from whom, to what, how many flows, and what must become of them."""
+    """One test: a sender, a target, the packets, and the expected result."""
 
     name: str
     source: Source
@@ -241,7 +237,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """One 5-tuple that lives through all steps."""
+    """One flow that lasts through all steps."""
 
     name: str
     source: Source

@@ -1,7 +1,6 @@
-"""Who is who in a scenario: nodes, pods and outside hosts share one name space.
+"""``Inventory``: every name of a scenario. Nodes, pods and outside hosts share one name space.
 
-Owns: ``Inventory``, and the checks of pods and of names against each other.
-Must not: look at Services or probes.
+The module checks names against each other, and the entries of ``spec.pods``.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,10 +25,10 @@ class Inventory:
 
     Attributes:
         nodes: the nodes, in the order of the file.
-        pods: every single pod with the entry it belongs to.
+        pods: every single pod, with its entry.
         groups: the entries with replicas, with the names of their pods.
         hosts: the outside hosts.
-        doubtful: entries of ``spec.pods`` that are not well-formed, or too many: they may stand for any pods.
+        doubtful: entries of ``spec.pods`` that are not well-formed, or too many: their pods are unknown.
     """
 
     nodes: tuple[str, ...]
@@ -45,19 +44,19 @@ class Inventory:
 
     @property
     def backends(self) -> tuple[str, ...]:
-        """Every name that can stand behind a Service: outside hosts do by EndpointSlices that the author gives."""
+        """Every name that can be a backend of a Service; outside hosts can by the author's EndpointSlices."""
         return (*self.pods, *self.hosts)
 
     def is_doubtful(self, name: str) -> bool:
-        """Whether that may be the name of a pod whose entry could not be read."""
+        """Whether that may be the name of a pod from a malformed entry."""
         return name in self.doubtful or name.rpartition("-")[0] in self.doubtful
 
     def refuse(self, spot: Spot, name: str, wanted: str, known: Iterable[str], problems: Problems) -> None:
-        """Note that ``name`` is not what is wanted here: what it is instead, or what it may have been meant for."""
+        """Note that ``name`` is not of the wanted kind: the kind that it is, or a suggestion."""
         known = tuple(known)
         allowed = f"allowed: {listed(known)}"
         if name in self.groups:
-            problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one pod of them")
+            problems.add(spot, f"{name} stands for {listed(self.groups[name])}", allowed="name one of them")
         elif kind := self._kind(name):
             problems.add(spot, f"{name} is {kind}, not {wanted}", allowed=allowed)
         elif not self.is_doubtful(name):
@@ -72,18 +71,18 @@ class Inventory:
 
 
 def pod_names(name: str, pod: PodShape) -> tuple[str, ...]:
-    """The pods that an entry of ``spec.pods`` stands for."""
+    """The names of the pods of an entry of ``spec.pods``."""
     if pod.replicas is None:
         return (name,)
     return tuple(f"{name}-{number}" for number in range(1, pod.replicas + 1))
 
 
 def take_inventory(parts: Parts, problems: Problems) -> Inventory:
-    """Collect the names of a scenario, and check the entries that bear them.
+    """Collect the names of a scenario, and check their entries.
 
     Args:
         parts: the scenario's well-formed parts.
-        problems: takes names that collide, and pods that are wrong in themselves or on nodes that are not there.
+        problems: takes names that collide, mistakes in pods, and unknown nodes of pods.
     """
     sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
@@ -104,7 +103,7 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
 
 
 def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
-    """The well-formed entries of ``spec.pods``, as far as they do not make too many pods."""
+    """The well-formed entries of ``spec.pods``, up to the greatest number of pods."""
     count = 0
     sound: dict[str, PodShape] = {}
     for name, pod in parts.pods.items():
@@ -155,34 +154,36 @@ def _check_pod(name: str, pod: PodShape, location: Location, inventory: Inventor
 
 
 def _check_addresses(pod: PodShape, location: Location, problems: Problems) -> None:
-    """A pod's fixed addresses, and what goes together with where it lives."""
+    """Check a pod's fixed addresses, and the keys that depend on its network namespace."""
     if pod.addresses and (pod.replicas is not None or pod.host_network):
-        what = "pods on their node's network have its addresses" if pod.host_network else "replicas differ in address"
-        problems.add(location["addresses"].key, what, allowed="leave it out")
+        what = (
+            "pods on the host network have the node's addresses" if pod.host_network else "replicas differ in address"
+        )
+        problems.add(location["addresses"].key, what, allowed="remove the key")
     families = [Family.of(address) for address in pod.addresses]
     for index, family in enumerate(families):
         if family in families[:index]:
             problems.add(location["addresses"][index].spot, f"a second {family} address", allowed="one of each family")
     if pod.shared_netns and pod.replicas is None:
-        problems.add(location["sharedNetns"].key, "a single pod shares with nobody", allowed="only with replicas")
-    if pod.shared_netns and pod.host_network:
         problems.add(
-            location["sharedNetns"].key, "pods on their node's network share it already", allowed="leave it out"
+            location["sharedNetns"].key, "needs replicas: one pod has nothing to share", allowed="add replicas"
         )
+    if pod.shared_netns and pod.host_network:
+        problems.add(location["sharedNetns"].key, "pods on the host network share it already", allowed="remove the key")
     if pod.hostname and (pod.replicas is not None or not pod.subdomain):
-        what = "replicas go by their own names" if pod.subdomain else "a hostname is looked for below a subdomain"
-        problems.add(location["hostname"].key, what, allowed="allowed: a single pod's, with a subdomain")
+        what = "replicas use their own names" if pod.subdomain else "a hostname needs a subdomain"
+        problems.add(location["hostname"].key, what, allowed="allowed: for a single pod with a subdomain")
     check_readiness(pod, location, problems)
 
 
 def check_readiness(pod: PodShape, location: Location, problems: Problems) -> None:
-    """Note a pod that says at ``location`` that it serves, and contradicts itself."""
+    """Note a pod at ``location`` with sysctls that it cannot have, or with ``serving`` against ``ready``."""
     if pod.sysctls and pod.host_network:
-        what = "pods on their node's network have its sysctls"
-        problems.add(location["sysctls"].key, what, allowed="say them of the node")
+        what = "pods on the host network have the node's sysctls"
+        problems.add(location["sysctls"].key, what, allowed="set them in spec.nodes")
     if pod.serving is not None and not pod.terminating and pod.serving != pod.ready:
-        what = f"a pod that does not terminate is serving when it is ready, and ready is {shown(pod.ready)}"
-        problems.add(location["serving"].spot, what, allowed="say ready, or terminating: true")
+        what = f"a pod that does not terminate is serving if it is ready, and ready is {shown(pod.ready)}"
+        problems.add(location["serving"].spot, what, allowed="change ready, or set terminating: true")
 
 
 def _check_ports(pod: PodShape, location: Location, problems: Problems) -> None:
@@ -191,8 +192,8 @@ def _check_ports(pod: PodShape, location: Location, problems: Problems) -> None:
     for index, port in enumerate(pod.ports):
         at = location["ports"][index]
         if (port.protocol, port.port) in numbers:
-            problems.add(at.spot, f"{port.protocol} port {port.port} stands twice", allowed="take one of the two out")
+            problems.add(at.spot, f"{port.protocol} port {port.port} appears twice", allowed="remove one of the two")
         numbers.add((port.protocol, port.port))
         if port.name in names:
-            problems.add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
+            problems.add(at["name"].spot, f"{shown(port.name)} appears twice", allowed="the names of ports are unique")
         names |= {port.name} if port.name else set()

@@ -1,10 +1,8 @@
-"""The format as JSON Schema, for editors.
+"""``json_schema``: the format as JSON Schema draft-07, for editors with yaml-language-server.
 
-Owns: ``json_schema``: what pydantic makes of the shapes, brought to draft-07, which is what yaml-language-server reads.
-Must not: describe any key; the shapes do.
-
-A scenario file is a stream of documents, and an editor holds each of them against the whole schema. So it begins with
-what kind of document it is; kinds of Kubernetes that the lab does not look at closely need only say what they are.
+Pydantic makes the schema from the shapes. A scenario file is a stream of documents, and an editor checks each of them
+against the whole schema. So the schema first selects by kind; a Kubernetes kind without a shape here needs only
+``apiVersion`` and ``kind``.
 """
 
 from typing import Any, Final
@@ -53,9 +51,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
-    """The definitions, with every closed set of words where it is used.
+    """The definitions, with every closed set of words inlined.
 
-    Of a key with a reference an editor shows what is said of the words, not what is said of the key.
+    For a key with a reference, an editor shows the description of the words instead of the key's.
     """
     words = {f"#/definitions/{name}": each for name, each in definitions.items() if "enum" in each or "const" in each}
 
@@ -75,15 +73,15 @@ def _name(names: Any, shape: type[BaseModel]) -> str:
 
 
 def _when(kind: str, then: Any, otherwise: dict[str, Any]) -> dict[str, Any]:
-    """A document without a kind is taken for a Scenario: an editor then offers its keys in an empty file."""
+    """Select by kind. A document without a kind is a Scenario, so that an editor offers its keys in an empty file."""
     return {"if": {"properties": {"kind": {"const": kind}}}, "then": then, "else": otherwise}
 
 
 def _draft_07(schema: Any, *, nullable: bool = True) -> Any:
-    """A schema without what draft-07 lacks, or an editor would only be confused by.
+    """A schema in draft-07, for an editor.
 
-    Draft-07 ignores what stands beside ``$ref``. A key of ours without a value is a slip, so null is no alternative
-    for it, and titles that repeat a key say nothing.
+    Draft-07 ignores keys beside ``$ref``. In the scenario format a key without a value is an error, so null is not an
+    alternative. Titles that repeat a key go.
     """
     if isinstance(schema, list):
         return [_draft_07(each) for each in schema]

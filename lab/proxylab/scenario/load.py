@@ -1,14 +1,11 @@
-"""From a file to a ``Scenario``, or to every mistake in it at once.
+"""Read a file as a ``Scenario``, or report every mistake in it at once.
 
-Owns: the order in which a file is read and checked.
-Must not: find mistakes itself; each kind has its module.
-
-Theory of operation. A mistake must not hide another one, nor make up one that is not there. So a file is read in
-layers, each of which goes on with what the one before could make sense of: YAML (``source``), each document by its
-shape (``validation``), each well-formed part (``parts``, ``manifests``), and then the parts against each other
-(``inventory``, ``networks``, ``conditions``, ``references``, ``probes``, ``streams``), and what this version cannot run
-(``missing``). What could not be read is known to be there, and references to it are left alone. Only when no layer
-found anything is the ``Scenario`` built.
+A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
+parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
+part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``,
+``references``, ``probes``, ``streams``), and features that this version cannot run (``missing``). A malformed part
+still counts as declared, so references to it are no mistakes. The module builds the ``Scenario`` only if no layer found
+a mistake.
 """
 
 import stat
@@ -46,18 +43,18 @@ def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None)
 
     Args:
         path: the file.
-        to_run: refuse what this version cannot run. Without it, the scenario is for those who only look at it.
-        strict: hold manifests against the schema of this version of Kubernetes too (see ``proxylab.scenario.strict``).
+        to_run: refuse what this version cannot run; otherwise the scenario is for display only.
+        strict: also check manifests against this Kubernetes version's schema (see ``proxylab.scenario.strict``).
 
     Raises:
-        ScenarioError: with a line for each mistake, or saying why the file cannot be read.
+        ScenarioError: with a line for each mistake, or the reason why the file is unreadable.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
     return parse_scenario(read_text(path), str(path), to_run=to_run, strict=strict)
 
 
 def read_text(path: Path) -> str:
-    """The text of a scenario file. Raises ``ScenarioError``, saying why it cannot be read."""
+    """The text of a scenario file. Raises ``ScenarioError`` if the file is unreadable."""
     problems = Problems()
     text = _read(path, _start(str(path)), problems)
     problems.raise_any()
@@ -69,7 +66,7 @@ def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | N
 
     Args:
         text: the YAML of one scenario file.
-        file: the name by which positions call it; ``spec.manifests`` are looked for beside it.
+        file: the name for positions; the paths of ``spec.manifests`` are relative to its folder.
         to_run: refuse what this version cannot run.
         strict: as for ``load_scenario``.
 
@@ -81,7 +78,7 @@ def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | N
 
 
 def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
-    """Read a scenario with other probes than its own (``insertion.with_probes``), to be run.
+    """Read a scenario with these probes instead of its own (``insertion.with_probes``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in the probes at ``position``.
@@ -92,7 +89,7 @@ def parse_with_probes(text: str, file: str, probes: Sequence[object], position: 
 
 
 def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[object, Position]]) -> Scenario:
-    """Read a scenario with other steps behind its first ones (``insertion.with_steps``), to be run.
+    """Read a scenario with these steps after its first ones (``insertion.with_steps``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in a step at its own position.
@@ -103,7 +100,7 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
-    """The text of a file; empty after noting, at ``spot``, why it cannot be read."""
+    """The text of a file; empty after noting at ``spot`` why it is unreadable."""
     try:
         if not _is_readable(path):
             problems.add(spot, "the file cannot be read: it is a FIFO or a device", allowed="name a regular file")
@@ -112,15 +109,17 @@ def _read(path: Path, spot: Spot, problems: Problems) -> str:
             data = stream.read(MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        problems.add(spot, f"the file cannot be read: {reason}", allowed="name one that can, from where this file is")
+        problems.add(
+            spot, f"the file cannot be read: {reason}", allowed="give a readable path, relative to this file's folder"
+        )
         return ""
     return decode(data, str(path), problems) or ""
 
 
 def _is_readable(path: Path) -> bool:
-    """Whether to open a file. A FIFO that no other process has open for writing would keep this one waiting forever.
+    """Whether it is safe to open a file. To open a FIFO without a writer would block forever.
 
-    A pipe that this process was given (``/dev/stdin``, or ``/dev/fd/63`` for a shell's ``<(…)``) has a writer.
+    A pipe among this process's own descriptors (``/dev/stdin``, or ``/dev/fd/63`` for a shell's ``<(…)``) has a writer.
     """
     kind = path.stat().st_mode
     return stat.S_ISREG(kind) or stat.S_ISDIR(kind) or str(path).startswith(_OWN_DESCRIPTORS)
@@ -141,10 +140,10 @@ def _scenario(
     apart = {id(location.document) for location in (*scenarios, *configurations)}
     others = [document.root for document in documents if id(document) not in apart]
     for surplus in scenarios[1:]:
-        problems.add(surplus.spot, "a second Scenario stands in the file", allowed="one file holds one scenario")
+        problems.add(surplus.spot, "the file has a second Scenario", allowed="one file holds one scenario")
     if not scenarios and complete:
         needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
-        problems.add(_start(file), "the file holds no Scenario", allowed=needed)
+        problems.add(_start(file), "the file has no Scenario", allowed=needed)
     if not scenarios:
         _configured(configurations, problems)
         read_manifests(others, (), problems)
@@ -178,7 +177,7 @@ def _scenario(
 
 
 def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
-    """What stands at each step, once streams and steps are checked."""
+    """Check streams and steps, and return the cluster's state at each step."""
     if not (parts.streams or parts.steps):
         return ()
 
@@ -212,13 +211,13 @@ def _further(location: Location, folder: Path, problems: Problems) -> Iterator[L
             continue
         for document in read_documents(text, str(folder / name), problems)[0]:
             if _is_scenario(document):
-                problems.add(document.root.spot, "a Scenario stands among the manifests", allowed="only manifests")
+                problems.add(document.root.spot, "a manifest file may not hold a Scenario", allowed="only manifests")
             else:
                 yield document.root
 
 
 def _is_scenario(document: Document) -> bool:
-    """Whether a document is meant to be a Scenario; one of the two words is enough."""
+    """Whether a document is meant to be a Scenario: its kind or its API version is enough."""
     value = document.value
     if not isinstance(value, dict):
         return False

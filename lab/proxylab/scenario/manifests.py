@@ -1,8 +1,7 @@
-"""Kubernetes manifests become the objects of the cluster.
+"""Read Kubernetes manifests as the objects of the cluster.
 
-Owns: which kinds of object a scenario file may hold, lists of them, and what becomes of each kind.
-Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other
-(``proxylab.scenario.validity`` does).
+The module owns which kinds a scenario file may hold, and how the lab uses each kind. ``proxylab.scenario.validity``
+compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and ports.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -48,7 +47,7 @@ _KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A Pod or Node that stands as a manifest, with its place; ``shape`` is ``None`` where it is not well-formed."""
+    """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
 
     shape: Any
     location: Location
@@ -56,19 +55,19 @@ class Given:
 
 @dataclass(slots=True)
 class Manifests:
-    """What the manifests of a file hold.
+    """The contents of a file's manifests.
 
     Attributes:
-        services: every Service that is named, ``None`` where it is not well-formed.
-        places: where each of them stands.
-        slices: every EndpointSlice that is well-formed, by namespace and name; Endpoints are mirrored into such.
-        slice_places: where each of those stands that are no mirrors.
+        services: every Service with a name, ``None`` if it is not well-formed.
+        locations: the place of each Service.
+        slices: every well-formed EndpointSlice, by namespace and name, with those mirrored from Endpoints.
+        slice_places: the place of each EndpointSlice that is not mirrored.
         sliced: the Services whose slices the author gives.
         pods: the Pods by name.
         nodes: the Nodes by name.
-        complete: whether every document could be told to be a Service or not.
-        ignored: the paths that are there and have no effect, without indexes.
-        notes: what the author may not expect.
+        complete: whether the kind of every document is known, so that no Service is missing here.
+        ignored: the paths of keys that have no effect, without indexes.
+        notes: effects that may surprise the author.
     """
 
     services: dict[ServiceId, Service | None] = field(default_factory=dict)
@@ -83,7 +82,7 @@ class Manifests:
     notes: list[str] = field(default_factory=list)
 
     def endpoints(self, service: ServiceId) -> int | None:
-        """How many ready endpoints the given slices of a Service have; ``None`` where its slices are derived."""
+        """How many ready endpoints the author's slices of a Service have; ``None`` if the lab derives its slices."""
         if service not in self.sliced:
             return None
         return len(
@@ -103,9 +102,9 @@ def read_manifests(
     """Read every manifest of a file.
 
     Args:
-        documents: the documents that are no Scenario.
-        service_networks: where cluster IPs must come from; none where that is not known.
-        problems: takes what is wrong.
+        documents: the documents of other kinds than Scenario.
+        service_networks: the networks of cluster IPs; empty if they are not known.
+        problems: takes the mistakes.
     """
     reader = _Reader(service_networks, problems)
     for document in documents:
@@ -155,7 +154,7 @@ class _Reader:
             self.found.notes.append(f"no effect on proxying: {kind} {shown(location['metadata']['name'].value)}")
 
     def _first(self, kind: str, location: Location) -> tuple[str, str] | None:
-        """Namespace and name of an object, unless it has none or stands twice."""
+        """Namespace and name of an object, unless it has none or appears twice."""
         name = location["metadata"]["name"].value
         namespace = location["metadata"]["namespace"].value or DEFAULT_NAMESPACE
         if not isinstance(name, str) or not isinstance(namespace, str):
@@ -165,8 +164,8 @@ class _Reader:
         if first is not location:
             spot = location["metadata"]["name"].spot
             line = first["metadata"]["name"].key.position.line
-            what = f"{kind} {namespace}/{name} stands twice; the first is in line {line}"
-            self._problems.add(spot, what, allowed="take one of the two out")
+            what = f"{kind} {namespace}/{name} appears twice, first in line {line}"
+            self._problems.add(spot, what, allowed="remove one of the two")
             return None
         return namespace, name
 
@@ -203,7 +202,7 @@ class _Reader:
             return
         made = slice_of(shape)
         if made is None:
-            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds names, not addresses")
+            self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds host names, not addresses")
         elif service:
             self.found.slices[name] = made
             self.found.slice_places[name] = location
@@ -222,10 +221,12 @@ class _Reader:
             key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
             service = self.found.services.get(key)
             if service is None or service.selector:
-                reason = "there is no such Service" if service is None else "its Service has a selector"
-                self.found.notes.append(f"no effect: Endpoints {'/'.join(key)}, since {reason}")
+                reason = "there is no Service of that name" if service is None else "its Service has a selector"
+                self.found.notes.append(f"no effect: Endpoints {'/'.join(key)}: {reason}")
                 continue
-            self.found.notes.append(f"Endpoints {'/'.join(key)} are mirrored into EndpointSlices, which proxies read")
+            self.found.notes.append(
+                f"the lab mirrors Endpoints {'/'.join(key)} into EndpointSlices, which proxies read"
+            )
             self.found.sliced.add(key)
             self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
 
@@ -259,7 +260,7 @@ class _Reader:
 
 
 def _kind(location: Location, problems: Problems, inside: str = "") -> str | None:
-    """The kind of the object at ``location`` if it can be read, else ``None`` with a problem noted."""
+    """The kind of the object at ``location``, or ``None`` after noting a problem."""
     value = location.value
     if not isinstance(value, dict):
         problems.add(location.spot, f"must be a Kubernetes object, is {describe(value)}")
@@ -268,7 +269,7 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
     if not isinstance(kind, str) or not isinstance(version, str):
         absent = "kind" if not isinstance(kind, str) else "apiVersion"
         problems.add(
-            location[absent].spot, "is missing or no text", allowed="every object has an apiVersion and a kind"
+            location[absent].spot, "is missing or not text", allowed="every object has an apiVersion and a kind"
         )
         return None
     spot = location["kind"].spot
@@ -277,7 +278,7 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
         known = ["Scenario", *known, "KubeProxyConfiguration"]
     allowed = f"allowed: {', '.join(known)}"
     if kind == inside:
-        problems.add(spot, f"a {kind} stands inside a {kind}", allowed=allowed)
+        problems.add(spot, f"a {kind} may not hold a {kind}", allowed=allowed)
     elif kind not in _KINDS:
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
     elif version != _KINDS[kind]:

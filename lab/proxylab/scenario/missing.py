@@ -1,13 +1,8 @@
-"""What the format has and this version cannot run.
+"""Features that the format has and this version cannot run. A change that implements one removes its line here.
 
-Owns: the one list of it. Whoever teaches the lab something takes its line out of here, and has changed the format's
-part of the work.
-Must not: look for mistakes; everything named here is written as it should be.
-
-Theory of operation. Reading a file is complete: every key becomes part of the ``Scenario``, which ``plan`` and
-``graph`` show whole. Only when a scenario is to be run does this pass go over the same documents and refuse what would
-otherwise be ignored. A line names places by their path (``*`` for any key, ``[]`` for any item) and the values that
-are missing there; what depends on more than one place has a function.
+Reading a file is complete: every key becomes part of the ``Scenario``, which ``plan`` and ``graph`` show. Only before a
+run does this pass go over the same documents and refuse what the lab would ignore. A line names keys by their path
+(``*`` for any key, ``[]`` for any item) and the values that cannot run.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -29,10 +24,10 @@ def _any(_value: object) -> bool:
 
 @dataclass(frozen=True)
 class Missing:
-    """One thing that cannot be run yet.
+    """One feature that cannot run yet.
 
-    ``path`` is below ``spec``; ``values`` are the values that are missing there, or a function that knows them;
-    ``allowed`` says what can be had instead.
+    ``path`` is below ``spec``; ``values`` are the values that cannot run, or a predicate for them; ``allowed`` names
+    the alternatives.
     """
 
     path: str
@@ -40,7 +35,7 @@ class Missing:
     allowed: str = ""
 
     def fits(self, value: object) -> bool:
-        """Whether that value is missing."""
+        """Whether that value cannot run."""
         if callable(self.values):
             return self.values(value)
         return isinstance(value, str) and value in self.values
@@ -57,7 +52,7 @@ MISSING: Final = (
 
 
 def refuse_missing(parts: Parts, configurations: Sequence[Location], problems: Problems) -> None:
-    """Note everything in a scenario that cannot be run yet.
+    """Note everything in a scenario that cannot run yet.
 
     Args:
         parts: the scenario's parts.
@@ -92,7 +87,7 @@ def _not_yet(location: Location, what: str, allowed: str, problems: Problems) ->
 
 
 def _found(root: Location, path: tuple[str, ...]) -> Iterator[Location]:
-    """Every place below ``root`` that a path with ``*`` and ``[]`` leads to, if the author wrote something there."""
+    """Every key below ``root`` that a path with ``*`` and ``[]`` matches, if the author wrote it."""
     if not path:
         yield root
         return

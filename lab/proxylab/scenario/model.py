@@ -1,7 +1,7 @@
-"""What a scenario says, after every mistake has been ruled out.
+"""A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
 
-Owns: the frozen objects that ``scenario.load`` returns and every other room reads, with those of ``words``, ``intent``.
-Must not: know YAML, pydantic, addresses that the author did not write, or anything of the kernel.
+The module exports those of ``words``, ``intent`` and ``steps`` too. They hold what the author wrote, with defaults;
+allocated addresses are in the plan.
 """
 
 from collections.abc import Mapping
@@ -118,7 +118,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A segment beside those of the nodes and of the outside: one network for each family; the router is on it too."""
+    """A further segment, with one network for each family. The router is on it too."""
 
     name: str
     cidrs: tuple[IPNetwork, ...]
@@ -129,7 +129,7 @@ class Segment:
 class RoutedAddress:
     """A load-balancer or external IP, or a network of them, that the router sends to nodes.
 
-    Several nodes share the flows, by a hash of addresses and ports.
+    With several nodes the router picks one by a hash of addresses and ports.
     """
 
     network: IPNetwork
@@ -139,11 +139,11 @@ class RoutedAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Network:
-    """The wire and its address plan.
+    """The network and its address plan.
 
     ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
     itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
-    ``outbound_masquerade``, nodes hide what their pods send out of the pod network behind their own addresses.
+    ``outbound_masquerade``, nodes masquerade what their pods send out of the pod network.
     """
 
     families: tuple[Family, ...] = (Family.IPV4,)
@@ -162,7 +162,7 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class NodeAddress:
-    """A further address of a node, on its uplink ``eth0``, on another uplink of it, or on ``lo``."""
+    """A further address of a node, on ``eth0``, another uplink, or ``lo``."""
 
     device: str
     interface: IPInterface
@@ -170,7 +170,7 @@ class NodeAddress:
 
 @dataclass(frozen=True, slots=True)
 class Uplink:
-    """A further device of a node, such as ``eth1``, on one of the segments; the lab chooses its addresses there."""
+    """A further device of a node, such as ``eth1``, on a segment. The lab chooses its addresses."""
 
     device: str
     segment: str
@@ -178,7 +178,7 @@ class Uplink:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoute:
-    """A further route of a node. ``source`` makes it a policy route: it holds for what comes from that network."""
+    """A further route of a node. ``source`` makes it a policy route, for packets from that network."""
 
     destination: IPNetwork
     device: str
@@ -188,7 +188,7 @@ class NodeRoute:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemon:
-    """A program that listens on a node itself, on all its addresses unless one is given."""
+    """A program that listens on a node, on all its addresses if ``address`` is ``None``."""
 
     name: str
     port: int
@@ -200,9 +200,9 @@ class Daemon:
 class Node:
     """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
 
-    ``internal_ips`` are its own addresses, one of each family, the lab's choice where there are none; ``addresses`` are
-    further ones. ``taints`` are the keys of the Node object's, and ``terminating`` says that it is being deleted.
-    ``leftovers`` are rules that stand there before the engine starts, by the tool that reads them: ``iptables``,
+    ``internal_ips`` are its own addresses, one of each family; if empty, the lab chooses. ``addresses`` are further
+    ones. ``taints`` are the keys of the Node object's taints; ``terminating`` means that the object is being deleted.
+    ``leftovers`` are rules in the node before the engine starts, by the tool that reads them: ``iptables``,
     ``ip6tables`` or ``nft``.
     """
 
@@ -222,14 +222,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGroup:
-    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod that bears the entry's own name.
+    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod with the entry's own name.
 
-    With ``host_network`` the pods live in their nodes' namespaces; with ``shared_netns`` all pods of the entry on one
-    node live in one namespace, each with an address of its own. ``addresses`` are a single pod's fixed ones, the lab's
-    choice where there are none. ``subdomain`` is the headless Service below whose name in DNS each pod has one: its
-    own, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it says what ``ready``
-    said before. Pods that are not ``present`` have their place on the wire, and
-    the API does not know them until a step brings them.
+    With ``host_network`` the pods live in their nodes' network namespaces. With ``shared_netns`` all pods of the entry
+    on one node live in one network namespace, each with an address of its own. ``addresses`` are a single pod's fixed
+    addresses; if empty, the lab chooses. ``subdomain`` is the headless Service under which each pod has a DNS name: its
+    own name, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it is what ``ready``
+    was before. Pods that are not ``present`` are on the network, but the API does not know them until a step adds them.
     """
 
     name: str
@@ -252,7 +251,7 @@ class PodGroup:
 
     @property
     def pod_names(self) -> tuple[str, ...]:
-        """The pods it stands for: ``echo``, or ``echo-1`` to ``echo-N`` where replicas are given."""
+        """The names of its pods: ``echo``, or ``echo-1`` to ``echo-N`` with replicas."""
         if self.replicas is None:
             return (self.name,)
         return tuple(f"{self.name}-{number}" for number in range(1, self.replicas + 1))
@@ -264,7 +263,7 @@ class PodGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """An outside host: a machine that is no node, behind the router, or on the nodes' segment or another one.
+    """An outside host: a machine that is not a node, behind the router, on the nodes' segment or on another one.
 
     ``addresses`` is how many it has in each family.
     """
@@ -278,9 +277,9 @@ class Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadBalancer:
-    """A balancer before the nodes: it gives Services of type LoadBalancer addresses of its pool, and routes these.
+    """A load balancer in front of the nodes. It gives Services of type LoadBalancer addresses from its pool.
 
-    ``health_checked`` makes it ask every node's health-check node port, and leave out the nodes that say no.
+    With ``health_checked`` it queries every node's health-check node port and skips nodes that fail.
     """
 
     name: str
@@ -294,9 +293,9 @@ class LoadBalancer:
 class Case:
     """One combination of the axes of a matrix.
 
-    ``id`` is empty where the scenario has no matrix. ``axes`` holds the values by axis as they are compared and shown:
+    ``id`` is empty if the scenario has no matrix. ``axes`` holds the values by axis, in the form that reports print:
     ``{"families": "IPv4+IPv6", "net.ipv4.ip_forward": "1"}``. The axis ``family`` makes no cases of its own: ``ids``
-    are what the names of the case's probes may end in, one for each family that they dial.
+    are the endings of the probes' names, one for each family that they dial.
     """
 
     id: str = ""
@@ -304,14 +303,14 @@ class Case:
     ids: tuple[str, ...] = ()
 
     def words(self, name: str) -> str:
-        """The author's words in the name of a probe or step of the case."""
+        """The name of a probe or step as the author wrote it, without the case's ending."""
         endings = (f"[{each}]" for each in (*self.ids, self.id) if each)
         return name.removesuffix(next(filter(name.endswith, endings), ""))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """One axis of a matrix with its values, as they are compared and shown (see ``Case``)."""
+    """One axis of a matrix, with its values in the form that reports print (see ``Case``)."""
 
     name: str
     values: tuple[str, ...]
@@ -319,13 +318,13 @@ class Axis:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One ``*.lab.yaml`` file. Services stand as written: what the API server would allocate is still missing.
+    """One ``*.lab.yaml`` file. Services are as written, without the addresses and ports that the API server allocates.
 
-    ``slices`` are those the author gives: they replace the derived ones of the Services they belong to. A scenario with
-    a ``matrix`` stands for all its cases; ``cases`` makes of it one scenario for each, whose ``case`` says which.
-    ``service_positions`` say where each Service stands, in the order of ``services``. ``proxy`` is ``None`` where the
-    file configures none. With ``dns`` the lab has a name server, whether or not a probe dials a name. ``failures`` name
-    engines that cannot program it; of a case, the one that holds in it, if any.
+    ``slices`` are the author's EndpointSlices; they replace the derived slices of their Services. A scenario with a
+    ``matrix`` stands for all its cases; ``cases`` expands it into one scenario for each, with its ``case``.
+    ``service_positions`` are the places of ``services``, in the same order. ``proxy`` is ``None`` if the file holds no
+    configuration. With ``dns`` the lab has a name server even if no probe dials a name. ``failures`` name engines that
+    cannot program the scenario; in an expanded case, the one that holds there, if any.
     """
 
     file: str
@@ -353,24 +352,24 @@ class Scenario:
 
     @property
     def all_probes(self) -> tuple[Probe, ...]:
-        """Its own probes and those of its steps, in the order in which they are sent."""
+        """Its own probes and those of its steps, in the order in which the lab sends them."""
         return (*self.probes, *(probe for step in self.steps for probe in step.probes))
 
     @property
     def judged(self) -> tuple[Probe | Step, ...]:
-        """All that gets verdicts, in order: its probes, and of each step the probes, then itself if it expects any."""
+        """Everything that gets a verdict, in order: the probes; then for each step its probes and its expectations."""
         steps = ((*step.probes, *((step,) if step.expect.says_anything else ())) for step in self.steps)
         return (*self.probes, *(each for step in steps for each in step))
 
     @property
     def has_names(self) -> bool:
-        """Whether the lab has a name server: its author says so, or something dials a name."""
+        """Whether the lab has a name server: the author sets ``dns``, or a probe or stream dials a name."""
         dialled: list[Target] = [each.target for each in self.all_probes]
         dialled += [each.target for each in self.streams]
         return self.dns or any(isinstance(each, ServiceTarget) and each.via is Frontend.DNS_NAME for each in dialled)
 
     def steps_before(self, judged: Probe | Step) -> int:
-        """How many steps are made before a probe of it is sent, or before a step of it is judged."""
+        """How many steps the lab has made when it sends that probe, or judges that step."""
         if isinstance(judged, Step):
             return self.steps.index(judged) + 1
         return next((number for number, step in enumerate(self.steps, 1) if judged in step.probes), 0)

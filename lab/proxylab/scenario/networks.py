@@ -1,7 +1,6 @@
-"""The networks of a scenario: those an author gives, and those they are by default, for every family.
+"""The networks of a scenario: the author's, and the defaults for every family.
 
-Owns: the default networks, and the checks of the wire against nodes and hosts.
-Must not: give out addresses (``proxylab.plan`` does).
+The module checks the network against nodes and hosts. ``proxylab.plan`` assigns addresses.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -42,7 +41,7 @@ def families_of(network: NetworkShape, matrix: MatrixShape) -> tuple[Family, ...
 
 
 def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
-    """The networks by their keys in ``spec.network``: for each family the one that is given, or the default."""
+    """The networks by their keys in ``spec.network``: for each family the author's network, or the default."""
     return {
         key: tuple(given.get(family, _DEFAULTS[key][family]) for family in families)
         for key, given in _given(network).items()
@@ -50,19 +49,19 @@ def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str
 
 
 def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
-    """Where cluster IPs come from; nothing where that cannot be known."""
+    """The networks of cluster IPs; empty if they are unknown."""
     if parts.network is None or parts.matrix is None:
         return ()
     return networks_of(parts.network, families_of(parts.network, parts.matrix))["serviceCIDR"]
 
 
 def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
-    """Note networks that overlap, and names of segments and devices that are not there.
+    """Note networks that overlap, and unknown segments and devices.
 
     Args:
         parts: the scenario's well-formed parts.
         inventory: its names.
-        problems: takes what is wrong. Whether networks have room enough, the plan finds out.
+        problems: takes the mistakes. The plan finds networks that are too small.
     """
     spec = parts.location["spec"]
     segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
@@ -102,11 +101,11 @@ def _check_networks(parts: Parts, network: NetworkShape, location: Location, pro
 
 
 def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
-    """Note addresses of a family that no case has, and segments without a network of one that some case has."""
+    """Note addresses of a family that no case has, and segments that lack a network of some case's family."""
     for location, address in _located(parts, network):
         if Family.of(address) not in families:
-            what = f"{address} is {Family.of(address)}, which the scenario has not"
-            problems.add(location.spot, what, allowed=f"families: {listed(families)}")
+            what = f"{address} is {Family.of(address)}, a family that the scenario does not have"
+            problems.add(location.spot, what, allowed=f"its families: {listed(families)}")
     for name, segment in network.segments.items():
         for family in (each for each in families if each not in map(Family.of, segment.cidr)):
             where = parts.location["spec"]["network"]["segments"][name]["cidr"]
@@ -114,7 +113,7 @@ def _check_families(parts: Parts, network: NetworkShape, families: Collection[Fa
 
 
 def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
-    """Every address and network of the wire that an author wrote, but for those of segments."""
+    """Every address and network that the author wrote, except those of segments."""
     spec = parts.location["spec"]
     for key, given in _given(network).items():
         yield from ((spec["network"][key], each) for each in given.values())
@@ -148,7 +147,7 @@ def _located_at_node(
 
 
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
-    """Note that two networks overlap, at the later one of those that the author wrote."""
+    """Note that two networks overlap, at the later one that the author wrote."""
     (first_path, first), (second_path, second) = one, other
     if first.version != second.version or not first.overlaps(second):
         return
@@ -160,7 +159,7 @@ def _check_apart(location: Location, one: _Named, other: _Named, problems: Probl
 
 
 def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> None:
-    """Note pools that hold addresses which somebody else has: the router alone leads to a pool."""
+    """Note pools that overlap another network: only the router may lead to a pool's addresses."""
     families = families_of(network, parts.matrix or no_axes())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
     for name, balancer in parts.load_balancers.items():
@@ -189,7 +188,7 @@ def _check_segment(name: str, segments: list[str], location: Location, problems:
     if name not in segments:
         problems.add(
             location.spot,
-            f"no segment is called {name}",
+            f"there is no segment {name}",
             allowed=f"allowed: {listed(segments)}",
             word=name,
             known=segments,
@@ -197,7 +196,7 @@ def _check_segment(name: str, segments: list[str], location: Location, problems:
 
 
 def _own_addresses_at(parts: Parts, name: str) -> Location:
-    """Where a node's own addresses stand: in its entry, or in the status of a manifest."""
+    """The place of a node's own addresses: its entry, or the status of a manifest."""
     location = parts.at("nodes", name)
     if location.path[-2:] != ("metadata", "name"):
         return location["internalIPs"]
@@ -205,7 +204,7 @@ def _own_addresses_at(parts: Parts, name: str) -> Location:
 
 
 def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, problems: Problems) -> None:
-    """Note a node's own address that is not on the nodes' segment, and a second one of a family."""
+    """Note a node's own address outside the nodes' segment, and a second one of a family."""
     if parts.network is None or parts.matrix is None:
         return
     networks = networks_of(parts.network, families_of(parts.network, parts.matrix))["nodeCIDR"]
@@ -221,7 +220,11 @@ def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, probl
 def _check_devices(node: NodeShape, segments: list[str] | None, location: Location, problems: Problems) -> None:
     for name, uplink in node.uplinks.items():
         if name in (_FIRST_DEVICE, "lo"):
-            problems.add(location["uplinks"][name].key, f"{name} is there already", allowed="call it eth1 or the like")
+            problems.add(
+                location["uplinks"][name].key,
+                f"the node has a device {name} already",
+                allowed="choose another name, such as eth1",
+            )
         if segments is not None:
             _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"], problems)
     devices = [_FIRST_DEVICE, *node.uplinks, "lo"]

@@ -1,7 +1,7 @@
-"""The parts of a Scenario document that are well-formed, whatever is wrong with the others.
+"""The well-formed parts of a Scenario document, even if others are not.
 
-Owns: ``read_parts``: one mistake in a probe must not hide those in another, nor those in the rest of the same probe.
-Must not: compare parts with each other (``inventory`` and ``probes`` do).
+``read_parts`` reads part by part, so that one mistake in a probe hides neither those in another probe nor those in the
+rest of the same probe. ``inventory`` and ``probes`` compare parts with each other.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeParts:
-    """A probe or a stream, part by part. A part is ``None`` where it is not well-formed, or missing though required."""
+    """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
     name: str | None
     source: SourceShape | None
@@ -44,7 +44,7 @@ class ProbeParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepParts:
-    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole of it, where it is well-formed as a whole."""
+    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
 
     shape: "StepShape | None"
     change: "ChangeShape | None"
@@ -53,11 +53,10 @@ class StepParts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """A Scenario document, part by part. A part is ``None`` where it is there but not well-formed.
+    """A Scenario document, part by part. A part is ``None`` if it is there but not well-formed.
 
-    ``location`` is that of the document, and ``document`` the whole of it where all is well-formed; ``moving`` is
-    its spec
-    where it has streams or steps. ``homes`` are the places of entries that stand as manifests, by kind and name.
+    ``document`` is the whole document, if all of it is well-formed; ``moving`` is its spec, if it has streams or steps.
+    ``homes`` are the places of pods and nodes that the author gives as manifests, by kind and name.
     """
 
     location: Location
@@ -76,7 +75,7 @@ class Parts:
     homes: Mapping[tuple[str, str], Location] = field(default_factory=dict)
 
     def at(self, kind: str, name: str) -> Location:
-        """Where an entry of ``nodes``, ``pods`` or ``hosts`` stands: there, or as a manifest."""
+        """The place of an entry of ``nodes``, ``pods`` or ``hosts``, in the spec or in a manifest."""
         return self.homes.get((kind, name)) or self.location["spec"][kind][name]
 
 
@@ -85,11 +84,11 @@ def read_parts(location: Location, problems: Problems) -> Parts:
 
     Args:
         location: the document.
-        problems: takes what is wrong with its shape.
+        problems: takes the mistakes in its shape.
     """
     spec = location["spec"]
     if not (spec["streams"].exists or spec["steps"].exists):
-        with suppress(ValidationError):  # the whole shape, below, tells why
+        with suppress(ValidationError):  # the whole shape, below, reports why
             return _still(location, StillDocument.model_validate(location.value))
 
     whole = validated(ScenarioDocument, location, problems)
@@ -110,7 +109,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
 
 
 def _still(location: Location, document: StillDocument) -> Parts:
-    """The parts of a well-formed document, but for streams and steps."""
+    """The parts of a well-formed document, without streams and steps."""
     spec = document.spec
     return Parts(
         location=location,
@@ -140,9 +139,9 @@ def _parts_of(probe: ProbeShape) -> ProbeParts:
 
 
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
-    """The parts with the Pods and Nodes that stand as manifests among them.
+    """The parts, with the Pods and Nodes from manifests added.
 
-    A Node gives labels, taints and addresses to the node of its name, or is a further node.
+    A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
     pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
     for name, given in manifests.pods.items():
@@ -151,7 +150,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
             line = parts.at("pods", name).key.position.line
             problems.add(
                 location.spot,
-                f"a pod called {name} stands in spec.pods too, in line {line}",
+                f"spec.pods has a pod called {name} too, in line {line}",
                 allowed="rename one of the two",
             )
             continue
@@ -172,7 +171,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
 
 def _salvaged(location: Location) -> Parts:
-    """The parts of a document that is not well-formed as a whole. What is wrong has been told already."""
+    """The parts of a document that is not well-formed as a whole. Its mistakes are noted already."""
     spec = location["spec"]
     network = spec["network"]
     return Parts(
@@ -233,7 +232,7 @@ def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
 
 
 def _part(wanted: Any, location: Location) -> Any:
-    """What stands at ``location`` if it is as wanted, an annotation of the schema; else ``None``."""
+    """The value at ``location`` if it matches ``wanted``, an annotation of the schema; else ``None``."""
     return _well_formed(wanted, location.value)
 
 

@@ -1,8 +1,4 @@
-"""Probes and streams as plain data again.
-
-Owns: what ``printing`` writes of ``spec.probes`` and ``spec.streams``.
-Must not: leave anything out that reading them would find.
-"""
+"""``spec.probes`` and ``spec.streams`` as plain data, for ``printing``. Reading the data gives the same."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +46,7 @@ def printed_when(when: Mapping[str, str], version: VersionRange | None) -> Data:
 
 
 def printed_flow(flow: Probe | Stream) -> Data:
-    """Who sends what to whom."""
+    """The sender, the target and the packets."""
     return {"from": _source(flow.source), "to": _target(flow.target), "send": _send(flow.send)}
 
 
@@ -118,7 +114,7 @@ def _expect(expect: Expect) -> Data:
 
 
 def printed_source(source: SourceExpectation | None) -> Any:
-    """Whom a backend must see."""
+    """The source that a backend must see."""
     match source:
         case NodeDevice(node=node, device=device):
             return {"node": node, "device": device}
@@ -131,7 +127,7 @@ def printed_source(source: SourceExpectation | None) -> Any:
 
 
 def printed_conntrack(expect: ConntrackExpect) -> Data:
-    """What connection tracking must hold."""
+    """The expectation of connection tracking."""
     sides = {"some": expect.some, "none": expect.none}
     return given(node=expect.node) | {key: _entries(each) for key, each in sides.items() if each is not None}
 

@@ -1,8 +1,4 @@
-"""Kubernetes objects and a proxy's configuration as plain data again.
-
-Owns: the documents beside a Scenario, as ``printing`` writes them.
-Must not: leave anything out that reading them would find.
-"""
+"""Kubernetes objects and a proxy's configuration as plain data, for ``printing``. Reading the data gives the same."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -16,7 +12,7 @@ Data = dict[str, Any]
 
 
 def given(**keys: Any) -> Data:
-    """The keys that have something to say; ``from_`` stands for ``from``."""
+    """The keys that are not empty; ``from_`` stands for ``from``."""
     named = {key.rstrip("_"): value for key, value in keys.items()}
     return {key: value for key, value in named.items() if value not in (None, "", [], {}, False)}
 
@@ -67,7 +63,7 @@ def printed_proxy(proxy: ProxyConfiguration) -> Data:
 
 
 def _duration(seconds: float) -> str:
-    """In seconds, which are read back without a rounding."""
+    """In seconds; reading them back does not round."""
     return f"{seconds:.9f}".rstrip("0").rstrip(".") + "s"
 
 

@@ -1,8 +1,4 @@
-"""Steps as plain data again.
-
-Owns: what ``printing`` writes of ``spec.steps``.
-Must not: leave anything out that reading them would find.
-"""
+"""``spec.steps`` as plain data, for ``printing``. Reading the data gives the same steps."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -27,7 +23,7 @@ __all__ = ["printed_steps"]
 
 
 def printed_steps(scenario: Scenario) -> list[Data]:
-    """The steps. What changes of an object is written as the patch from what it was before."""
+    """The steps, each changed object as a patch from its former state."""
     services = {(each.namespace, each.name): printed_service(each) for each in scenario.services}
     slices = {(each.namespace, each.name): printed_slice(each) for each in scenario.slices}
     steps = []
@@ -57,7 +53,7 @@ def _slice(slice_: EndpointSlice | None) -> Data | None:
 def _patches(
     changes: Iterable[tuple[str, str, Data | None]], there: dict[tuple[str, str], Data]
 ) -> dict[str, Data | None]:
-    """The patches by name; ``there`` goes along with them."""
+    """The patches by name; updates ``there`` with each change."""
     patches: dict[str, Data | None] = {}
     for namespace, name, made in changes:
         before = there.pop((namespace, name), {})

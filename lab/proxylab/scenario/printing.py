@@ -1,9 +1,7 @@
-"""A ``Scenario`` as the text of a file again.
+"""``scenario_text``: a ``Scenario`` as the text of a file.
 
-Owns: ``scenario_text``: a file that reads as the same scenario, but for positions.
-Must not: keep an author's comments or order of keys; it is for programs that make scenarios, and for tests.
-
-YAML 1.2 holds JSON, so values are written in flow style, a key of ``spec`` a line.
+The text reads as the same scenario, except for positions; it loses comments and the order of keys. It is for programs
+that make scenarios, and for tests. JSON is valid YAML 1.2, so each key of ``spec`` is one line of JSON.
 """
 
 import json
@@ -17,7 +15,7 @@ __all__ = ["scenario_text"]
 
 
 def scenario_text(scenario: Scenario) -> str:
-    """The text, with everything that stood in further files."""
+    """The text, including the contents of manifest files."""
     head = {"apiVersion": "proxylab/v1", "kind": "Scenario", "metadata": _metadata(scenario)}
     lines = [f"{key}: {json.dumps(value)}" for key, value in head.items()]
     lines.append("spec:")

@@ -1,19 +1,13 @@
-"""Probes against the scenario they stand in.
-
-Owns: the checks of a probe's name, its sender and its target.
-Must not: look at expectations (``proxylab.scenario.expectations`` does).
-"""
+"""The checks of a probe's name, sender and target. ``proxylab.scenario.expectations`` checks expectations."""
 
 from collections.abc import Callable, Sequence
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.scenario.agreement import check_agreement
 from proxylab.scenario.document import Location
 from proxylab.scenario.echo import check_echo, is_echo
 from proxylab.scenario.expectations import check_expectations
-from proxylab.scenario.frames import check_frame
 from proxylab.scenario.model import Frontend, Manner
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -35,13 +29,13 @@ def check_probes(
     around: Callable[[ProbeParts, Location], Subject],
     problems: Problems,
 ) -> None:
-    """Note every probe that cannot be sent, or whose expectation cannot be judged.
+    """Note every probe that the lab cannot send, or with an expectation that it cannot judge.
 
     Args:
         probes: those of ``spec.probes``, or of one step.
-        location: of their list.
-        around: puts one of them, with its place, into the scenario.
-        problems: takes what is wrong.
+        location: the place of their list.
+        around: makes the subject of a probe and its place.
+        problems: takes the mistakes.
     """
     names: dict[str, Location] = {}
     for index, probe in enumerate(probes):
@@ -54,15 +48,15 @@ def check_probes(
         subject = around(probe, at)
         check_flow(subject)
         check_expectations(subject)
-    check_agreement(probes, location, problems)
+    _check_agreement(probes, location, problems)
 
 
 def check_flow(subject: Subject) -> None:
-    """Note why a probe or stream cannot be sent: who sends, and what is dialled."""
+    """Note mistakes in the sender and the target of a probe or stream."""
     _check_sender(subject)
     _check_target(subject)
     check_echo(subject)
-    check_frame(subject)
+    _check_frame(subject)
 
 
 def _check_sender(subject: Subject) -> None:
@@ -75,14 +69,16 @@ def _check_sender(subject: Subject) -> None:
         inventory.refuse(location.spot, source.name, "a sender", inventory.senders, subject.problems)
     if source.loopback and source.name not in inventory.nodes and not inventory.is_doubtful(source.name):
         subject.problems.add(
-            subject.location["from"]["loopback"].key, f"{source.name} is no node", allowed="only a node dials itself"
+            subject.location["from"]["loopback"].key,
+            f"{source.name} is not a node",
+            allowed="only a node dials from its loopback address",
         )
     if source.address == "all":
         _check_many_clients(subject, source)
     if source.port is not None and send is not None and send.flows > 1:
         subject.problems.add(
             subject.location["send"]["flows"].spot,
-            "flows from one fixed port are one flow",
+            "several flows cannot share the fixed source port",
             allowed="allowed with from.port: 1",
         )
 
@@ -91,12 +87,14 @@ def _check_many_clients(subject: Subject, source: SourceShape) -> None:
     inventory, problems, location = subject.inventory, subject.problems, subject.location["from"]
     if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
         problems.add(
-            location["address"].spot, f"{source.name} is no outside host", allowed="only a host has many addresses"
+            location["address"].spot,
+            f"{source.name} is not an outside host",
+            allowed="only an outside host has many addresses",
         )
     if source.port is not None:
-        problems.add(location["port"].key, "cannot stand beside address: all", allowed="take one of the two out")
+        problems.add(location["port"].key, "cannot go with address: all", allowed="remove one of the two")
     if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
-        what = "needs send: {as: packet}: kernel sockets are one client's"
+        what = "needs send: {as: packet}: kernel sockets send from one client"
         problems.add(location["address"].spot, what)
 
 
@@ -115,7 +113,7 @@ def _check_target(subject: Subject) -> None:
 def _check_service(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
     problems = subject.problems
     if target.namespace is not None and "/" in target.service:
-        problems.add(location["namespace"].key, "the namespace stands in service already", allowed="write it once")
+        problems.add(location["namespace"].key, "service names the namespace already", allowed="write it once")
     _check_node(subject, target, location)
     wanted = service_id(target.service, target.namespace)
     services = subject.manifests.services
@@ -124,7 +122,7 @@ def _check_service(subject: Subject, target: ServiceTargetShape, location: Locat
             known = [name if namespace == wanted[0] else f"{namespace}/{name}" for namespace, name in services]
             what = f"there is no Service {'/'.join(wanted)}"
             problems.add(
-                location["service"].spot, what, allowed=f"there: {listed(known)}", word=target.service, known=known
+                location["service"].spot, what, allowed=f"declared: {listed(known)}", word=target.service, known=known
             )
         return
     service = services[wanted]
@@ -132,14 +130,14 @@ def _check_service(subject: Subject, target: ServiceTargetShape, location: Locat
         return
     if reason := _no_frontend(service, target.via, subject):
         what = f"Service {'/'.join(wanted)} {reason}"
-        problems.add(location["via"].spot, what, allowed="dial it by a front that it has, or give it this one")
+        problems.add(location["via"].spot, what, allowed="dial a frontend that it has, or add this one")
         return
     if target.via is not Frontend.HEALTH_CHECK_NODE_PORT:
         _check_frontend(subject, target, service, location)
 
 
 def _check_frontend(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
-    """What is dialled of a front that the Service has."""
+    """The checks of a frontend that the Service has."""
     if target.via is Frontend.DNS_NAME:
         _check_asker(subject, location)
     if target.address is not None:
@@ -153,7 +151,7 @@ def _check_frontend(subject: Subject, target: ServiceTargetShape, service: Servi
 
 
 def _check_node(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
-    """Whether a node is named where one is needed, and only there."""
+    """Note an unknown node, and a node that has no effect."""
     inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
     of_node = target.via in (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
     if target.node is None:
@@ -162,27 +160,29 @@ def _check_node(subject: Subject, target: ServiceTargetShape, location: Location
         inventory.refuse(location["node"].spot, target.node, "a node", inventory.nodes, problems)
     if not of_node and source is not None and source.name in (*inventory.pods, *inventory.nodes):
         problems.add(
-            location["node"].key, "only a packet from an outside host is handed to a node", allowed="leave it out"
+            location["node"].key,
+            "the router picks a node only for packets from outside hosts",
+            allowed="remove the key",
         )
 
 
 def _check_asker(subject: Subject, location: Location) -> None:
-    """Note a host: what stands outside of a cluster does not ask its name server."""
+    """Note an outside host as the sender: it does not use the cluster's name server."""
     source, inventory = subject.probe.source, subject.inventory
     if source is not None and source.name in inventory.hosts:
-        what = f"{source.name} is an outside host, and does not ask the cluster's name server"
+        what = f"{source.name} is an outside host, and does not use the cluster's name server"
         subject.problems.add(location["via"].spot, what, allowed="allowed: from a pod or a node")
 
 
 def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
-    """A name for something outside says nothing of its ports."""
+    """Note a missing port number: a Service without ports has no port names."""
     if not isinstance(target.port, int):
         what = f"Service {service.name} declares no ports"
-        subject.problems.add(location["port"].spot, what, allowed="needed: the number that is dialled")
+        subject.problems.add(location["port"].spot, what, allowed="give the port number to dial")
 
 
 def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
-    """Why a Service has no front of that kind, or an empty string."""
+    """Why a Service has no frontend of that kind, or an empty string."""
     if service.type is ServiceType.EXTERNAL_NAME and via is not Frontend.DNS_NAME:
         return f"is an ExternalName: it has no {via}"
     exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
@@ -205,7 +205,7 @@ def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
 
 
 def _check_address(subject: Subject, address: IPAddress, via: Frontend, service: Service, location: Location) -> None:
-    """Whether a front has that address, as far as the author gives its addresses."""
+    """Note an address that the frontend does not have, if the author gives its addresses."""
     known = {
         Frontend.CLUSTER_IP: service.cluster_ips,
         Frontend.EXTERNAL_IP: service.external_ips,
@@ -234,13 +234,13 @@ def _check_service_port(subject: Subject, target: ServiceTargetShape, service: S
     elif not choice.fitting:
         protocols = " and ".join(port.protocol for port in choice.called)
         what = f"Service {service.name} has that port over {protocols}, not {protocol}"
-        problems.add(subject.location["send"]["protocol"].spot, what, allowed="send over the one that it has")
+        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {protocols}")
     elif target.via is Frontend.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
-        what = f"Service {service.name} has allocateLoadBalancerNodePorts false, and its port no nodePort"
+        what = f"Service {service.name} has allocateLoadBalancerNodePorts: false, and its port has no nodePort"
         problems.add(location["via"].spot, what, allowed="give the port a nodePort")
     elif len(choice.fitting) > 1:
-        what = f"port {target.port} of Service {service.name} is there over several protocols"
-        problems.add(location["port"].spot, what, allowed="use the port's name, or say send.protocol")
+        what = f"Service {service.name} has port {target.port} over several protocols"
+        problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
 
 
 def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> None:
@@ -257,17 +257,59 @@ def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> 
     spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]
     if target.port is None:
         if len([port for port in ports if protocol in (None, port.protocol)]) != 1:
-            what = f"is missing: {target.pod} has not just one port"
-            problems.add(location["port"].key, what, allowed=f"there: {listed(spelled)}")
+            what = f"is missing: {target.pod} does not have exactly one port"
+            problems.add(location["port"].key, what, allowed=f"declared: {listed(spelled)}")
         return
     called = [port for port in ports if target.port in (port.name, port.port)]
     if isinstance(target.port, str) and not called:
         names = [port.name for port in ports if port.name]
         what = f"{target.pod} has no port {shown(target.port)}"
-        problems.add(location["port"].spot, what, allowed=f"there: {listed(spelled)}", word=target.port, known=names)
+        declared = f"declared: {listed(spelled)}"
+        problems.add(location["port"].spot, what, allowed=declared, word=target.port, known=names)
     elif isinstance(target.port, str) and protocol not in (None, called[0].protocol):
         what = f"{target.pod} has that port over {called[0].protocol}, not {protocol}"
-        problems.add(subject.location["send"]["protocol"].spot, what, allowed="send over the one that it has")
+        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {called[0].protocol}")
     elif len(called) > 1 and protocol is None:
-        what = f"port {target.port} of {target.pod} is there over several protocols"
-        problems.add(location["port"].spot, what, allowed="use the port's name, or say send.protocol")
+        what = f"{target.pod} has port {target.port} over several protocols"
+        problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
+
+
+def _check_frame(subject: Subject) -> None:
+    """Note a frame that the probe cannot send, or without a receiver. ``plan.lookup`` checks the link."""
+    source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
+    if send is None or send.frame_to is None:
+        return
+    location = subject.location["send"]["frameTo"]
+    if send.manner is Manner.CONNECT and send.protocol is not Transport.ICMP:
+        what = "kernel sockets send frames to the next hop that routing gives"
+        problems.add(location.key, what, allowed="needed: as: packet")
+    if source is not None and source.name in inventory.nodes:
+        what = f"a packet of the node {source.name} has no frame until it has passed the node's rules"
+        problems.add(location.key, what, allowed="send from a pod or an outside host")
+    if ":" not in send.frame_to and send.frame_to not in inventory.senders:
+        inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
+
+
+def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
+    """Note probes with the same sender, target and packets, and contradictory outcomes."""
+    for index, probe in enumerate(probes):
+        expect = probe.expect
+        if expect is None or expect.outcome is None or probe.exceptions:
+            continue
+        for earlier, other in enumerate(probes[:index]):
+            if other.expect is None or other.exceptions or not _same_flow(probe, other):
+                continue
+            if other.expect.outcome not in (None, expect.outcome):
+                where = location[index]["expect"]["outcome"]
+                first = location[earlier]["expect"]["outcome"].key.position.line
+                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
+                problems.add(
+                    where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
+                )
+                break
+
+
+def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
+    if None in (one.source, one.target, one.send):
+        return False
+    return (one.source, one.target, one.send) == (other.source, other.target, other.send)

@@ -1,8 +1,4 @@
-"""The problems of one file, collected and told all at once.
-
-Owns: ``Problems``, the one form of a message, and did-you-mean.
-Must not: decide what is a problem.
-"""
+"""``Problems``: the mistakes of one file, collected and raised together, in one form of message, with did-you-mean."""
 
 import difflib
 from collections.abc import Iterable
@@ -15,7 +11,7 @@ from proxylab.scenario.document import Spot, path_text
 __all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
 
 _MOST_TOLD = 200
-"""A file with more problems than this has one cause, which the first of them show."""
+"""A file with more problems than this has one cause, which the first problems show."""
 
 _LONGEST_LINE = 1000
 _MOST_SHOWN = 60
@@ -25,7 +21,7 @@ _MOST_COMPARED = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One mistake. ``word`` is what the author wrote and ``known`` what may have been meant."""
+    """One mistake. ``word`` is what the author wrote; ``known`` are the words that the author may have meant."""
 
     spot: Spot
     what: str
@@ -44,7 +40,7 @@ class Problem:
 
 
 class Problems:
-    """What is wrong with one file so far."""
+    """The mistakes of one file so far."""
 
     def __init__(self) -> None:
         self._found: dict[Spot, Problem] = {}
@@ -53,22 +49,22 @@ class Problems:
         return len(self._found)
 
     def add(self, spot: Spot, what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> None:
-        """Note one problem, unless something is known to be wrong there already.
+        """Note one problem, unless this spot has one already.
 
-        What is read first has the first word: a value that YAML could not make sense of is not missing besides.
+        The earliest reader wins: a value that is not valid YAML is not reported as missing too.
 
         Args:
             spot: the key or value at fault.
-            what: what is wrong.
-            allowed: what would be right, or what to do.
-            word: what the author wrote, where something similar in ``known`` may have been meant.
-            known: the names or words known at this place.
+            what: the mistake.
+            allowed: the allowed values, or what to do.
+            word: what the author wrote, for a suggestion from ``known``.
+            known: the names or words that this place allows.
         """
         problem = Problem(spot=spot, what=what, allowed=allowed, word=word, known=tuple(known))
         self._found.setdefault(spot, problem)
 
     def raise_any(self) -> None:
-        """Raise what was found, in the order of the file, or file by file where manifests stand in others.
+        """Raise the problems, in the order of the file, and file by file if there are manifest files.
 
         Raises:
             ScenarioError: with a line for each problem.
@@ -90,14 +86,14 @@ class Problems:
 
 
 def _one_line(text: str) -> str:
-    """A message that no name in it can break: what a terminal would not print is escaped, and it has an end."""
+    """A message on one line: bounded, with unprintable characters escaped."""
     if len(text) > _LONGEST_LINE:
         text = text[: _LONGEST_LINE - 1] + "…"
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """The known word that was probably meant, or an empty string.
+    """The known word that the author probably meant, or an empty string.
 
     Example:
         >>> nearest("servce", ["service", "pod"])
@@ -114,7 +110,7 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """A value of the file inside a message: on one line, printable, and not too long."""
+    """A value of the file for a message: on one line, printable, bounded."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -123,7 +119,7 @@ def shown(value: object) -> str:
 
 
 def describe(value: object) -> str:
-    """What kind of value the author wrote, in a few words."""
+    """The kind of value that the author wrote, in a few words."""
     if isinstance(value, dict):
         return "a mapping"
     if isinstance(value, list):

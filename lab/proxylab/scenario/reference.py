@@ -1,8 +1,4 @@
-"""The reference page of the format.
-
-Owns: ``reference_page``, Markdown made from the JSON Schema, with an example for each key.
-Must not: describe any key; the shapes do.
-"""
+"""``reference_page``: the reference page of the format, Markdown from the JSON Schema with an example for each key."""
 
 import json
 from collections.abc import Iterator
@@ -17,19 +13,19 @@ _HEAD: Final = """\
 
 <!-- Made by `proxylab schema --reference`; a test holds it against the models. -->
 
-A scenario is one file, `*.lab.yaml`: a document of kind `Scenario`, and beside it, divided by `---`, Kubernetes
-manifests as a person writes them or `kubectl get -o yaml` prints them: `Service`, `EndpointSlice` (given ones replace
-the derived ones of their Service), `Pod`, `Node`, `Endpoints`, `List`, and one `KubeProxyConfiguration` for all
-proxies. `Ingress` and `ServiceCIDR` are accepted and have no effect.
+A scenario is one file, `*.lab.yaml`. It holds a document of kind `Scenario` and, separated by `---`, Kubernetes
+manifests as a person writes them or `kubectl get -o yaml` prints them: `Service`, `EndpointSlice` (replaces the slices
+that the lab derives for its Service), `Pod`, `Node`, `Endpoints`, `List`, and one `KubeProxyConfiguration` for all
+proxies. The lab accepts `Ingress` and `ServiceCIDR`; they have no effect.
 
-For completion in an editor with yaml-language-server the first line of a file names the schema:
+For completion in an editor with yaml-language-server, name the schema in the first line of the file:
 
 ```yaml
 # yaml-language-server: $schema=https://…/lab/proxylab/scenario/schema.json
 ```
 
-The server holds only the first document of a file against that line. For the manifests below it too, let the editor's
-settings say `"yaml.schemas": {"…/lab/proxylab/scenario/schema.json": "*.lab.yaml"}`.
+The server checks only the first document of a file against that line. To check the manifests below it too, put
+`"yaml.schemas": {"…/lab/proxylab/scenario/schema.json": "*.lab.yaml"}` into the editor's settings.
 """
 
 
@@ -56,7 +52,7 @@ def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _inner(schema: Any, suffix: str = "") -> Iterator[tuple[str, str]]:
-    """The definitions that a schema leads to, each with what stands between: ``.NAME`` or ``[]``."""
+    """The definitions that a schema refers to, each with the path to it: ``.NAME`` or ``[]``."""
     if "$ref" in schema:
         yield schema["$ref"].rpartition("/")[2], suffix
     for option in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())):
@@ -71,7 +67,7 @@ def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any])
     required = definition.get("required", ())
     yield f"## {f'`{path}`' if path else 'The document'}\n"
     yield f"{_one_line(definition['description'])}\n"
-    yield "| key | what it says | example |"
+    yield "| key | meaning | example |"
     yield "| --- | --- | --- |"
     for key, schema in definition["properties"].items():
         needed = " (required)" if key in required else ""
@@ -83,7 +79,7 @@ def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any])
 
 
 def _of_definition(schema: Any, definitions: dict[str, Any]) -> str:
-    """What is said of the mapping behind a key: pydantic leaves a key's own words out where they are the same."""
+    """The description of a key's mapping. Pydantic omits a key's own description if it is the same."""
     return next(str(definitions[name]["description"]) for name, _ in _inner(schema))
 
 
@@ -92,7 +88,7 @@ def _one_line(text: str) -> str:
 
 
 def _flow(value: object) -> str:
-    """A value in YAML's flow style, with quotes only where they are needed."""
+    """A value in YAML's flow style, quoted only where YAML needs quotes."""
     match value:
         case dict():
             return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"

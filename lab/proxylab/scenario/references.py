@@ -1,8 +1,4 @@
-"""Services among each other, and the pods they select.
-
-Owns: what no two Services may share, the look-up of a Service, and which pods stand behind one.
-Must not: derive EndpointSlices (``proxylab.cluster.slices`` does).
-"""
+"""Checks between Services, and the look-up of Services, their ports and their ready pods."""
 
 from collections.abc import Mapping
 
@@ -17,11 +13,11 @@ from proxylab.scenario.schema.machines import PodShape
 
 __all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
 
-_FREE = "choose another, or leave it out"
+_FREE = "choose another, or remove it"
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:
-    """Note addresses and node ports that two Services ask for."""
+    """Note addresses and node ports that two Services have."""
     addresses: dict[IPAddress, ServiceId] = {}
     node_ports: dict[int, ServiceId] = {}
     for service_id_, service in manifests.services.items():
@@ -50,12 +46,12 @@ def service_id(written: str, namespace: str | None) -> ServiceId:
 
 
 def single_pods(parts: Parts) -> dict[str, PodShape]:
-    """Every pod by its own name, as its entry has it."""
+    """The entry of every single pod, by the pod's name."""
     return {each: pod for name, pod in parts.pods.items() if pod is not None for each in pod_names(name, pod)}
 
 
 def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
-    """How many of the pods are endpoints of the Service that take traffic."""
+    """How many of the pods are ready endpoints of the Service."""
     if not service.selector:
         return 0
     wanted = service.selector.items()
@@ -69,15 +65,15 @@ def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
 
 
 def transport_of(sent: Transport | None) -> Protocol | None:
-    """The protocol of ports that ``send.protocol`` names, if it names one."""
+    """The port protocol of ``send.protocol``, if it has one."""
     return None if sent is None else sent.served
 
 
 @dataclass(frozen=True, slots=True)
 class PortChoice:
-    """The ports of a Service that fit what a probe says: one, if all is well.
+    """The ports of a Service that match a probe; a correct probe matches one.
 
-    ``called`` fit the name or number, ``fitting`` the protocol too.
+    ``called`` match the name or number, ``fitting`` the protocol too.
     """
 
     called: tuple[ServicePort, ...]

@@ -1,8 +1,6 @@
-"""A well-formed Service becomes the object of the cluster.
+"""Build the cluster's object from a well-formed Service, with the API server's defaults.
 
-Owns: the API server's defaults for Services.
-Must not: allocate (``proxylab.cluster.allocate`` does), or weigh fields against each other
-(``proxylab.scenario.validity`` does).
+``proxylab.scenario.validity`` compares fields, ``proxylab.cluster.allocate`` allocates addresses and ports.
 """
 
 from ipaddress import ip_address

@@ -1,13 +1,10 @@
-"""YAML text becomes documents of plain data with the place of every key and value.
+"""Read YAML text as documents of plain data, with the position of every key and value.
 
-Owns: what YAML may be used for here (YAML 1.2 by ruamel.yaml; anchors, aliases and merge keys; text keys, no tags) and
-the bounds of a file.
-Must not: know what a document should hold.
-
-Theory of operation. ruamel.yaml composes each document to its graph of nodes, and the plain data is made from the
-nodes here. Its own constructors stop at the first duplicate key and keep no place for scalars in lists; a node has its
-mark always, so every mistake is found in one pass. An alias is the anchor's node once more: its data is made once and
-shared, which keeps a "billion laughs" file small, and ``is_bearable`` refuses it before anything walks over it.
+The module owns the YAML that a scenario may use (YAML 1.2; anchors, aliases and merge keys; text keys, no tags) and the
+bounds of a file. ruamel.yaml composes each document to a graph of nodes; this module makes the plain data. ruamel's own
+constructors stop at the first duplicate key and keep no position for scalars in lists. Every node has its mark, so one
+pass finds every mistake. An alias is its anchor's node again: the module builds its data once and shares it, which
+keeps a "billion laughs" file small, and ``is_bearable`` refuses such a file before other code walks over it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,11 +23,11 @@ from proxylab.scenario.problems import Problems, shown
 __all__ = ["MOST_BYTES", "decode", "read_documents"]
 
 MOST_BYTES = 16 * 1024 * 1024
-"""The largest file that is read. A cluster of 10,000 Services has as much; reading it takes minutes."""
+"""The largest file that the lab reads. A cluster of 10,000 Services has about this size."""
 
 _MOST_DEPTH = 40
 _MOST_VALUES = 20_000
-"""How many values aliases may make of a file that has fewer of its own."""
+"""The least bound on the number of values in a document with all aliases expanded."""
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -45,7 +42,7 @@ _HINTS = {
 
 
 def decode(data: bytes, file: str, problems: Problems) -> str | None:
-    """The text of a file, or ``None`` after noting why it cannot be read as text."""
+    """The text of a file, or ``None`` after noting why it is not text."""
     if len(data) > MOST_BYTES:
         problems.add(_spot(file, 1, 1), f"the file has more than {MOST_BYTES >> 20} MiB", allowed="split the scenario")
         return None
@@ -60,7 +57,7 @@ def decode(data: bytes, file: str, problems: Problems) -> str | None:
 
 
 def read_documents(text: str, file: str, problems: Problems) -> tuple[list[Document], bool]:
-    """The documents of a YAML stream, without the empty ones, and whether the stream could be read to its end."""
+    """The documents of a YAML stream, without empty ones, and whether the stream is readable to its end."""
     text = text.removeprefix("\ufeff")
     documents: list[Document] = []
     yaml = YAML(typ="safe", pure=True)
@@ -85,7 +82,7 @@ def read_documents(text: str, file: str, problems: Problems) -> tuple[list[Docum
 
 
 def _fault(error: Exception, text: str, file: str) -> tuple[Spot, str]:
-    """Where a parser's error is, and its words on one line."""
+    """The place of a parser's error, and its message on one line."""
     if isinstance(error, MarkedYAMLError):
         mark = error.problem_mark or error.context_mark
         words = _one_line(": ".join(part for part in (error.context, error.problem) if part))
@@ -109,7 +106,7 @@ def _spot(file: str, line: int, column: int) -> Spot:
 
 
 def _is_nothing(node: Node) -> bool:
-    """Whether nothing is written where a value should be; such a node is marked wherever its reader was by then."""
+    """Whether the value is empty. The mark of an empty node is wherever the reader was by then."""
     return isinstance(node, ScalarNode) and not node.value and not node.style
 
 
@@ -132,13 +129,11 @@ class _Maker:
         return Spot(self.position(node), path)
 
     def value(self, node: Node, path: Path) -> object:
-        """The data of a node; ``None`` after noting a problem that leaves nothing to go on with."""
+        """The data of a node; ``None`` after noting a problem that makes it unusable."""
         if isinstance(node, ScalarNode):
             return self._scalar(node, path)
         if id(node) in self._open:
-            self._problems.add(
-                self.spot(node, path), "the anchor holds an alias of itself", allowed="take the alias out"
-            )
+            self._problems.add(self.spot(node, path), "the anchor holds an alias of itself", allowed="remove the alias")
             return None
         if id(node) not in self._made:
             self._open.add(id(node))
@@ -147,16 +142,16 @@ class _Maker:
         return self._made[id(node)]
 
     def is_bearable(self, root: Node, value: object) -> bool:
-        """Whether the document is of a bearable size with every alias written out; notes a problem where it is not."""
+        """Whether the document with every alias expanded is small enough; notes a problem if not."""
         size = self._sizes.get(id(value), 1)
         if size <= max(_MOST_VALUES, 2 * sum(map(len, self.marks.values()))):
             return True
-        what = "the aliases of the document stand for too many values"
-        self._problems.add(self.spot(root, ()), what, allowed=f"at most {_MOST_VALUES}")
+        what = "the document has too many values once its aliases are expanded"
+        self._problems.add(self.spot(root, ()), what, allowed=f"allowed: {_MOST_VALUES}")
         return False
 
     def _size(self, values: Iterable[object]) -> int:
-        """The number of values in a container, itself included, with aliases written out; bounded."""
+        """The number of values in a container, itself included, with aliases expanded; bounded."""
         return min(1 + sum(self._sizes.get(id(value), 1) for value in values), 1 << 62)
 
     def _container(self, node: Node, path: Path) -> object:
@@ -187,8 +182,8 @@ class _Maker:
                 continue
             if key in data:
                 first = marks[key].key
-                what = f"the key stands twice; the first is in line {first.line}"
-                self._problems.add(Spot(location.key, (*path, key)), what, allowed="take one of the two out")
+                what = f"the key appears twice, first in line {first.line}"
+                self._problems.add(Spot(location.key, (*path, key)), what, allowed="remove one of the two")
                 continue
             marks[key] = location
             data[key] = self.value(value_node, (*path, key))
@@ -201,11 +196,11 @@ class _Maker:
         return data
 
     def _merged(self, node: Node, spot: Spot) -> Iterator[tuple[str, object, Marks]]:
-        """The entries that a merge key brings in, those that win first (https://yaml.org/type/merge.html)."""
+        """The entries of a merge key, in order of precedence (https://yaml.org/type/merge.html)."""
         value = self.value(node, spot.path)
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
-                self._problems.add(spot, "must be an alias of a mapping, or a list of such")
+                self._problems.add(spot, "must be an alias of a mapping, or a list of such aliases")
                 return
             for key, entry in source.items():
                 yield key, entry, self.marks[id(source)][key]
@@ -240,12 +235,12 @@ class _Maker:
         try:
             number: int | float = read(node)
         except (ValueError, IndexError, OverflowError):
-            what = f"{shown(node.value)} is not a number that can be read"
-            self._problems.add(self.spot(node, path), what, allowed="write it in digits, or put a text in quotes")
+            what = f"{shown(node.value)} is not a number"
+            self._problems.add(self.spot(node, path), what, allowed="write digits, or put text in quotes")
             return None
         if isinstance(number, int) and number.bit_length() > 63:
             what = f"the number {shown(node.value)} has more than 64 bits"
-            self._problems.add(self.spot(node, path), what, allowed="put a text in quotes")
+            self._problems.add(self.spot(node, path), what, allowed="put text in quotes")
             return None
         return number
 
@@ -253,12 +248,12 @@ class _Maker:
         try:
             node.value.encode("utf-8")
         except UnicodeEncodeError:
-            what = "the text holds half a surrogate pair, which is no character"
-            self._problems.add(self.spot(node, path), what, allowed="take it out, or write the other half too")
+            what = "the text holds half a surrogate pair, which is not a character"
+            self._problems.add(self.spot(node, path), what, allowed="remove it, or write the other half too")
             return False
         return True
 
     def _refuse_tag(self, node: Node, path: Path) -> None:
         tag = str(node.tag)
         name = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
-        self._problems.add(self.spot(node, path), f"the tag {shown(name)} has no meaning here", allowed="leave it out")
+        self._problems.add(self.spot(node, path), f"the tag {shown(name)} has no meaning here", allowed="remove it")

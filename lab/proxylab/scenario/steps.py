@@ -1,7 +1,6 @@
-"""The course of a scenario: what changes step by step, what each step waits for, and what must hold after it.
+"""The frozen objects of ``spec.steps``: the changes, the conditions to wait for, the expectations.
 
-Owns: the frozen objects of ``spec.steps``. ``model`` exports them all.
-Must not: know YAML, pydantic, or how a change is made.
+``model`` exports them all.
 """
 
 from collections.abc import Mapping
@@ -35,11 +34,11 @@ __all__ = [
 ]
 
 DEADLINE: Final = 10_000
-"""How long a step waits for its condition unless it says otherwise, in milliseconds."""
+"""The default deadline of a step's wait, in milliseconds."""
 
 
 class EngineAction(StrEnum):
-    """What is done to the engine of a node: SIGKILL, a stop in good order, a start, both, or a flush of its rules."""
+    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules."""
 
     KILL = "kill"
     STOP = "stop"
@@ -49,7 +48,7 @@ class EngineAction(StrEnum):
 
 
 class EngineState(StrEnum):
-    """What an engine has come to: it has taken up every change, or it runs no more."""
+    """The state of an engine: it has synced every change, or it does not run."""
 
     SYNCED = "synced"
     STOPPED = "stopped"
@@ -64,9 +63,9 @@ class RulesState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceChange:
-    """A Service that is added or changed; ``service`` is the whole of it, as it then stands, ``None`` to delete it.
+    """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
 
-    What the API server would allocate is missing, also where an earlier form of it has had something allocated.
+    It has no allocated fields, even if the API server has allocated some for its former state.
     """
 
     namespace: str
@@ -76,7 +75,7 @@ class ServiceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SliceChange:
-    """An EndpointSlice that the author adds, changes or, with ``None``, deletes; ``slice`` is the whole of it."""
+    """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
 
     namespace: str
     name: str
@@ -85,10 +84,10 @@ class SliceChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodChange:
-    """What becomes of one pod; ``None`` leaves a thing as it is.
+    """Changes of one pod; ``None`` changes nothing.
 
-    ``present`` says whether the API knows it: a pod that is deleted keeps its place on the wire, and may come back.
-    A label that is ``None`` is taken off.
+    ``present`` is whether the API knows the pod. A deleted pod keeps its network namespace and may come back.
+    ``None`` as a label's value removes the label.
     """
 
     present: bool | None = None
@@ -100,9 +99,9 @@ class PodChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange:
-    """What becomes of one node: of its object in the API (see ``PodChange``), and of sysctls in its namespace.
+    """Changes of one node: of its API object (see ``PodChange``), and of sysctls in its network namespace.
 
-    ``taints`` are the keys of all that it then has.
+    ``taints`` are the keys of all taints that it then has.
     """
 
     present: bool | None = None
@@ -114,7 +113,7 @@ class NodeChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkChange:
-    """A link that is cut or mended: that of a node, pod or host, by its device, ``eth0`` for their own."""
+    """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
 
     netns_name: str
     device: str
@@ -123,7 +122,7 @@ class LinkChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What changes in one step, all at once. Pods and nodes are single ones, ``engines`` are by node."""
+    """The changes of one step, which take effect together. ``pods`` are single pods; ``engines`` are by node."""
 
     services: tuple[ServiceChange, ...] = ()
     slices: tuple[SliceChange, ...] = ()
@@ -135,16 +134,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Until:
-    """What a step waits for before anything is judged: all of this, for ``within`` milliseconds at most.
+    """The conditions that a step waits for, all of them, for ``within`` milliseconds at most.
 
     Attributes:
-        engines: the state that the engines of nodes must come to.
+        engines: the state that each node's engine must reach.
         rules: whether the engine's rules must be in the kernel of a node.
-        conntrack: what connection tracking must hold.
-        balancers: the nodes that a balancer sends to, no others.
-        backends: the pod that answers a stream.
-        elapsed: milliseconds that pass in any case, where a timeout is the subject.
-        within: the deadline; what is not there then fails the step.
+        conntrack: the entries that connection tracking must hold.
+        balancers: the nodes that each load balancer must send to, and no others.
+        backends: the pod that must answer each stream.
+        elapsed: milliseconds that must pass in any case, for scenarios about a timeout.
+        within: the deadline; the step fails if a condition does not hold by then.
     """
 
     engines: Mapping[str, EngineState] = field(default_factory=dict)
@@ -159,7 +158,7 @@ class Until:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Count:
-    """How often something may happen: ``at_least`` times, and ``at_most`` times where that is not ``None``."""
+    """Bounds on a count; ``at_most`` is ``None`` for no upper bound."""
 
     at_least: int = 0
     at_most: int | None = None
@@ -170,15 +169,15 @@ class Count:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamExpect:
-    """What a stream must show in one step: from just before its change until the stream rests before the next step's.
+    """What a stream must show in one step, from just before its change until the stream pauses before the next.
 
     Attributes:
-        backend: the pod that answers every packet behind the step's wait.
-        backends: the pods that answer while the step lasts, in the order of their first answers, and no others.
-        source: whom the backend sees behind the step's wait.
-        lost: packets that nobody answers.
-        rejected: packets that an ICMP error answers.
-        resets: RSTs that the sender gets.
+        backend: the pod that answers every packet after the step's wait.
+        backends: the pods that answer during the step, in the order of their first answers, and no others.
+        source: the source that the backend sees after the step's wait.
+        lost: packets without an answer.
+        rejected: packets that get an ICMP error.
+        resets: TCP resets that the sender gets.
         delay: the longest that an answer may take, in milliseconds.
     """
 
@@ -195,9 +194,9 @@ class StreamExpect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepExpect:
-    """What must hold after a change, of streams by their names and of connection tracking.
+    """What must hold after a change, for streams by name and for connection tracking.
 
-    ``positions`` gives the place of each key that the author wrote.
+    ``positions`` are the places of the keys that the author wrote.
     """
 
     streams: Mapping[str, StreamExpect] = field(default_factory=dict)
@@ -224,9 +223,9 @@ class StepException:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A change, what is waited for, and what must hold then; ``probes`` are sent after the wait.
+    """A change, the conditions to wait for, and what must hold then. The lab sends ``probes`` after the wait.
 
-    Where ``until`` is ``None`` the step waits until every engine that runs has taken the change up.
+    If ``until`` is ``None``, the step waits until every running engine has synced the change.
     """
 
     name: str

@@ -1,7 +1,6 @@
-"""Streams and steps against the scenario they stand in.
+"""The checks of ``spec.streams`` and ``spec.steps`` against the scenario.
 
-Owns: the checks of ``spec.streams`` and ``spec.steps``, but for what changes (``proxylab.scenario.changes``).
-Must not: check senders and targets itself (``proxylab.scenario.probes`` does, for probes and streams alike).
+``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.probes`` senders and targets.
 """
 
 from collections.abc import Sequence
@@ -29,7 +28,7 @@ _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 
 
 def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> None:
-    """Note every stream that cannot be sent.
+    """Note every stream that the lab cannot send.
 
     Args:
         parts: the scenario's well-formed parts.
@@ -42,21 +41,23 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
         location = spec["streams"][name]
         check_flow(Subject(stream, location, parts, inventory, manifests, single_pods(parts), problems))
         if stream.send is not None and stream.send.flows != 1:
-            problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="leave it out")
+            problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
         if stream.send is not None and stream.send.protocol is Transport.ICMP:
-            what = "a stream is of packets that a backend answers, not of echo requests"
+            what = "a stream cannot send echo requests: it needs answers from a backend"
             problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
     if parts.streams and not parts.steps:
-        problems.add(spec["streams"].key, "nothing is expected of any stream", allowed="needed: steps")
+        problems.add(
+            spec["streams"].key, "streams need steps, which expect something of them", allowed="add spec.steps"
+        )
 
 
 def check_steps(parts: Parts, inventory: Inventory, moments: Sequence[Moment], problems: Problems) -> None:
-    """Note every step that waits for what never comes, or expects what is not there.
+    """Note every step that waits for a condition that cannot occur, or expects something that does not exist.
 
     Args:
         parts: the scenario's well-formed parts.
         inventory: its names.
-        moments: what stands at each step.
+        moments: the cluster's state at each step.
         problems: takes what is wrong.
     """
     names: dict[str, Location] = {}
@@ -93,22 +94,24 @@ class _Checker:
         if step.until is not None:
             self._until(step.until, location["until"])
         elif any(action in _DISTURBING for action in self.moment.change.engines.values()):
-            what = "is missing: an engine that is down or flushed takes no change up"
-            self.problems.add(location["until"].key, what, allowed="needed: what the step waits for")
+            what = "is missing: an engine that is killed, stopped or flushed does not sync the change"
+            self.problems.add(location["until"].key, what, allowed="say what the step waits for")
         self._expect(step.expect, location["expect"])
         for index, exception in enumerate(step.exceptions):
             self._expect(exception.expect, location["except"][index]["expect"])
 
     def _until(self, until: UntilShape, location: Location) -> None:
         if not until.model_fields_set - {"within"}:
-            self.problems.add(location.spot, "waits for nothing", allowed="leave it out, or say for what")
+            self.problems.add(location.spot, "waits for nothing", allowed="remove it, or add a condition")
         for node, state in until.engines.items():
             self._node(node, location["engines"][node])
             runs = node in self.moment.running
             if node in self.inventory.nodes and runs is (state is EngineState.STOPPED):
-                what = f"the engine of {node} {'runs' if runs else 'does not run'} at this step: it never comes to that"
+                what = (
+                    f"the engine of {node} {'runs' if runs else 'does not run'} at this step and never becomes {state}"
+                )
                 self.problems.add(
-                    location["engines"][node].spot, what, allowed="wait for another state, or change it first"
+                    location["engines"][node].spot, what, allowed="wait for another state, or change the engine first"
                 )
         for node in until.rules:
             self._node(node, location["rules"][node])
@@ -145,7 +148,7 @@ class _Checker:
         for index, name in enumerate(expect.backends or []):
             self._backend(name, location["backends"][index])
         if expect.backend is not None and expect.backends and expect.backend not in expect.backends:
-            what = f"{expect.backend} is none of the backends that answer in this step"
+            what = f"{expect.backend} is not among this step's backends"
             self.problems.add(location["backend"].spot, what, allowed=f"allowed: {listed(expect.backends)}")
         check_source(expect.source, location["source"], self.inventory, self.problems)
 

@@ -1,10 +1,7 @@
-"""Manifests against the Kubernetes API's own schema of a version.
+"""``check_strictly``: manifests against the Kubernetes API's own schema of a version.
 
-Owns: ``check_strictly``.
-Must not: look anything up in the network: the schemas come with the package kubernetes-validate, which the extra
-``proxylab[strict]`` installs.
-
-The checks of this room know what a Service proxy looks at; the schema knows every key of every object.
+The other checks know the keys that a Service proxy reads; the schema knows every key of every object. The schemas come
+with the package kubernetes-validate, which the extra ``proxylab[strict]`` installs, so no download is necessary.
 """
 
 import re
@@ -24,7 +21,7 @@ _FOLDER: Final = "kubernetes-json-schema/v{}-local-strict/{}.json"
 
 
 def strict_versions() -> tuple[str, ...]:
-    """The versions whose schemas are there, as ``v1.36``, the oldest first.
+    """The versions that have a schema, as ``v1.36``, the oldest first.
 
     Raises:
         CapabilityError: kubernetes-validate is not installed.
@@ -33,7 +30,7 @@ def strict_versions() -> tuple[str, ...]:
 
 
 def check_strictly(documents: Iterable[Location], version: str, problems: Problems) -> None:
-    """Note everything that the schema of that version refuses, and that nobody has told of yet.
+    """Note everything that the schema of that version refuses and that is not noted yet.
 
     Args:
         documents: the manifests, Lists among them.
@@ -50,7 +47,7 @@ def check_strictly(documents: Iterable[Location], version: str, problems: Proble
 
 
 def _objects(location: Location) -> Iterator[Location]:
-    """The objects at a place: those of a List, or the one that stands there, where it says what it is."""
+    """The objects at a location: the items of a List, or the object itself, if it has a kind and a version."""
     items = location["items"].value
     if location["kind"].value == "List" and isinstance(items, list):
         for index in range(len(items)):
@@ -70,18 +67,18 @@ def _check(location: Location, version: str, release: str, problems: Problems) -
 
 
 def _tell(error: Any, root: Location, version: str, problems: Problems) -> None:
-    """Note what a ``jsonschema.ValidationError`` says, in our words."""
+    """Note a ``jsonschema.ValidationError`` in the format's own words."""
     location = root
     for part in error.absolute_path:
         location = location[part]
     if error.validator == "additionalProperties" and isinstance(error.instance, Mapping):
         known = sorted(error.schema["properties"])
         for key in (key for key in error.instance if key not in known):
-            what = f"Kubernetes {version} knows no such key"
+            what = f"Kubernetes {version} has no such key"
             problems.add(location[key].key, what, allowed=f"allowed: {listed(known)}", word=key, known=known)
     elif error.validator == "required" and isinstance(error.instance, Mapping):
         for key in (key for key in error.validator_value if key not in error.instance):
-            problems.add(location[key].key, f"is missing, and Kubernetes {version} requires it")
+            problems.add(location[key].key, f"is missing: Kubernetes {version} requires it")
     else:
         wanted = f"{error.validator} {shown(error.validator_value)}"
         problems.add(location.spot, f"the schema of Kubernetes {version} refuses {shown(error.instance)}: {wanted}")
@@ -89,7 +86,7 @@ def _tell(error: Any, root: Location, version: str, problems: Problems) -> None:
 
 @cache
 def _releases() -> dict[str, str]:
-    """Versions as authors write them, with the release that the package carries."""
+    """Versions as authors write them, each with the release in the package."""
     releases = {}
     for release in _package().all_versions():
         major, minor = read_version(release)
@@ -99,7 +96,7 @@ def _releases() -> dict[str, str]:
 
 @cache
 def _validator(release: str, kind: str, api: str) -> Any:
-    """The jsonschema validator for objects of a kind in a release; ``None`` where that has no such kind."""
+    """The jsonschema validator for objects of a kind in a release; ``None`` if the release lacks the kind."""
     from jsonschema import Draft202012Validator  # noqa: PLC0415 - comes with kubernetes-validate
     from referencing import Registry, Resource  # noqa: PLC0415
 
@@ -116,7 +113,7 @@ def _validator(release: str, kind: str, api: str) -> Any:
 
 def _package() -> Any:
     try:
-        from kubernetes_validate import utils  # noqa: PLC0415 - for those who ask for it: it is large
+        from kubernetes_validate import utils  # noqa: PLC0415 - large, and only --strict needs it
     except ImportError:
         raise CapabilityError("the schemas of Kubernetes, which --strict needs", _CURE) from None
     return utils

@@ -1,8 +1,4 @@
-"""The probe that is being checked, and what is around it.
-
-Owns: ``Subject``, and what it dials where several checks ask for that.
-Must not: check anything (``probes`` and ``expectations`` do).
-"""
+"""``Subject``: the probe under check and the scenario around it, for ``probes`` and ``expectations``."""
 
 from collections.abc import Mapping
 
@@ -22,9 +18,9 @@ __all__ = ["Subject", "names_pods"]
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """One probe among the scenario it stands in, as that is when the probe is sent.
+    """One probe, and its scenario at the moment when the lab sends the probe.
 
-    ``location`` is the probe's. ``pods`` are the single pods by name, ``None`` where they cannot be known.
+    ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.
     """
 
     probe: ProbeParts
@@ -37,7 +33,7 @@ class Subject:
 
 
 def names_pods(subject: Subject) -> bool:
-    """Whether the probe dials the name of a headless Service, which stands for its pods themselves."""
+    """Whether the probe dials the name of a headless Service, which resolves to the pods' own addresses."""
     target = subject.probe.target
     if not isinstance(target, ServiceTargetShape) or target.via is not Frontend.DNS_NAME:
         return False

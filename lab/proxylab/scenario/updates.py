@@ -1,8 +1,7 @@
-"""A merge patch of an object, as an API server takes it.
+"""Merge patches of objects (RFC 7386), as the API server applies them.
 
-Owns: ``patched`` (RFC 7386), which keeps for everything the place where its author wrote it, and ``merge_patch``, the
-patch between two objects.
-Must not: know which objects there are, but for what the API server drops from a Service whose type changes.
+``patched`` keeps the position of everything that the author wrote; ``merge_patch`` makes the patch between two objects.
+``patched_service`` also drops the fields that the API server drops when a Service changes its type.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ _OF_TYPE = {
         "loadBalancerClass",
     ),
 }
-"""The keys of a Service's spec that go with its type, by the types that have them."""
+"""The keys of a Service's spec that depend on its type, by the types that have them."""
 
 _CLUSTER_IPS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 
@@ -35,9 +34,9 @@ def patched(base: Location, patch: Location) -> Location:
 
 
 def patched_service(base: Location, patch: Location) -> Location:
-    """The same for a Service: what went with its former type goes with it, unless the patch says otherwise.
+    """The same for a Service: fields of its former type go, unless the patch sets them.
 
-    As ``dropTypeDependentFields`` in pkg/registry/core/service/strategy.go has it.
+    As ``dropTypeDependentFields`` in pkg/registry/core/service/strategy.go.
     """
     marks: _Marks = {}
     made = _merged(base, patch, marks)
@@ -61,7 +60,7 @@ def _location(value: object, marks: _Marks, base: Location, patch: Location) -> 
 
 
 def _dropped(spec: Mapping[str, Any], kind: str) -> set[str]:
-    """The keys that do not go with that type."""
+    """The keys that a Service of that type may not have."""
     gone = {key for keys in _OF_TYPE.values() for key in keys} - set(_OF_TYPE.get(kind, ()))
     if spec.get("externalIPs"):
         gone.discard("externalTrafficPolicy")
@@ -83,7 +82,7 @@ def _without_node_ports(
 
 
 def _merged(base: Location, patch: Location, marks: _Marks) -> Any:
-    """RFC 7386, section 2, on two places."""
+    """RFC 7386, section 2."""
     change, value = patch.value, base.value
     if not isinstance(change, dict):
         return change
@@ -103,7 +102,7 @@ def _merged(base: Location, patch: Location, marks: _Marks) -> Any:
 
 
 def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that makes ``new`` of ``old``.
+    """The patch that turns ``old`` into ``new``.
 
     Example:
         >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4, "d": 3}})

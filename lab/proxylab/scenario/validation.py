@@ -1,8 +1,4 @@
-"""A place of a document against a shape: pydantic's errors become problems in our own words.
-
-Owns: ``validated``, and the words for every mistake of type, of key, and of absence.
-Must not: know any particular shape.
-"""
+"""``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
 from types import UnionType
@@ -21,11 +17,11 @@ __all__ = ["validated"]
 AnyShape = TypeVar("AnyShape", bound=Shape)
 
 _ON_KEY = ("[key]",)
-"""The end of pydantic's location when a mapping's key is at fault."""
+"""The end of pydantic's location for an error in a mapping's key."""
 
 
 def validated(shape: type[AnyShape], where: Location, problems: Problems) -> AnyShape | None:
-    """What stands at ``where``, or ``None`` when it is not of that shape; why, goes to ``problems``."""
+    """The value at ``where`` as that shape, or ``None`` after noting its mistakes."""
     try:
         return shape.model_validate(where.value)
     except ValidationError as error:
@@ -53,7 +49,7 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Pr
     elif kind in _WANTED:
         problems.add(where.spot, f"must be {_WANTED[kind]}, is {describe(given)}")
     else:
-        raise InternalError(f"{where.spot.position}: no words for pydantic's {kind!r}; please report this file")
+        raise InternalError(f"{where.spot.position}: no message for pydantic's {kind!r}; please report this file")
 
 
 _WANTED = {
@@ -66,7 +62,7 @@ _WANTED = {
 
 
 def _location(root: Location, location: Iterable[str | int]) -> Location:
-    """The place pydantic speaks of. Its location also holds tags of unions and keys that a validator made up."""
+    """The place of a pydantic error. Its location also holds tags of unions and keys that a validator added."""
     where = root
     for part in location:
         if where[part].exists:
@@ -86,7 +82,7 @@ def _keys_at(shape: type[Shape], location: Path) -> list[str]:
 
 
 def _step(annotation: Any, part: str | int) -> Any:
-    """The annotation of what stands at ``part`` of something annotated so."""
+    """The annotation of the entry ``part`` of a value with this annotation."""
     annotation = _bare(annotation)
     arguments = get_args(annotation)
     match get_origin(annotation):
@@ -102,7 +98,7 @@ def _step(annotation: Any, part: str | int) -> Any:
 
 
 def _bare(annotation: Any) -> Any:
-    """An annotation without its metadata, and without ``None`` where that is the only alternative."""
+    """An annotation without its metadata, and without ``None`` if that is the only alternative."""
     while True:
         if get_origin(annotation) is Annotated:
             annotation = get_args(annotation)[0]

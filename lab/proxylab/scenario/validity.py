@@ -1,10 +1,8 @@
-"""What the API server refuses in a Service whose fields are each well-formed.
+"""The rules between the fields of a Service, as the API server checks them.
 
-Owns: the rules between fields, and those that know the cluster's service network.
-Must not: look at other Services (``proxylab.scenario.references`` does).
-
-The rules and their reasons are those of ``ValidateService`` in pkg/apis/core/validation/validation.go and of the
-allocators in pkg/registry/core/service of Kubernetes.
+The rules and their messages are those of ``ValidateService`` in pkg/apis/core/validation/validation.go and of the
+allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.references`` compares Services with each
+other.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +25,13 @@ _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
 _LONGEST_AFFINITY = 86400
 _ANOTHER = "choose another"
-_LEAVE_OUT = "leave it out, or change the type"
+_LEAVE_OUT = "remove it, or change the type"
 _EXPOSED = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
 
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """The Service that is looked at."""
+    """The Service under check."""
 
     shape: ServiceShape
     location: Location
@@ -54,14 +52,14 @@ class _Subject:
 
     @property
     def cluster_ips(self) -> list[tuple[Location, str]]:
-        """The addresses asked for, with the place of each: ``clusterIPs``, else ``clusterIP``."""
+        """The addresses that the author wrote, with the place of each: ``clusterIPs``, else ``clusterIP``."""
         if self.spec.cluster_ips:
             return [(self.at["clusterIPs"][index], text) for index, text in enumerate(self.spec.cluster_ips)]
         return [(self.at["clusterIP"], self.spec.cluster_ip)] if self.spec.cluster_ip else []
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """The cluster's families; none where they are not known."""
+        """The cluster's families; empty if they are unknown."""
         return tuple(map(Family.of, self.service_networks))
 
     @property
@@ -76,13 +74,13 @@ class _Subject:
 def check_service(
     shape: ServiceShape, location: Location, service_networks: Sequence[IPNetwork], problems: Problems
 ) -> None:
-    """Note what the API server would refuse.
+    """Note everything that the API server would refuse.
 
     Args:
         shape: the Service.
-        location: where it stands.
-        service_networks: where its cluster IPs must come from; none where that is not known.
-        problems: takes what is wrong.
+        location: its place.
+        service_networks: the networks of cluster IPs; empty if they are unknown.
+        problems: takes the mistakes.
     """
     subject = _Subject(shape, location, service_networks, problems)
     for check in _CHECKS:
@@ -122,16 +120,16 @@ def _ports(subject: _Subject) -> None:
         if (protocol, port.port) in numbers:
             add(
                 at["port"].spot,
-                f"{port.port} stands twice for {protocol}",
+                f"{port.port} appears twice for {protocol}",
                 allowed="protocol and port together are unique",
             )
         numbers.add((protocol, port.port))
         if not port.name and len(ports) > 1:
-            add(at["name"].key, "is missing: a Service with several ports names them all", allowed="add it")
+            add(at["name"].key, "is missing: a Service with several ports must name them all", allowed="add it")
         if port.name and not is_label(port.name):
             add(at["name"].spot, f"{shown(port.name)} is not a name", allowed="allowed: a DNS label")
         if port.name and port.name in names:
-            add(at["name"].spot, f"{shown(port.name)} stands twice", allowed="the names of ports are unique")
+            add(at["name"].spot, f"{shown(port.name)} appears twice", allowed="the names of ports are unique")
         names.add(port.name or "")
         if subject.type is ServiceType.LOAD_BALANCER and port.port == _KUBELET_PORT:
             add(
@@ -153,7 +151,7 @@ def _node_ports(subject: _Subject) -> None:
         elif port.node_port not in NODE_PORTS:
             _outside_node_ports(subject, spot, port.node_port)
         elif key in taken:
-            subject.problems.add(spot, f"{port.node_port} stands twice for {key[0]}", allowed=_ANOTHER)
+            subject.problems.add(spot, f"{port.node_port} appears twice for {key[0]}", allowed=_ANOTHER)
         taken.add(key)
 
 
@@ -172,7 +170,7 @@ def _cluster_ips(subject: _Subject) -> None:
     if spec.cluster_ip and spec.cluster_ips and spec.cluster_ip != spec.cluster_ips[0]:
         add(subject.at["clusterIPs"][0].spot, f"must be the same as clusterIP, {spec.cluster_ip}")
     if subject.headless and len(asked) > 1:
-        add(asked[1][0].spot, "'None' stands alone in clusterIPs")
+        add(asked[1][0].spot, "'None' must be the only entry of clusterIPs")
     if subject.headless and subject.type in _EXPOSED:
         add(asked[0][0].spot, f"may not be set to 'None' for {subject.type} services", allowed=_LEAVE_OUT)
     seen: set[Family] = set()
@@ -214,12 +212,12 @@ def _families(subject: _Subject) -> None:
     seen: set[Family] = set()
     for index, family in enumerate(families):
         if family in seen:
-            add(at["ipFamilies"][index].spot, f"{family} stands twice", allowed="take one of the two out")
+            add(at["ipFamilies"][index].spot, f"{family} appears twice", allowed="remove one of the two")
         elif subject.families and family not in subject.families:
             add(
                 at["ipFamilies"][index].spot,
                 f"{family} is not configured on the cluster",
-                allowed="leave it out, or add it to network.families",
+                allowed="remove it, or add it to network.families",
             )
         seen.add(family)
     if spec.ip_family_policy is FamilyPolicy.REQUIRE_DUAL and len(subject.families) == 1:
@@ -252,7 +250,7 @@ def _external_ips(subject: _Subject) -> None:
 
 
 def _special(address: IPAddress) -> str:
-    """Why nobody can have that address, or an empty string."""
+    """Why no Service can have that address, or an empty string."""
     if address.is_unspecified:
         return "unspecified (0.0.0.0 or ::)"
     if address.is_loopback:

@@ -1,8 +1,4 @@
-"""Versions of Kubernetes, and ranges of them.
-
-Owns: ``VersionRange``, and how an author writes one.
-Must not: know which versions there are.
-"""
+"""Versions of Kubernetes, and ``VersionRange`` as an author writes it."""
 
 import re
 from typing import Final
@@ -12,7 +8,7 @@ from proxylab.frozen import dataclass
 __all__ = ["Version", "VersionRange", "read_range", "read_version"]
 
 Version = tuple[int, ...]
-"""Major, minor and, but for the first patch of a minor, the patch: so versions compare as they follow each other."""
+"""Major, minor and, except for patch 0, the patch, so that tuples compare in the order of the releases."""
 
 _VERSION: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,5}))?")
 _BOUND: Final = re.compile(r"(>=|<)?\s*([v0-9.]+)")
@@ -20,7 +16,7 @@ _BOUND: Final = re.compile(r"(>=|<)?\s*([v0-9.]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionRange:
-    """Every version from ``since`` on, and before ``before``. ``None`` is no bound."""
+    """Every version from ``since`` on and before ``before``; ``None`` is no bound."""
 
     since: Version | None = None
     before: Version | None = None
@@ -43,7 +39,7 @@ def read_version(text: str) -> Version:
     """A version such as ``1.34``, ``v1.34`` or ``v1.34.2``.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a version.
     """
     found = _VERSION.fullmatch(text)
     if found is None:
@@ -56,7 +52,7 @@ def read_range(text: str) -> VersionRange:
     """A range such as ``<1.30``, ``>=1.29``, ``>=1.29 <1.33.6``, or ``1.34`` for that minor, ``1.34.2`` for that patch.
 
     Raises:
-        ValueError: it is none, or an empty one.
+        ValueError: the text is not a range, or the range is empty.
 
     Example:
         >>> str(read_range("v1.34"))
@@ -73,5 +69,5 @@ def read_range(text: str) -> VersionRange:
         raise ValueError(f"{text!r} is not a range of versions")
     made = VersionRange(since=ends.get(">="), before=ends.get("<"))
     if made.since is not None and made.before is not None and made.since >= made.before:
-        raise ValueError(f"no version is in {text!r}")
+        raise ValueError(f"{text!r} contains no version")
     return made

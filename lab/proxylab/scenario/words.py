@@ -1,8 +1,4 @@
-"""The closed words of a scenario, and a place in its file.
-
-Owns: the enums whose values an author writes, and ``Position``.
-Must not: know where in a scenario a word may stand.
-"""
+"""The enums whose values an author writes, and ``Position``, a place in a scenario's file."""
 
 from enum import StrEnum
 from typing import Final
@@ -34,7 +30,7 @@ class Position:
 
 
 class Frontend(StrEnum):
-    """``via``: the front of a Service that a probe dials."""
+    """``via``: the frontend of a Service that a probe dials."""
 
     CLUSTER_IP = "clusterIP"
     NODE_PORT = "nodePort"
@@ -52,7 +48,7 @@ class Manner(StrEnum):
 
 
 class Outcome(StrEnum):
-    """What becomes of a flow."""
+    """The result of a flow."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -62,14 +58,14 @@ class Outcome(StrEnum):
 
 
 class Spread(StrEnum):
-    """How flows are shared among the backends."""
+    """How flows spread over the backends."""
 
     EVEN = "even"
     STICKY = "sticky"
 
 
 class Reply(StrEnum):
-    """``reply``: whose address the sender sees on the answer: the one it dialled, or the backend's own."""
+    """``reply``: the source address of the answer: the dialled address, or the backend's own."""
 
     TRANSLATED = "translated"
     UNTRANSLATED = "untranslated"
@@ -84,4 +80,4 @@ class Mode(StrEnum):
 
 
 RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
-"""Those that some engine runs."""
+"""The modes that some engine runs."""

@@ -1,7 +1,6 @@
-"""EndpointSlices, Endpoints, Pods and Nodes become the objects of the cluster and the scenario.
+"""Read EndpointSlices, Endpoints, Pods and Nodes as objects of the cluster and the scenario.
 
-Owns: the API server's defaults and refusals for them, and the mirroring of Endpoints.
-Must not: know in what document they stand (``proxylab.scenario.manifests`` does).
+The module owns the API server's defaults and checks for them, and mirrors Endpoints into EndpointSlices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,7 +31,7 @@ _MOST_PORTS = 100
 
 
 def check_slice(shape: EndpointSliceShape, location: Location, problems: Problems) -> None:
-    """Note what the API server refuses (``ValidateEndpointSlice`` in pkg/apis/discovery/validation)."""
+    """Note everything that the API server refuses (``ValidateEndpointSlice`` in pkg/apis/discovery/validation)."""
     endpoints, ports = shape.endpoints or [], shape.ports or []
     if len(endpoints) > _MOST_ENDPOINTS:
         what = f"{len(endpoints)} endpoints are too many for a slice"
@@ -45,7 +44,7 @@ def check_slice(shape: EndpointSliceShape, location: Location, problems: Problem
     names: set[str] = set()
     for index, port in enumerate(ports):
         if (port.name or "") in names:
-            what = f"{shown(port.name or '')} stands twice"
+            what = f"{shown(port.name or '')} appears twice"
             problems.add(location["ports"][index].spot, what, allowed="the names of ports are unique")
         names.add(port.name or "")
 
@@ -62,13 +61,13 @@ def _check_address(kind: AddressType, text: str, location: Location, problems: P
     if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
         problems.add(
             location.spot,
-            f"{address} may not be an endpoint: it is of this machine or segment only",
+            f"{address} may not be an endpoint: it is valid on one machine or segment only",
             allowed="choose another",
         )
 
 
 def slice_of(shape: EndpointSliceShape) -> EndpointSlice | None:
-    """The slice with the API server's defaults; ``None`` for names instead of addresses, which no proxy looks at."""
+    """The slice with the API server's defaults; ``None`` for host names, which no proxy uses."""
     if shape.address_type is AddressType.FQDN:
         return None
     labels = shape.metadata.labels or {}
@@ -84,7 +83,7 @@ def slice_of(shape: EndpointSliceShape) -> EndpointSlice | None:
 
 
 def _ports(shapes: Iterable[EndpointPortShape]) -> tuple[EndpointPort, ...]:
-    """Those with a number: a port without one means every port, which no proxy can program."""
+    """The ports with a number: a port without one means every port, which no proxy can program."""
     return tuple(
         EndpointPort(name=shape.name or "", protocol=shape.protocol or Protocol.TCP, port=shape.port)
         for shape in shapes
@@ -111,7 +110,7 @@ def _endpoint(shape: EndpointShape) -> Endpoint:
 
 
 def mirrored_slices(shape: EndpointsShape) -> Iterator[EndpointSlice]:
-    """What the endpoint slice mirroring controller makes of Endpoints: a slice for each subset and family."""
+    """The slices that the mirroring controller makes from Endpoints: one for each subset and family."""
     namespace, name = shape.metadata.namespace or _DEFAULT_NAMESPACE, shape.metadata.name
     for number, subset in enumerate(shape.subsets or []):
         entries = [(True, each) for each in subset.addresses or []]
@@ -151,7 +150,7 @@ def check_labels(labels: dict[str, str], location: Location, problems: Problems)
 
 
 def pod_of_object(shape: PodObjectShape) -> PodShape:
-    """The entry of ``spec.pods`` that says the same as a Pod."""
+    """The entry of ``spec.pods`` that is equivalent to a Pod."""
     spec, status, metadata = shape.spec, shape.status, shape.metadata
     containers = (spec.containers if spec else None) or []
     conditions = {each.type: each.status for each in (status.conditions if status else None) or []}
@@ -169,7 +168,7 @@ def pod_of_object(shape: PodObjectShape) -> PodShape:
         serving=None,
         terminating=metadata.deletion_timestamp is not None,
         host_network=bool(spec and spec.host_network),
-        # Kubernetes gives an endpoint a name only where the pod has both.
+        # Kubernetes gives an endpoint a DNS name only if the pod has both.
         hostname=spec.hostname if spec else None,
         subdomain=spec.subdomain if spec and spec.hostname else None,
         addresses=list(_pod_addresses(status)) if not (spec and spec.host_network) else [],
@@ -183,7 +182,7 @@ def _pod_addresses(status: PodStatusShape | None) -> Sequence[IPAddress]:
 
 
 def node_of_object(shape: NodeObjectShape) -> NodeShape:
-    """The entry of ``spec.nodes`` that says the same as a Node."""
+    """The entry of ``spec.nodes`` that is equivalent to a Node."""
     addresses = (shape.status.addresses if shape.status else None) or []
     return NodeShape.model_construct(
         labels=shape.metadata.labels or {},

@@ -192,7 +192,7 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
         ),
         ("spec:\n", "spec:\n  network: {nodeCIDR: 10.9.0.0/31}\n", ": no address is left in spec.network.nodeCIDR"),
         ("spec:\n", "spec:\n  network: {podCIDR: 10.9.0.0/25}\n", ": no /24 is left in spec.network.podCIDR"),
-        ("spec:\n", "spec:\n  network: {serviceCIDR: 10.9.0.0/31}\n", "the service CIDR 10.9.0.0/31 is exhausted"),
+        ("spec:\n", "spec:\n  network: {serviceCIDR: 10.9.0.0/31}\n", "10.9.0.0/31 has no address left"),
         ("source: preserved", "source: {node: node-a, device: overlay}", "a node has no device 'overlay'"),
     ],
     ids=["fixed address", "nodes", "pods", "Services", "device"],

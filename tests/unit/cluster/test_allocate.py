@@ -55,7 +55,9 @@ def test_reserved_network_and_broadcast_addresses_are_never_handed_out() -> None
 
 def test_an_exhausted_range_names_the_service_and_the_range() -> None:
     found = problems(*(service(f"s{number}") for number in range(13)), cidrs=(ip_network("10.96.0.0/28"),))
-    assert found == ["Service default/s12: spec.clusterIPs: the service CIDR 10.96.0.0/28 is exhausted; make it larger"]
+    assert found == [
+        "Service default/s12: spec.clusterIPs: 10.96.0.0/28 has no address left; make the service CIDR larger"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +164,7 @@ def test_exhausted_node_ports() -> None:
     whole = allocate_services([*most, node_port("rest", *[0] * 16)], [V4])
     assert {port.node_port for item in whole for port in item.ports} == set(NODE_PORTS)
     assert problems(*most, node_port("rest", *[0] * 17)) == [
-        "Service default/rest: spec.ports[16].nodePort: the node ports 30000-32767 are exhausted; take Services out"
+        "Service default/rest: spec.ports[16].nodePort: none of the node ports 30000-32767 is left; remove Services"
     ]
 
 

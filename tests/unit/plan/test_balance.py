@@ -45,7 +45,7 @@ def test_each_address_asks_the_nodes_in_its_own_family() -> None:
     ],
     ids=["no health check", "no health-check node port", "another pool", "no load balancer"],
 )
-def test_nobody_is_asked_where_nothing_depends_on_it(balancer: Balancer, asked: Service) -> None:
+def test_addresses_without_health_checks_are_not_followed(balancer: Balancer, asked: Service) -> None:
     assert follow([balancer], [asked]) == ()
 
 

@@ -37,15 +37,17 @@ def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None
     assert by_pod.sender.framed_to == plan.peer("echo", "eth0").mac
 
 
-def test_a_frame_may_be_for_any_address_and_is_for_the_next_hop_if_nobody_chooses() -> None:
+def test_a_frame_goes_to_the_chosen_address_or_to_the_next_hop() -> None:
     assert framed("neighbour", "02:aa:00:00:00:01")[0].sender.framed_to == "02:aa:00:00:00:01"
     left_alone = framed("neighbour", "")[0].sender
     assert left_alone.framed_to == left_alone.next_hop_mac
 
 
 @pytest.mark.parametrize(("name", "there"), [("outside", "router"), ("echo", "node-b")])
-def test_nobody_is_framed_who_is_on_another_link(name: str, there: str) -> None:
-    with pytest.raises(ScenarioError, match=f"send.frameTo: node-a is not on the link of {name}/eth0; there: {there}"):
+def test_a_frame_to_a_machine_on_another_link_is_refused(name: str, there: str) -> None:
+    with pytest.raises(
+        ScenarioError, match=f"send.frameTo: node-a is not on the link of {name}/eth0; on the link: {there}"
+    ):
         framed(name, "node-a")
 
 

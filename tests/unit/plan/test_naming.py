@@ -60,7 +60,7 @@ def test_names_are_there_where_somebody_says_so_or_dials_one() -> None:
     assert not has_own_server(named(OWN))
 
 
-def test_the_labs_own_server_is_wired_as_a_pod_and_listed_by_nobody() -> None:
+def test_the_labs_own_server_is_connected_like_a_pod_and_in_no_list_of_pods() -> None:
     with_names, without = (assemble(named(dns=dns, families="[IPv4, IPv6]")) for dns in ("true", "false"))
     home = with_names.plan.namespace(home_of_names("node-a"))
     assert [str(each.interface.ip) for each in home.addresses] == ["10.244.0.2", "fd00:10:244::2"]
@@ -150,7 +150,7 @@ def test_an_answer_becomes_an_errand_of_its_family() -> None:
 
 def test_a_lab_without_names_takes_no_probe_that_dials_one() -> None:
     (probe,) = named(probe=PROBE).probes
-    with pytest.raises(ScenarioError, match="let its scenario say dns: true"):
+    with pytest.raises(ScenarioError, match="set dns: true in its scenario"):
         assemble(named(dns="false")).with_probe(probe)
-    with pytest.raises(ScenarioError, match="so nobody can be asked"):
+    with pytest.raises(ScenarioError, match="the lab has no name server"):
         assemble(named(dns="false")).asking("client", "web")

@@ -30,7 +30,7 @@ def parted(cut: str, one: str) -> set[str]:
     return {other for other in PLACES if other != one and links.part(PLAN, one, other)}
 
 
-def test_nobody_is_parted_while_all_links_are_whole() -> None:
+def test_without_a_cut_link_all_machines_are_connected() -> None:
     assert not any(Links().part(PLAN, "one", other) for other in PLACES)
 
 
@@ -45,6 +45,6 @@ def test_a_node_is_parted_with_its_pods() -> None:
     assert parted("node-b", "three") == {"node-a", "one", "two", "outside"}
 
 
-def test_a_link_that_is_mended_parts_nobody() -> None:
+def test_a_mended_link_separates_no_machines() -> None:
     cut = Links().after([LinkChange(netns_name="one", device="eth0", up=False)])
     assert cut.after([LinkChange(netns_name="one", device="eth0", up=True)]) == Links()

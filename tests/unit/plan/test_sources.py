@@ -69,9 +69,9 @@ def test_device_without_address_borrows_loopbacks_before_any_other() -> None:
 @pytest.mark.parametrize(
     ("netns_name", "device", "message"),
     [
-        ("node-c", "uplink", "there is no node 'node-c'; there are node-a"),
-        ("client", "uplink", "there is no node 'client'; there are node-a"),
-        ("node-a", "overlay", "a node has no device 'overlay'; there are uplink, pods"),
+        ("node-c", "uplink", "there is no node 'node-c'; use node-a"),
+        ("client", "uplink", "there is no node 'client'; use node-a"),
+        ("node-a", "overlay", "a node has no device 'overlay'; use uplink, pods"),
         ("node-a", "pods", "node-a has no pods"),
     ],
 )

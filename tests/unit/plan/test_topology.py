@@ -54,7 +54,7 @@ def test_pods_that_share_a_namespace_listen_on_their_own_addresses() -> None:
     ]
 
 
-def test_fixed_addresses_are_had_and_handed_to_nobody_else() -> None:
+def test_a_fixed_address_has_one_owner() -> None:
     plan = draw(BASIC["fixed addresses"])
     where = {pod.name: [str(address) for address in pod.addresses] for pod in plan.pods}
     assert where["in-order"] == ["10.244.0.10", "fd00:10:244::a"]
@@ -173,11 +173,11 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     (scenario(), ["case.lab.yaml: spec.nodes: a lab needs at least one node"]),
     (
         scenario([NODE, node("router", line=6)]),
-        ["case.lab.yaml:6:1: router: fabric and router are names of the lab's own namespaces"],
+        ["case.lab.yaml:6:1: router: fabric and router are the lab's own network namespaces"],
     ),
     (
         scenario([NODE], [pods("fabric", "a")]),
-        ["case.lab.yaml:1:1: fabric: fabric and router are names of the lab's own"],
+        ["case.lab.yaml:1:1: fabric: fabric and router are the lab's own"],
     ),
     (
         scenario([NODE], [pods("a", "a", line=7)], [host("a", line=8)]),
@@ -185,11 +185,11 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], [pods("p", "b", line=9)]),
-        ["case.lab.yaml:9:1: p: there is no node 'b'; there are a"],
+        ["case.lab.yaml:9:1: p: there is no node 'b'; use a"],
     ),
     (
         scenario(THREE_NODES, network=cidr("pod_cidrs", "10.0.0.0/23")),
-        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDR (10.0.0.0/23): 2 nodes have one"],
+        ["case.lab.yaml:2:1: n2: no /24 is left in spec.network.podCIDR (10.0.0.0/23): it has room for 2 nodes"],
     ),
     (
         scenario([NODE], [pods("p", "a", replicas=246, line=4)]),
@@ -201,7 +201,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], network=cidr("node_cidrs", "10.0.0.0/31")),
-        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDR (10.0.0.0/31): 0 have one"],
+        ["case.lab.yaml:5:1: a: no address is left in spec.network.nodeCIDR (10.0.0.0/31), which serves 0"],
     ),
     (
         scenario([NODE], network=cidr("pod_cidrs", "10.96.0.0/12")),
@@ -213,14 +213,14 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([NODE], network={"pod_network": "macvlan"}),
-        ["spec.network.podNetwork: 'macvlan' cannot be drawn; use ptp, ptp-unnumbered, bridge"],
+        ["spec.network.podNetwork: 'macvlan' is unknown; use ptp, ptp-unnumbered, bridge"],
     ),
     (
         scenario([NODE], network={"inter_node": "ipip", "hairpin": "?", "families": (Family.IPV4, Family.IPV4)}),
         [
             "spec.network.families: expected IPv4, IPv6 or both, each once",
-            "spec.network.hairpin: '?' cannot be drawn; use hairpin-veth, promiscuous-bridge, none",
-            "spec.network.interNode: 'ipip' cannot be drawn; use host-gw, vxlan",
+            "spec.network.hairpin: '?' is unknown; use hairpin-veth, promiscuous-bridge, none",
+            "spec.network.interNode: 'ipip' is unknown; use host-gw, vxlan",
         ],
     ),
     (
@@ -229,7 +229,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
     ),
     (
         scenario([node("a", sysctls={"net/ipv4/conf/eth0.1/rp_filter": "1"})]),
-        ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no such device; there are all, default, lo, eth0"],
+        ["a: sysctl net.ipv4.conf.eth0/1.rp_filter: there is no such device; use all, default, lo, eth0"],
     ),
     (
         scenario(
@@ -239,9 +239,9 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             network={"router_sysctls": {"net.ipv4.conf.eth9.rp_filter": "1"}},
         ),
         [
-            "case.lab.yaml: router: sysctl net.ipv4.conf.eth9.rp_filter: there is no such device; there are all,",
-            "case.lab.yaml:6:1: p@a: sysctl net.ipv4.conf.eth7.rp_filter: there is no such device; there are all,",
-            "case.lab.yaml:7:1: h: sysctl net.ipv4.conf.eth8.rp_filter: there is no such device; there are all,",
+            "case.lab.yaml: router: sysctl net.ipv4.conf.eth9.rp_filter: there is no such device; use all,",
+            "case.lab.yaml:6:1: p@a: sysctl net.ipv4.conf.eth7.rp_filter: there is no such device; use all,",
+            "case.lab.yaml:7:1: h: sysctl net.ipv4.conf.eth8.rp_filter: there is no such device; use all,",
         ],
     ),
     (
@@ -261,7 +261,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             ]
         ),
         [
-            "case.lab.yaml:5:1: a: uplink eth0: there is no segment 'storage'; there are nodes, outside",
+            "case.lab.yaml:5:1: a: uplink eth0: there is no segment 'storage'; use nodes, outside",
             "case.lab.yaml:5:1: a: uplink eth0: the node has one already; choose another",
             "case.lab.yaml:5:1: a: address 192.0.2.1/32: there is no device 'eth9'; use one of eth0, eth0, lo",
             "case.lab.yaml:5:1: a: route to 192.0.2.0/24: there is no device 'lo'; use one of eth0",
@@ -283,11 +283,11 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
         [
             "case.lab.yaml:3:1: p0: 10.0.0.1 is not in the pod network; choose one of 10.244.0.0/16",
             "case.lab.yaml:4:1: p1: 10.244.1.1 is the gateway of b's pods already; choose another one",
-            "case.lab.yaml:5:1: p2: 10.244.0.0 is the network of a's pods itself already; choose another one",
+            "case.lab.yaml:5:1: p2: 10.244.0.0 is the network address of a's pods already; choose another one",
             "case.lab.yaml:6:1: p3: 10.244.1.255 is the broadcast address of b's pods already; choose another one",
             "case.lab.yaml:8:1: p5: 10.244.0.9 is p4's already; choose another one",
             "case.lab.yaml:9:1: p6: fd00::9: the lab has no IPv6",
-            "case.lab.yaml:10:1: two: 10.244.0.8: only a single pod with a network of its own can have a fixed address",
+            "case.lab.yaml:10:1: two: 10.244.0.8: only a single pod with its own network namespace can have a fixed",
             "case.lab.yaml:1:1: a: 172.18.0.3 is b's already; choose another one",
             "case.lab.yaml:1:1: a: 172.18.0.9 is a's on eth0 already; choose another one",
             "case.lab.yaml:1:1: a: fd00::9: the lab has no IPv6",
@@ -300,13 +300,13 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             network={"pod_network": "bridge"},
         ),
         [
-            "case.lab.yaml:7:1: p: 10.244.1.9 is not in a's part of the pod network, since a bridge is one network",
+            "case.lab.yaml:7:1: p: 10.244.1.9 is not in a's part of the pod network (a bridge is one network)",
         ],
     ),
     (
         scenario([NODE], [pods("p", "a", replicas=2, line=6, host_network=True, shared_netns=True, ports=(HTTP,))]),
         [
-            "case.lab.yaml:6:1: p: pods of the host network share their node's; leave it out",
+            "case.lab.yaml:6:1: p: pods on the host network share their node's namespace; remove sharedNetns",
             "case.lab.yaml:6:1: p-2: p-1 listens on TCP 8080 of a already",
         ],
     ),
@@ -320,10 +320,10 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
             },
         ),
         [
-            "case.lab.yaml:9:1: segment nodes: there is another one of this name; rename one",
+            "case.lab.yaml:9:1: segment nodes: another segment has this name; rename one of the two",
             "case.lab.yaml:7:1: h: there is no segment 'moon'; use nodes, outside, nodes",
             "case.lab.yaml:7:1: h: expected one address or more, found 0",
-            "case.lab.yaml:8:1: fd01::1/128: there is no node 'b'; there are a",
+            "case.lab.yaml:8:1: fd01::1/128: there is no node 'b'; use a",
             "case.lab.yaml:8:1: fd01::1/128: the lab has no IPv6",
         ],
     ),

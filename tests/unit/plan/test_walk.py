@@ -86,9 +86,9 @@ def test_missing_route_is_named() -> None:
         way(plan, "echo-1", IPv4Address("10.244.1.10"))
 
 
-def test_gateway_that_nobody_is_is_named() -> None:
+def test_a_missing_gateway_is_named() -> None:
     nowhere = Route(IPv4Network("0.0.0.0/0"), "eth0", IPv4Address("172.18.0.99"))
-    with pytest.raises(UnreachableError, match=r"nobody has 172\.18\.0\.99 on the segment of node-b/eth0"):
+    with pytest.raises(UnreachableError, match=r"no device on the segment of node-b/eth0 has 172\.18\.0\.99"):
         way(with_routes(draw(two_nodes()), "node-b", nowhere), "node-b", IPv4Address("10.244.0.10"))
 
 

@@ -19,11 +19,11 @@ ROOM = Path(proxylab.scenario.__file__).parent
 CASES = broken_scenarios()
 
 OUTSIDE_THE_TABLE = {
-    "no document": ("", "1:1: the file holds no Scenario"),
-    "only comments": ("# nothing\n---\n", "1:1: the file holds no Scenario"),
-    "only a Service": (BASE.partition("---\n")[2], "1:1: the file holds no Scenario"),
-    "a text": ("hello\n", "1:1: the file holds no Scenario"),
-    "two scenarios": (BASE + "---\n" + BASE.partition("---\n")[0], "26:1: a second Scenario stands in the file"),
+    "no document": ("", "1:1: the file has no Scenario"),
+    "only comments": ("# nothing\n---\n", "1:1: the file has no Scenario"),
+    "only a Service": (BASE.partition("---\n")[2], "1:1: the file has no Scenario"),
+    "a text": ("hello\n", "1:1: the file has no Scenario"),
+    "two scenarios": (BASE + "---\n" + BASE.partition("---\n")[0], "26:1: the file has a second Scenario"),
     "control character": (
         BASE.replace("client", "cli\x07ent"),
         "10:8: not valid YAML: character U+0007 is not allowed",

@@ -38,7 +38,7 @@ def test_what_an_api_server_takes_is_taken() -> None:
         (
             "image: web",
             "imaeg: web",
-            "29:33: spec.containers[0].imaeg: Kubernetes v1.34 knows no such key; allowed: a, …; did you mean 'image'?",
+            "29:33: spec.containers[0].imaeg: Kubernetes v1.34 has no such key; allowed: a, …; did you mean 'image'?",
         ),
         (
             "image: web",
@@ -48,7 +48,7 @@ def test_what_an_api_server_takes_is_taken() -> None:
         (
             "{name: web, image: web",
             "{image: web",
-            "29:21: spec.containers[0].name: is missing, and Kubernetes v1.34 requires it",
+            "29:21: spec.containers[0].name: is missing: Kubernetes v1.34 requires it",
         ),
     ],
 )
@@ -59,7 +59,7 @@ def test_what_it_refuses_is_told_where_it_stands(old: str, new: str, said: str) 
 
 def test_objects_of_a_list_are_looked_at_too() -> None:
     listed = "---\napiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Pod, metadata: {name: web}, spec: {}}\n"
-    assert problems(listed) == ["29:54: items[0].spec.containers: is missing, and Kubernetes v1.34 requires it"]
+    assert problems(listed) == ["29:54: items[0].spec.containers: is missing: Kubernetes v1.34 requires it"]
 
 
 def test_a_mistake_that_has_been_told_is_told_once() -> None:

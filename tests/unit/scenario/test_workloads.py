@@ -87,16 +87,16 @@ def test_endpoints_are_mirrored_for_a_service_without_selector() -> None:
         ("203.0.113.11", False),
     ]
     assert (six.address_type, six.service, six.ports[0].port) == (Family.IPV6, "echo", 53)
-    assert scenario.notes == ("Endpoints default/echo are mirrored into EndpointSlices, which proxies read",)
+    assert scenario.notes == ("the lab mirrors Endpoints default/echo into EndpointSlices, which proxies read",)
     assert read(endpoints).slices == ()
-    assert read(endpoints).notes == ("no effect: Endpoints default/echo, since its Service has a selector",)
+    assert read(endpoints).notes == ("no effect: Endpoints default/echo: its Service has a selector",)
 
 
 @pytest.mark.parametrize(
     ("manifest", "note"),
     [
         (SLICE.replace("kubernetes.io/service-name: echo, ", ""), "has no label kubernetes.io/service-name"),
-        (SLICE.replace("addressType: IPv4", "addressType: FQDN"), "holds names, not addresses"),
+        (SLICE.replace("addressType: IPv4", "addressType: FQDN"), "holds host names, not addresses"),
         (
             "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: a}\n",
             "no effect on proxying: Ingress 'a'",
@@ -167,4 +167,4 @@ def test_manifests_of_other_files_are_told_of_by_their_own_places(tmp_path: Path
         load_scenario(file)
     told = "\n".join(caught.value.problems)
     assert f"{more}:7:5: spec.ports[0].prt: unknown key" in told
-    assert "a Scenario stands among the manifests; only manifests" in told
+    assert "a manifest file may not hold a Scenario; only manifests" in told

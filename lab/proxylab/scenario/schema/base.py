@@ -1,9 +1,6 @@
-"""What the shapes are made of.
+"""The two base models of the shapes, and the types that all shapes share: closed words, ranges, ignored keys.
 
-Owns: the two base models, closed words, ranges, and keys that have no effect.
-Must not: know any key.
-
-A shape has its validator when a file first has such a mapping (``defer_build``).
+Pydantic builds a shape's validator when a file first holds such a mapping (``defer_build``).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +28,7 @@ __all__ = [
 ]
 
 REFUSED = "refused"
-"""The pydantic error type of a value that we refuse; its context is the arguments of ``Problems.add``."""
+"""The pydantic error type of a value that a shape refuses; its context is the arguments of ``Problems.add``."""
 
 
 def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> PydanticCustomError:
@@ -54,7 +51,7 @@ class Shape(BaseModel):
         extra="forbid",
         frozen=True,
         alias_generator=_camel,
-        defer_build=True,  # a file has a few of the shapes; the others need no validator
+        defer_build=True,  # a file uses a few of the shapes; the others need no validator
     )
 
 
@@ -68,23 +65,23 @@ _HAS_VALUE: Final = BeforeValidator(_has_value)
 
 
 class ScenarioShape(Shape):
-    """A mapping of our own format: a key without a value is a slip, not a default."""
+    """A mapping of the scenario format: a key without a value is an error."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **options: object) -> None:
-        """Look at the value of every key before anything else does."""
+        """Check that every key has a value, before any other validator."""
         for field in cls.model_fields.values():
             if _HAS_VALUE not in field.metadata:
                 field.metadata.append(_HAS_VALUE)
 
 
 class ManifestShape(Shape):
-    """A mapping of a Kubernetes object: a null is as good as an absent key, as for the API server."""
+    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """Says of a key, to whoever lists keys, that it is no ordinary one."""
+    """Field metadata that sets a key apart."""
 
     name: str
 
@@ -132,7 +129,7 @@ def word_of(words: type[Word]) -> Callable[[object], Word]:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A whole number in a range, both ends allowed. ``why`` says more than the numbers do."""
+    """A whole number in a range, both ends allowed. ``why`` is the reason, for the message."""
 
     low: int
     high: int
@@ -143,7 +140,7 @@ class Between:
         return core_schema.no_info_after_validator_function(self._validate, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Tell the range in the JSON Schema too."""
+        """Write the range into the JSON Schema."""
         return {**handler(schema), "minimum": self.low, "maximum": self.high}
 
     def _validate(self, value: int | None) -> int | None:

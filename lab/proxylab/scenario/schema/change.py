@@ -1,8 +1,6 @@
-"""Changes of a cluster, and what is waited for after them.
+"""The shapes of ``change`` and ``until`` in steps.
 
-Owns: the shapes of ``change`` and ``until`` in steps.
-Must not: look up names (``proxylab.scenario.streams`` does), or apply a change to anything
-(``proxylab.scenario.updates`` does).
+``proxylab.scenario.streams`` looks up the names in them, ``proxylab.scenario.updates`` applies the changes.
 """
 
 from enum import StrEnum
@@ -20,7 +18,7 @@ __all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape", "Unt
 
 
 class LinkState(StrEnum):
-    """What becomes of a link."""
+    """The state that a step gives a link."""
 
     CUT = "cut"
     MENDED = "mended"
@@ -35,7 +33,7 @@ def _label_changes(labels: dict[str, str | None]) -> dict[str, str | None]:
 
 def _text_or_null(value: object) -> object:
     if value is not None and not isinstance(value, str):
-        raise refused(f"must be text, or null for a label that is taken off, is {describe(value)}")
+        raise refused(f"must be text, or null to remove the label, is {describe(value)}")
     return value
 
 
@@ -45,39 +43,41 @@ LabelChanges = Annotated[
 
 
 class PodChangeShape(ScenarioShape):
-    """What becomes of pods; what is not said stays as it is."""
+    """Changes of pods; a key that is absent changes nothing."""
 
     present: bool | None = Field(
-        default=None, description="Whether the API knows them; null for the whole change deletes them.", examples=[True]
+        default=None,
+        description="Whether the API knows the pods; null instead of the whole change deletes them.",
+        examples=[True],
     )
-    ready: bool | None = Field(default=None, description="Whether their readiness probes succeed.", examples=[True])
+    ready: bool | None = Field(default=None, description="Whether the pods' readiness probes succeed.", examples=[True])
     serving: bool | None = Field(
-        default=None, description="Whether they still serve while they terminate.", examples=[True]
+        default=None, description="Whether the pods still serve while they terminate.", examples=[True]
     )
-    terminating: bool | None = Field(default=None, description="Whether they are being deleted.", examples=[True])
+    terminating: bool | None = Field(default=None, description="Whether the pods are being deleted.", examples=[True])
     labels: LabelChanges = Field(
         default_factory=dict,
-        description="Labels that they get; null takes one off.",
+        description="Labels to set; null removes a label.",
         examples=[{"app": "echo", "track": None}],
     )
 
 
 class NodeChangeShape(ScenarioShape):
-    """What becomes of a node; what is not said stays as it is."""
+    """Changes of a node; a key that is absent changes nothing."""
 
     present: bool | None = Field(
         default=None,
-        description="Whether the API knows the node; null for the whole change deletes it.",
+        description="Whether the API knows the node; null instead of the whole change deletes it.",
         examples=[True],
     )
     labels: LabelChanges = Field(
         default_factory=dict,
-        description="Labels that it gets; null takes one off.",
+        description="Labels to set; null removes a label.",
         examples=[{"topology.kubernetes.io/zone": "zone-b"}],
     )
     taints: Annotated[list[TaintKey], AfterValidator(distinct)] | None = Field(
         default=None,
-        description="Keys of all taints that it has from now on; an empty list takes them off.",
+        description="Keys of all taints that the node has from this step on; an empty list removes them all.",
         examples=[["ToBeDeletedByClusterAutoscaler"]],
     )
     terminating: bool | None = Field(
@@ -94,7 +94,7 @@ def _mapping_or_null(what: str) -> BeforeValidator:
     def validate(value: object) -> object:
         if value is None or isinstance(value, dict):
             return value
-        raise refused(f"must be a mapping, or null for {what} that is deleted, is {describe(value)}")
+        raise refused(f"must be a mapping, or null to delete {what}, is {describe(value)}")
 
     return BeforeValidator(validate)
 
@@ -108,29 +108,29 @@ _Patch = Annotated[dict[str, Any] | None, _mapping_or_null("an object")]
 
 
 class ChangeShape(ScenarioShape):
-    """What changes in a step, all at once."""
+    """The changes of a step. They take effect together."""
 
     services: dict[str, _Patch] = Field(
         default_factory=dict,
         description="Services as NAME or NAMESPACE/NAME, each with a merge patch of its manifest (RFC 7386), as "
-        "`kubectl patch --type merge` takes it: lists are replaced, null removes a key. A name that is not there yet "
-        "adds a Service, null instead of a patch deletes it.",
+        "`kubectl patch --type merge` takes it: it replaces lists, and null removes a key. A new name adds a Service; "
+        "null instead of a patch deletes the Service.",
         examples=[{"echo": {"spec": {"externalTrafficPolicy": "Local"}}, "old": None}],
     )
     endpoint_slices: dict[str, _Patch] = Field(
         default_factory=dict,
-        description="EndpointSlices that the author gives, in the same way as services.",
+        description="EndpointSlices by name, each with a merge patch, as for services.",
         examples=[{"echo-1": {"endpoints": [{"addresses": ["203.0.113.10"]}]}}],
     )
     pods: dict[str, Annotated[PodChangeShape | None, _mapping_or_null("a pod")]] = Field(
         default_factory=dict,
-        description="Entries of spec.pods, or single pods of them, by name; null deletes them, and a later step may "
+        description="Entries of spec.pods, or single pods of an entry, by name. null deletes them; a later step may "
         "bring them back.",
         examples=[{"new": {"ready": True}, "old": None, "echo-2": {"terminating": True}}],
     )
     nodes: dict[str, Annotated[NodeChangeShape | None, _mapping_or_null("a node")]] = Field(
         default_factory=dict,
-        description="Nodes by name; null deletes the Node object, while the machine goes on.",
+        description="Nodes by name; null deletes the Node object, but the machine goes on running.",
         examples=[{"node-a": {"labels": {"topology.kubernetes.io/zone": "zone-b"}}}],
     )
     engines: Annotated[
@@ -138,24 +138,24 @@ class ChangeShape(ScenarioShape):
         BeforeValidator(_action_for_all, json_schema_input_type=EngineAction | dict[str, EngineAction]),
     ] = Field(
         default_factory=dict,
-        description="What is done to the engines: one word for those of all nodes, or a word a node. kill is SIGKILL, "
-        "stop is in good order, flush removes the rules behind the engine's back.",
+        description="An action on the engines: one word for the engines of all nodes, or one word for each node. kill "
+        "sends SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge.",
         examples=["restart", {"node-a": "kill"}],
     )
     links: dict[str, Annotated[LinkState, BeforeValidator(word_of(LinkState))]] = Field(
         default_factory=dict,
-        description="Links that are cut or mended: that of a node, pod or host by its name, or NODE/DEVICE for another "
-        "uplink of a node.",
+        description="Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of "
+        "a node.",
         examples=[{"node-b": "cut", "node-a/eth1": "mended"}],
     )
 
 
 class UntilShape(ScenarioShape):
-    """What a step waits for before anything is judged: all of this."""
+    """The conditions that a step waits for, all of them, before the lab checks anything."""
 
     engines: dict[str, Annotated[EngineState, BeforeValidator(word_of(EngineState))]] = Field(
         default_factory=dict,
-        description="The state that the engines of nodes must come to: synced, or stopped.",
+        description="The state that each node's engine must reach: synced or stopped.",
         examples=[{"node-a": "synced", "node-b": "stopped"}],
     )
     rules: dict[str, Annotated[RulesState, BeforeValidator(word_of(RulesState))]] = Field(
@@ -164,21 +164,27 @@ class UntilShape(ScenarioShape):
         examples=[{"node-a": "present"}],
     )
     conntrack: ConntrackShape | None = Field(
-        default=None, description="What connection tracking must hold.", examples=[{"none": {"replyFrom": "old"}}]
+        default=None,
+        description="What the connection tracking table must hold.",
+        examples=[{"none": {"replyFrom": "old"}}],
     )
     balancers: dict[str, Annotated[list[str], AfterValidator(distinct)]] = Field(
         default_factory=dict,
-        description="The nodes that a load balancer sends to, and no others.",
+        description="The nodes that each load balancer must send to, and no others.",
         examples=[{"edge": ["node-b"]}],
     )
     backends: dict[str, str] = Field(
         default_factory=dict,
-        description="The pod that answers a packet of a stream that was sent behind the change.",
+        description="The pod that must answer a packet that the stream sends after the change.",
         examples=[{"queries": "new"}],
     )
     elapsed: Duration | None = Field(
-        default=None, description="A time that passes in any case, where a timeout is the subject.", examples=["12s"]
+        default=None,
+        description="A time that must pass in any case, for scenarios about a timeout.",
+        examples=["12s"],
     )
     within: Duration = Field(
-        default=DEADLINE, description="The deadline; what is not there then fails the step.", examples=["30s"]
+        default=DEADLINE,
+        description="The deadline. The step fails if a condition does not hold by then.",
+        examples=["30s"],
     )

@@ -1,8 +1,4 @@
-"""Expectations: what must become of a flow, and where something else must.
-
-Owns: the shapes of ``expect`` and ``except``.
-Must not: weigh one key against another (``proxylab.scenario.expectations`` does).
-"""
+"""The shapes of ``expect`` and ``except``. ``proxylab.scenario.expectations`` compares their keys with each other."""
 
 import math
 from enum import StrEnum
@@ -33,7 +29,7 @@ _MOST_DEVICE = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
 
 
 class Device(StrEnum):
-    """The device of a node whose address masquerading takes."""
+    """The device of a node that gives masqueraded packets their source address."""
 
     UPLINK = "uplink"
     PODS = "pods"
@@ -41,7 +37,7 @@ class Device(StrEnum):
 
 
 class NodeDeviceShape(ScenarioShape):
-    """The address that a node masquerades with."""
+    """The source address that a node puts into masqueraded packets."""
 
     node: str = Field(description="The node.", examples=["node-a"])
     device: Annotated[Device, BeforeValidator(word_of(Device))] = Field(
@@ -76,7 +72,7 @@ SeenSource = Annotated[
 def _at(text: str) -> str:
     node, slash, device = text.partition("/")
     if not node or (slash and (not device or len(device) > _MOST_DEVICE or "/" in device or not device.isprintable())):
-        raise refused(f"{shown(text)} is not a place", allowed="allowed: PLACE or PLACE/DEVICE")
+        raise refused(f"{shown(text)} does not name a node, pod or host", allowed="allowed: NAME or NAME/DEVICE")
     return text
 
 
@@ -88,7 +84,7 @@ def _share(value: object) -> float:
 
 def _whole(shares: dict[str, float]) -> dict[str, float]:
     if not math.isclose(total := math.fsum(shares.values()), 1, abs_tol=0.005):
-        raise refused(f"the shares make {total:.3g}", allowed="needed: 1 in all")
+        raise refused(f"the shares sum to {total:.3g}", allowed="they must sum to 1")
     return shares
 
 
@@ -115,92 +111,97 @@ NameOrAddress = Annotated[str, BeforeValidator(_name_or_address, json_schema_inp
 
 
 class HttpShape(ScenarioShape):
-    """What an HTTP request is answered."""
+    """The answer to an HTTP request."""
 
     status: Annotated[int, Between(100, 599)] = Field(description="The status code.", examples=[200])
     local_endpoints: Annotated[int, Between(0, 100_000)] | None = Field(
-        default=None, description="How many local endpoints a health-check node port tells of.", examples=[2]
+        default=None, description="How many local endpoints a health-check node port reports.", examples=[2]
     )
 
 
 class EntriesShape(ScenarioShape):
-    """Entries of the connection tracking table: those that fit everything said here."""
+    """A filter for entries of the connection tracking table: an entry must match every key."""
 
     protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
         default=None,
-        description="The transport protocol. Without it a probe means its own, and a step TCP, UDP and SCTP.",
+        description="The transport protocol. The default is the probe's own, and in a step TCP, UDP and SCTP.",
         examples=["UDP"],
     )
     reply_from: NameOrAddress | None = Field(
-        default=None, description="Who answers: a name of the scenario, or an address.", examples=["old"]
+        default=None,
+        description="The source of the reply direction: a name of the scenario, or an address.",
+        examples=["old"],
     )
     original_from: NameOrAddress | None = Field(
-        default=None, description="Who began: a name of the scenario, or an address.", examples=["client"]
+        default=None,
+        description="The source of the original direction: a name of the scenario, or an address.",
+        examples=["client"],
     )
     port: PortNumber | None = Field(default=None, description="The port that was dialled.", examples=[53])
     masqueraded: bool | None = Field(
         default=None,
-        description="Whether another source, address or port, was put in the place of the sender's.",
+        description="Whether the kernel replaced the sender's source address or port.",
         examples=[True],
     )
 
 
 class ConntrackShape(ScenarioShape):
-    """What connection tracking must hold, and must not."""
+    """Entries that the connection tracking table must hold, and entries that it must not."""
 
     node: str | None = Field(
-        default=None, description="The node whose table is meant. Without it, those of all nodes.", examples=["node-a"]
+        default=None, description="The node to look at. The default is all nodes.", examples=["node-a"]
     )
     some: EntriesShape | None = Field(
-        default=None, description="Entries of which there must be one.", examples=[{"replyFrom": "new"}]
+        default=None, description="At least one entry must match this.", examples=[{"replyFrom": "new"}]
     )
     none: EntriesShape | None = Field(
-        default=None, description="Entries of which there must be none.", examples=[{"replyFrom": "old"}]
+        default=None, description="No entry may match this.", examples=[{"replyFrom": "old"}]
     )
 
 
 class ExpectShape(ScenarioShape):
-    """What must become of every flow."""
+    """The result that every flow of the probe must have."""
 
     outcome: Annotated[Outcome, BeforeValidator(word_of(Outcome))] | None = Field(
         default=None,
-        description="delivered to a backend, rejected by an ICMP error, refused by a stack (a TCP reset, or ICMP over "
-        "UDP), dropped without a word, or untranslated: left as it was. Required, but with http.",
+        description="delivered to a backend; rejected by an ICMP error; refused by a network stack (a TCP reset, or "
+        "ICMP port unreachable for UDP); dropped silently; or untranslated, with the destination unchanged. Required "
+        "unless http is given.",
         examples=["delivered"],
     )
     backends: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="The pods that must be reached: each of them, and no other.",
+        description="The pods that the flows must reach: each of these, and no other.",
         examples=[["echo-1", "echo-2"]],
     )
     source: SeenSource | None = Field(
         default=None,
-        description="Whom the backend sees: preserved for the sender itself, an address, or a node by one of its "
-        "devices. Required with delivered.",
+        description="The source that the backend sees: preserved for the sender's own, an address, or the address of "
+        "a node's device. Required with delivered.",
         examples=["preserved", "172.18.0.2", {"node": "node-a", "device": "uplink"}],
     )
     spread: AnySpread | None = Field(
         default=None,
-        description="How the flows are shared among the backends: even, sticky (one backend for each client), or the "
-        "share of each.",
+        description="How the flows spread over the backends: even, sticky (one backend for each client), or the share "
+        "of each backend.",
         examples=["even", {"echo-1": 0.75, "echo-2": 0.25}],
     )
     at: Annotated[str, AfterValidator(_at)] | None = Field(
         default=None,
-        description="Where the flow ends, when it is not delivered: a node, or a pod or host that got it and did not "
-        "take it; or one device of it, as PLACE/DEVICE.",
+        description="Where a flow that is not delivered ends: a node, or a pod or host that received it and did not "
+        "accept it. NAME/DEVICE names one device there.",
         examples=["node-a", "node-a/cni0", "echo"],
     )
     reply: Annotated[Reply, BeforeValidator(word_of(Reply))] | None = Field(
         default=None,
-        description="Whose address the answer bears: translated for the one that was dialled, untranslated for the "
-        "backend's own.",
+        description="The source address of the answer: translated for the address that was dialled, untranslated for "
+        "the backend's own.",
         examples=["untranslated"],
     )
     http: HttpShape | None = Field(
         default=None,
-        description="What an HTTP request is answered.",
+        description="The answer that an HTTP request must get.",
         examples=[{"status": 503, "localEndpoints": 0}],
     )
     conntrack: ConntrackShape | None = Field(
@@ -211,28 +212,28 @@ class ExpectShape(ScenarioShape):
 
 
 class EngineFailureShape(ScenarioShape):
-    """Engines that cannot program the scenario, and why: then nothing is sent, and all is as it is said here."""
+    """Engines that cannot program the scenario, and why. The lab then sends nothing and checks only the failure."""
 
     when: ConditionShape = Field(
-        description="The cases: those with all these values.", examples=[{"mode": "nftables", "version": "<1.33.6"}]
+        description="The cases: all these values must match.", examples=[{"mode": "nftables", "version": "<1.33.6"}]
     )
     engine_fails: str = Field(
         min_length=1,
-        description="What stands in the last lines of an engine that fails so: it ends, or cannot load its rules, "
-        "before the first probe. One that fails in other words, or that does not fail, is told as an error.",
+        description="A text in the engine's last lines of output. The engine must end, or fail to load its rules, "
+        "before the first probe. An engine that prints another failure, or does not fail, is an error.",
         examples=["Interface does not exist"],
     )
     because: str = Field(
-        min_length=1, description="The reason, for a bug of the engine with its number.", examples=["a known bug"]
+        min_length=1, description="The reason; for a bug of the engine, with its number.", examples=["a known bug"]
     )
 
 
 class ExceptionShape(ScenarioShape):
-    """What holds instead, in which cases, and why."""
+    """A different expectation, the cases in which it holds, and the reason."""
 
     when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
     expect: ExpectShape = Field(
-        description="What must become of the flow then, instead of all that expect says.",
+        description="The expectation in these cases. It replaces expect as a whole.",
         examples=[{"outcome": "dropped"}],
     )
     because: str = Field(min_length=1, description="The reason.", examples=["ipvs falls back to all endpoints"])

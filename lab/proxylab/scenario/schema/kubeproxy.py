@@ -1,8 +1,8 @@
 """KubeProxyConfiguration, as an author writes it or ``kubectl -n kube-system get cm kube-proxy`` shows it.
 
-Owns: the shapes of a kubeproxy.config.k8s.io/v1alpha1 document, with every key of the API
-(https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/).
-Must not: fill in defaults, or weigh one key against another (``proxylab.scenario.configuration`` does).
+The shapes have every key of the kubeproxy.config.k8s.io/v1alpha1 API
+(https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/). ``proxylab.scenario.configuration``
+fills in defaults and compares keys with each other.
 """
 
 import re
@@ -23,16 +23,16 @@ from proxylab.scenario.words import RUNNING_MODES
 __all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape", "NftablesShape"]
 
 PRIMARY = "primary"
-"""The word that stands in ``nodePortAddresses`` for the node's own addresses."""
+"""The word in ``nodePortAddresses`` for the node's own addresses."""
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _DEVICE = re.compile(r"[^\s/:+!\"\\]{1,15}")
-"""A device name of the kernel (``dev_valid_name()``), without what has a meaning in a rule."""
+"""A device name that the kernel allows (``dev_valid_name()``), without characters that have a meaning in a rule."""
 
 
 def _absent_if_empty(value: object) -> object:
-    """Go's zero values: kubeadm writes the keys that nobody has set as empty text."""
+    """Read Go's zero value as absent: kubeadm writes unset keys as empty text."""
     return None if value == "" else value
 
 
@@ -68,7 +68,7 @@ def _networks(value: object) -> tuple[IPNetwork, ...]:
     with suppress(ValueError):
         if isinstance(value, str):
             return tuple(ip_network(text.strip(), strict=False) for text in value.split(",") if value)
-    allowed = "write it as 10.244.0.0/16, or as one of each family with a comma between"
+    allowed = "write it as 10.244.0.0/16, or as one of each family, separated by a comma"
     raise refused(f"must be networks, is {describe(value)}", allowed=allowed)
 
 
@@ -109,41 +109,47 @@ Metrics = Annotated[SocketAddress, _socket_address(10249)]
 
 
 class NftablesShape(ManifestShape):
-    """``nftables``: what is of this mode only."""
+    """``nftables``: keys of this mode."""
 
     masquerade_bit: Annotated[int, Between(0, 31)] | None = Field(
-        default=None, description="The bit of the packet mark that asks for masquerading; 14 where none is given."
+        default=None, description="The bit of the packet mark that requests masquerading; 14 by default."
     )
     masquerade_all: bool | None = Field(default=None, description="Masquerade all traffic to cluster IPs.")
-    sync_period: Duration | None = Field(default=None, description="How often rules are looked after; 30s by default.")
+    sync_period: Duration | None = Field(
+        default=None, description="How often the proxy checks its rules; 30s by default."
+    )
     min_sync_period: Duration | None = Field(
         default=None,
-        description="The least time between two synchronisations; 0 is read as the default, here 10ms, upstream 1s.",
+        description="The least time between two syncs; 0 means the default, 10ms here and 1s upstream.",
     )
 
 
 class IptablesShape(NftablesShape):
-    """``iptables``: what is of this mode only, which is all of nftables' and one key more."""
+    """``iptables``: the keys of nftables and one more."""
 
     localhost_node_ports: bool | None = Field(
-        default=None, description="Serve IPv4 node ports on 127.0.0.0/8 too; true where not given."
+        default=None, description="Serve IPv4 node ports on 127.0.0.0/8 too; true by default."
     )
 
 
 class ConntrackShape(ManifestShape):
-    """``conntrack``: sysctls that the proxy writes at its start."""
+    """``conntrack``: sysctls that the proxy writes when it starts."""
 
-    max_per_core: Ignored = Field(default=None, description="nf_conntrack_max cannot be written in a namespace.")
-    min: Ignored = Field(default=None, description="nf_conntrack_max cannot be written in a namespace.")
-    tcp_established_timeout: Duration | None = Field(default=None, description="24h by default; 0s leaves it alone.")
-    tcp_close_wait_timeout: Duration | None = Field(default=None, description="1h by default; 0s leaves it alone.")
-    tcp_be_liberal: bool | None = Field(default=None, description="Do not call packets out of window INVALID.")
-    udp_timeout: Duration | None = Field(default=None, description="Left alone by default.")
-    udp_stream_timeout: Duration | None = Field(default=None, description="Left alone by default.")
+    max_per_core: Ignored = Field(default=None, description="No network namespace can set its own nf_conntrack_max.")
+    min: Ignored = Field(default=None, description="No network namespace can set its own nf_conntrack_max.")
+    tcp_established_timeout: Duration | None = Field(
+        default=None, description="24h by default; 0s leaves the sysctl unchanged."
+    )
+    tcp_close_wait_timeout: Duration | None = Field(
+        default=None, description="1h by default; 0s leaves the sysctl unchanged."
+    )
+    tcp_be_liberal: bool | None = Field(default=None, description="Accept packets out of window, not INVALID.")
+    udp_timeout: Duration | None = Field(default=None, description="Unchanged by default.")
+    udp_stream_timeout: Duration | None = Field(default=None, description="Unchanged by default.")
 
 
 class DetectLocalShape(ManifestShape):
-    """``detectLocal``: what the two modes that go by devices need to know."""
+    """``detectLocal``: the devices, for the two modes that detect by device."""
 
     bridge_interface: Device | None = Field(
         default=None, description="The bridge, for detectLocalMode BridgeInterface."
@@ -160,45 +166,45 @@ class KubeProxyShape(ManifestShape):
     kind: str = Field(description="It is KubeProxyConfiguration.")
     mode: Annotated[str, BeforeValidator(_mode)] | None = Field(default=None, description="The proxy mode.")
     detect_local_mode: Annotated[Detection | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="How traffic of local pods is told from any other; ClusterCIDR by default."
+        default=None, description="How the proxy recognises traffic of local pods; ClusterCIDR by default."
     )
-    detect_local: DetectLocalShape | None = Field(default=None, description="More for detectLocalMode.")
+    detect_local: DetectLocalShape | None = Field(default=None, description="Devices for detectLocalMode.")
     cluster_cidr: Networks | None = Field(
         default=None,
         alias="clusterCIDR",
-        description="The pod networks, one per family; the lab's own where the key is absent, none where it is empty.",
+        description="The pod networks, one per family; without the key the lab's own, with empty text none.",
     )
     node_port_addresses: list[NetworkOrPrimary] | None = Field(
-        default=None, description="Where node ports are served: networks, or primary alone; everywhere by default."
+        default=None, description="The addresses that serve node ports: networks, or primary alone; all by default."
     )
     iptables: IptablesShape | None = Field(default=None, description="Keys of mode iptables.")
     nftables: NftablesShape | None = Field(default=None, description="Keys of mode nftables.")
     feature_gates: dict[str, bool] | None = Field(
-        default=None, description="Switches of the real kube-proxy; the embedded engine has none."
+        default=None, description="Feature gates of the real kube-proxy; the embedded engine has none."
     )
     conntrack: ConntrackShape | None = Field(default=None, description="Sysctls of connection tracking.")
     bind_address: Annotated[Address | None, UNSET_IF_EMPTY] = Field(
         default=None,
-        description="The node's primary address, for every node the same; 0.0.0.0 and :: leave each its own, and the "
-        "second makes the defaults of the next two IPv6 addresses.",
+        description="The primary address of every node. With 0.0.0.0 or :: each node keeps its own, and with :: the "
+        "next two keys default to IPv6 addresses.",
     )
     healthz_bind_address: Annotated[Healthz | None, UNSET_IF_EMPTY] = Field(
-        default=None, description="0.0.0.0:10256 by default; 0.0.0.0 and [::] both are every address of either family."
+        default=None, description="0.0.0.0:10256 by default; 0.0.0.0 and [::] both mean every address of both families."
     )
     metrics_bind_address: Annotated[Metrics | None, UNSET_IF_EMPTY] = Field(
         default=None,
-        description="127.0.0.1:10249 by default; 0.0.0.0 and [::] both are every address of either family.",
+        description="127.0.0.1:10249 by default; 0.0.0.0 and [::] both mean every address of both families.",
     )
-    metadata: Ignored = Field(default=None, description="Not looked at.")
-    client_connection: Ignored = Field(default=None, description="The lab brings its own API server.")
-    logging: Ignored = Field(default=None, description="Of the upstream binary.")
+    metadata: Ignored = Field(default=None, description="Not used.")
+    client_connection: Ignored = Field(default=None, description="The lab has its own API server.")
+    logging: Ignored = Field(default=None, description="For the upstream binary only.")
     hostname_override: Ignored = Field(default=None, description="The lab names its nodes itself.")
-    bind_address_hard_fail: Ignored = Field(default=None, description="Of the upstream binary.")
-    enable_profiling: Ignored = Field(default=None, description="Of the upstream binary.")
-    show_hidden_metrics_for_version: Ignored = Field(default=None, description="Of the upstream binary.")
-    ipvs: Ignored = Field(default=None, description="Of mode ipvs.")
-    winkernel: Ignored = Field(default=None, description="Of mode kernelspace.")
-    oom_score_adj: Ignored = Field(default=None, description="Of the upstream binary.")
-    config_sync_period: Ignored = Field(default=None, description="The lab's store is never polled.")
-    port_range: Ignored = Field(default=None, description="Of mode userspace.")
-    windows_run_as_service: Ignored = Field(default=None, description="Of Windows.")
+    bind_address_hard_fail: Ignored = Field(default=None, description="For the upstream binary only.")
+    enable_profiling: Ignored = Field(default=None, description="For the upstream binary only.")
+    show_hidden_metrics_for_version: Ignored = Field(default=None, description="For the upstream binary only.")
+    ipvs: Ignored = Field(default=None, description="For mode ipvs.")
+    winkernel: Ignored = Field(default=None, description="For mode kernelspace.")
+    oom_score_adj: Ignored = Field(default=None, description="For the upstream binary only.")
+    config_sync_period: Ignored = Field(default=None, description="The proxy never polls the lab's store.")
+    port_range: Ignored = Field(default=None, description="For mode userspace.")
+    windows_run_as_service: Ignored = Field(default=None, description="For Windows.")

@@ -1,8 +1,4 @@
-"""Nodes, pods, outside hosts and load balancers.
-
-Owns: the shapes of everything in a Scenario that has addresses.
-Must not: look up names (``proxylab.scenario.inventory`` does).
-"""
+"""The shapes of nodes, pods, outside hosts and load balancers. ``proxylab.scenario.inventory`` looks up their names."""
 
 from typing import Annotated
 
@@ -61,13 +57,14 @@ class NodeAddressShape(ScenarioShape):
     """A further address of a node."""
 
     address: Interface = Field(
-        description="The address, with the length of its prefix where others share it.", examples=["192.0.2.1/24"]
+        description="The address, with a prefix length where other machines share its network.",
+        examples=["192.0.2.1/24"],
     )
     device: DeviceName = Field(default="eth0", description="The device: eth0, another uplink of the node, or lo.")
 
 
 class UplinkShape(ScenarioShape):
-    """A further device of a node, on a segment. Its addresses there are the lab's choice."""
+    """A further device of a node, on a segment. The lab chooses its addresses."""
 
     segment: Name = Field(description="The segment: nodes, or one of network.segments.", examples=["storage"])
 
@@ -75,15 +72,15 @@ class UplinkShape(ScenarioShape):
 class RouteShape(ScenarioShape):
     """A further route of a node."""
 
-    to: Destination = Field(description="Where to: a network, or default.", examples=["198.51.100.0/24"])
-    device: DeviceName = Field(description="The device that packets leave by.", examples=["eth1"])
+    to: Destination = Field(description="The destination: a network, or default.", examples=["198.51.100.0/24"])
+    device: DeviceName = Field(description="The device that packets leave through.", examples=["eth1"])
     via: Address | None = Field(
-        default=None, description="The gateway; without it, the destination is on the link.", examples=["172.19.0.1"]
+        default=None, description="The gateway; without it the destination is on the link.", examples=["172.19.0.1"]
     )
     source: Network | None = Field(
         default=None,
         alias="from",
-        description="Makes it a policy route, for what comes from that network.",
+        description="Makes it a policy route, for packets from that network.",
         examples=["172.19.0.0/16"],
     )
 
@@ -94,14 +91,14 @@ class DaemonShape(ScenarioShape):
     port: PortNumber = Field(description="The port it listens on.", examples=[8080])
     protocol: ProtocolWord = Field(default=Protocol.TCP, description="The transport protocol.")
     address: Address | None = Field(
-        default=None, description="The address it listens on; without it, all of them.", examples=["127.0.0.1"]
+        default=None, description="The address it listens on; the default is all.", examples=["127.0.0.1"]
     )
 
 
 def _restorable(text: str) -> str:
     lines = text.splitlines()
     if not any(line.startswith("*") for line in lines) or "COMMIT" not in lines:
-        raise refused("is no text for iptables-restore", allowed="allowed: tables as iptables-save prints them")
+        raise refused("is not input for iptables-restore", allowed="allowed: tables as iptables-save prints them")
     return text
 
 
@@ -109,21 +106,21 @@ _Saved = Annotated[str, AfterValidator(_restorable)]
 
 
 class LeftoversShape(ScenarioShape):
-    """Rules that stand in a node before its engine starts. Those of a family that the lab has not are left out."""
+    """Rules that a node holds before its engine starts. The lab skips rules of a family that it does not have."""
 
     iptables: _Saved | None = Field(
         default=None,
-        description="What iptables-restore reads, as iptables-save prints it.",
+        description="Input for iptables-restore, as iptables-save prints it.",
         examples=["*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n"],
     )
     ip6tables: _Saved | None = Field(
         default=None,
         alias="ip6tables",
-        description="The same for IPv6.",
+        description="Input for ip6tables-restore, as ip6tables-save prints it.",
         examples=["*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"],
     )
     nft: Annotated[str, Field(min_length=1)] | None = Field(
-        default=None, description="What nft reads, of whichever family.", examples=["table ip kube-proxy {\n}\n"]
+        default=None, description="Input for nft, of any family.", examples=["table ip kube-proxy {\n}\n"]
     )
 
 
@@ -137,12 +134,12 @@ class NodeShape(ScenarioShape):
     )
     taints: Annotated[list[TaintKey], AfterValidator(distinct)] = Field(
         default_factory=list,
-        description="Keys of the Node object's taints: a proxy calls a node that the cluster autoscaler is about to "
-        "remove unhealthy.",
+        description="Keys of the Node object's taints. A proxy reports itself unhealthy on a node that the cluster "
+        "autoscaler is about to remove.",
         examples=[["ToBeDeletedByClusterAutoscaler"]],
     )
     terminating: bool = Field(
-        default=False, description="Whether the Node object is being deleted, which makes its proxy unhealthy too."
+        default=False, description="Whether the Node object is being deleted. Its proxy is then unhealthy too."
     )
     sysctls: Sysctls = Field(
         default_factory=dict,
@@ -152,7 +149,7 @@ class NodeShape(ScenarioShape):
     internal_ips: Annotated[list[Address], AfterValidator(distinct)] = Field(
         default_factory=list,
         alias="internalIPs",
-        description="Fixed addresses of the node itself, one of each family, in nodeCIDR; else the lab chooses.",
+        description="Fixed addresses of the node, one of each family, in nodeCIDR. By default the lab chooses them.",
         examples=[["172.18.0.77"]],
     )
     addresses: list[
@@ -179,8 +176,8 @@ class NodeShape(ScenarioShape):
     )
     leftovers: LeftoversShape = Field(
         default_factory=LeftoversShape.model_construct,
-        description="Rules that another proxy, or this one in another mode or version, has left in the node: they are "
-        "loaded before the engine starts.",
+        description="Rules that another proxy, or this one in another mode or version, has left in the node. The lab "
+        "loads them before the engine starts.",
         examples=[{"nft": "table ip kube-proxy {\n}\n"}],
     )
 
@@ -189,24 +186,24 @@ class PortShape(ScenarioShape):
     """A port on which a pod listens."""
 
     name: PortName | None = Field(
-        default=None, description="The name by which a Service's targetPort may call it.", examples=["http"]
+        default=None, description="The name that a Service's targetPort may use.", examples=["http"]
     )
     port: PortNumber = Field(description="The port's number.", examples=[8080])
     protocol: ProtocolWord = Field(default=Protocol.TCP, description="The transport protocol.")
 
 
 class PodShape(ScenarioShape):
-    """One pod, or with replicas several that differ only in name and node."""
+    """One pod, or with replicas several pods that differ only in name and node."""
 
     replicas: Annotated[int, Between(1, MOST_REPLICAS)] | None = Field(
         default=None,
-        description="How many pods there are; they are called NAME-1 to NAME-N. Without it, one pod called NAME.",
+        description="How many pods there are, called NAME-1 to NAME-N. The default is one pod, called NAME.",
         examples=[3],
     )
     nodes: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="The nodes the pods run on, in turn. Without it, the scenario's first node.",
+        description="The nodes the pods run on, in turn. The default is the scenario's first node.",
         examples=[["node-a", "node-b"]],
     )
     namespace: Name = Field(default="default", description="The pods' namespace.", examples=["prod"])
@@ -217,18 +214,18 @@ class PodShape(ScenarioShape):
     )
     ports: list[Annotated[PortShape, BeforeValidator(_port_of_number, json_schema_input_type=int | PortShape)]] = Field(
         default_factory=list,
-        description="Where the pods listen: numbers for TCP, or mappings.",
+        description="The ports on which the pods listen: numbers for TCP, or mappings.",
         examples=[[8080, {"name": "dns", "port": 5353, "protocol": "UDP"}]],
     )
     ready: bool = Field(default=True, description="Whether the pods' readiness probes succeed.")
     serving: bool | None = Field(
         default=None,
-        description="Whether the pods still serve while they terminate. Without it, as ready says.",
+        description="Whether the pods still serve while they terminate. The default is the value of ready.",
         examples=[True],
     )
     terminating: bool = Field(default=False, description="Whether the pods are being deleted.")
     present: bool = Field(
-        default=True, description="Whether the API knows the pods when the lab begins; a step may bring them."
+        default=True, description="Whether the API knows the pods when the lab begins; a step may add them."
     )
     host_network: bool = Field(default=False, description="Whether the pods use their node's network.")
     addresses: Annotated[list[Address], AfterValidator(distinct)] = Field(
@@ -238,22 +235,22 @@ class PodShape(ScenarioShape):
     )
     hostname: Name | None = Field(
         default=None,
-        description="A single pod's name below its subdomain. Without it, pods with a subdomain go by their own.",
+        description="A single pod's DNS name below its subdomain. The default is the pod's name.",
         examples=["web-0"],
     )
     subdomain: Name | None = Field(
         default=None,
-        description="The headless Service below whose name each pod has a name of its own.",
+        description="The headless Service under which each pod has a DNS name of its own.",
         examples=["web"],
     )
     shared_netns: bool = Field(
         default=False,
-        description="Whether the replicas on a node share one namespace, each with an address of its own: for "
+        description="Whether the replicas on a node share one network namespace, each with an address of its own. For "
         "hundreds of endpoints.",
     )
     sysctls: Sysctls = Field(
         default_factory=dict,
-        description="Sysctls to set in the pods' namespaces, by dotted name, instead of the lab's own values.",
+        description="Sysctls to set in the pods' network namespaces, by dotted name, instead of the lab's own values.",
         examples=[{"net.ipv4.ip_unprivileged_port_start": 0}],
     )
 
@@ -263,7 +260,7 @@ class HostShape(ScenarioShape):
 
     segment: Name = Field(
         default="outside",
-        description="Where the host stands: outside, behind the router; nodes, on the nodes' segment; or one of "
+        description="The segment that the host is on: outside, behind the router; nodes, with the nodes; or one of "
         "network.segments.",
     )
     addresses: Annotated[int, Between(1, MOST_ADDRESSES)] = Field(
@@ -277,19 +274,19 @@ class HostShape(ScenarioShape):
 
 
 class BalancerShape(ScenarioShape):
-    """A load balancer before the nodes."""
+    """A load balancer in front of the nodes."""
 
     pool: list[Network] = Field(
         min_length=1,
-        description="Where the addresses of Services of type LoadBalancer are taken from.",
+        description="The networks from which Services of type LoadBalancer get their addresses.",
         examples=[["192.0.2.0/28"]],
     )
     nodes: list[str] | None = Field(
         default=None,
         min_length=1,
-        description="The nodes it sends to. Without it, all nodes.",
+        description="The nodes it sends to. The default is all nodes.",
         examples=[["node-a", "node-b"]],
     )
     health_checked: bool = Field(
-        default=False, description="Whether it leaves out nodes whose health-check node port says no."
+        default=False, description="Whether it skips nodes that fail on their health-check node port."
     )

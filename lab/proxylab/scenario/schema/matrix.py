@@ -1,7 +1,6 @@
-"""Axes: what a matrix may vary, and the conditions under which something else is expected.
+"""The axes that a matrix may vary: the shapes of ``spec.matrix`` and of ``when``.
 
-Owns: the closed list of axes, with the shapes of ``spec.matrix`` and of ``when``.
-Must not: expand anything (``proxylab.scenario.cases`` does).
+``proxylab.scenario.cases`` expands a matrix.
 """
 
 from typing import Annotated
@@ -54,8 +53,8 @@ class MatrixShape(ScenarioShape):
     )
     family: Annotated[list[FamilyWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
-        description="Values of to.family, for every probe and stream that does not say it and names no address. It "
-        "makes no further labs: each of them is sent once over each family of the lab.",
+        description="Values of to.family, for every probe and stream that has no to.family and dials no address. It "
+        "makes no further labs: each lab sends such a probe once over each of its families.",
         examples=[["IPv4", "IPv6"]],
     )
     pod_network: Annotated[list[PodNetworkWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
@@ -69,13 +68,13 @@ class MatrixShape(ScenarioShape):
     )
     mode: Annotated[list[ModeWord], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
-        description="The modes of proxies that the scenario is about. Without it, all of them.",
+        description="The proxy modes that the scenario is about. The default is all of them.",
         examples=[["iptables", "ipvs"]],
     )
 
 
 class ConditionShape(ScenarioShape):
-    """The cases in which something else is expected: those with all these values."""
+    """The cases in which a different expectation holds: all these values must match."""
 
     __pydantic_extra__: dict[str, SysctlValue]
 
@@ -99,8 +98,8 @@ class ConditionShape(ScenarioShape):
     mode: ModeWord | None = Field(default=None, description="The mode of the proxy.", examples=["ipvs"])
     version: Annotated[VersionRange, BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
         default=None,
-        description="The versions of the proxy: from one on, before one, between two, or one alone. A version without "
-        "a patch begins with its first one, and alone is all of them.",
+        description="The versions of the proxy: from one on, before one, between two, or one alone. As a bound, a "
+        "version without a patch number means its first patch; alone, it means all its patches.",
         examples=["<1.30", ">=1.29", ">=1.29 <1.33.6", "1.34"],
     )
 

@@ -1,7 +1,6 @@
-"""The wire and its address plan.
+"""The shapes of ``spec.network``, and the words for how nodes and pods are connected.
 
-Owns: the shapes of ``spec.network``, and the words for how nodes and pods are wired.
-Must not: compare networks with each other (``proxylab.scenario.inventory`` does).
+``proxylab.scenario.inventory`` compares networks with each other.
 """
 
 from enum import StrEnum
@@ -30,7 +29,7 @@ __all__ = [
 
 
 class PodNetwork(StrEnum):
-    """How a node's pods are wired."""
+    """How a node connects its pods."""
 
     PTP = "ptp"
     PTP_UNNUMBERED = "ptp-unnumbered"
@@ -81,24 +80,24 @@ Networks = Annotated[
 
 
 class SegmentShape(ScenarioShape):
-    """A segment beside those of the nodes and of the outside hosts; the router stands on it too."""
+    """A segment beside those of the nodes and of the outside hosts. The router is on it too."""
 
     cidr: Networks = Field(alias="cidr", description="Its network, or one of each family.", examples=["172.19.0.0/16"])
 
 
 class RoutedShape(ScenarioShape):
-    """Addresses that are nobody's, such as external IPs, and the nodes to which the router sends them."""
+    """Addresses that no machine holds, such as external IPs, and the nodes to which the router sends them."""
 
     network: Network = Field(description="An address or a network.", examples=["198.51.100.7"])
     nodes: list[str] = Field(
         min_length=1,
-        description="The nodes; several share the flows, by a hash of the ports.",
+        description="The nodes. With several, the router picks one by a hash that includes the ports.",
         examples=[["node-a"]],
     )
 
 
 class NetworkShape(ScenarioShape):
-    """The wire and its address plan."""
+    """The network and its address plan."""
 
     families: Families = Field(
         default=[Family.IPV4],
@@ -107,24 +106,24 @@ class NetworkShape(ScenarioShape):
     )
     pod_network: PodNetworkWord = Field(
         default=PodNetwork.PTP,
-        description="How a node's pods are wired: ptp is a veth pair a pod, routed, with the gateway's address on "
-        "every host-side end, as kind does it; ptp-unnumbered has no addresses there, as Calico; bridge is one bridge "
-        "a node, cni0, as flannel.",
+        description="How a node connects its pods. ptp: a routed veth pair for each pod, with the gateway's address on "
+        "every host-side end, as in kind. ptp-unnumbered: the same without these addresses, as in Calico. bridge: one "
+        "bridge for each node, cni0, as in flannel.",
     )
     hairpin: HairpinWord = Field(
         default=Hairpin.HAIRPIN_VETH,
-        description="How a bridge lets a pod reach itself: by the flag of its port, by a promiscuous bridge, or not at "
-        "all.",
+        description="How a bridge lets a pod reach itself: by the hairpin flag of its port, by a promiscuous bridge, "
+        "or not at all.",
     )
     inter_node: InterNodeWord = Field(
         default=InterNode.HOST_GW,
-        description="How pod traffic reaches another node: host-gw is a route by way of that node's own address, vxlan "
-        "is a tunnel.",
+        description="How pod traffic reaches another node: host-gw is a route via that node's address, vxlan is a "
+        "tunnel.",
     )
     outbound_masquerade: bool = Field(
         default=False,
-        description="Whether nodes hide what their pods send out of the pod network behind their own addresses, as "
-        "most CNI plugins do. The rules are the wire's, not the proxy's.",
+        description="Whether nodes masquerade traffic that their pods send out of the pod network, as most CNI plugins "
+        "do. The rules belong to the network, not to the proxy.",
     )
     pod_cidr: Networks | None = Field(
         default=None,
@@ -135,7 +134,7 @@ class NetworkShape(ScenarioShape):
     service_cidr: Networks | None = Field(
         default=None,
         alias="serviceCIDR",
-        description="Where cluster IPs are taken from: a network, or one of each family.",
+        description="The network of the cluster IPs, or one of each family.",
         examples=["10.96.0.0/16"],
     )
     node_cidr: Networks | None = Field(
@@ -147,7 +146,7 @@ class NetworkShape(ScenarioShape):
     outside_cidr: Networks | None = Field(
         default=None,
         alias="outsideCIDR",
-        description="Where outside hosts stand, behind the router: a network, or one of each family.",
+        description="The network of the outside hosts, behind the router, or one of each family.",
         examples=["203.0.113.0/24"],
     )
     segments: dict[Name, SegmentShape] = Field(

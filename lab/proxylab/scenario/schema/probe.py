@@ -1,7 +1,6 @@
-"""Probes: from whom, to what, and what is sent.
+"""The shapes of one probe, except its expectation: sender, target, and the packets.
 
-Owns: the shapes of one probe, but for its expectation.
-Must not: look up names (``proxylab.scenario.probes`` does).
+``proxylab.scenario.probes`` looks up names.
 """
 
 import re
@@ -44,7 +43,9 @@ def _probe_name(text: str) -> str:
             allowed=f"allowed: one line of text, {_MOST_NAME} characters at most",
         )
     if "/" in text or "::" in text:
-        raise refused(f"{shown(text)} holds '/' or '::', which pytest's ids are divided by", allowed="use other words")
+        raise refused(
+            f"{shown(text)} holds '/' or '::', which separate the parts of pytest's ids", allowed="use other words"
+        )
     return text
 
 
@@ -60,29 +61,29 @@ def _one_or_all(value: object) -> object:
     return value if value == "all" else read_address(value)
 
 
-_FAMILY = "The family to dial, in a cluster that has both. Without it, the first one that the target has."
+_FAMILY = "The family to dial, in a cluster that has both. The default is the target's first one."
 SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
 
 
 class SourceShape(ScenarioShape):
-    """Who sends."""
+    """The sender."""
 
     name: str = Field(description="The pod, outside host or node that sends.", examples=["client"])
     address: SendersAddress | None = Field(
         default=None,
-        description="Which of its addresses to send from; with all, the flows of an outside host leave from each of "
-        "its addresses in turn, as those of many clients do.",
+        description="The address to send from. With all, the flows of an outside host leave from each of its addresses "
+        "in turn, as if from many clients.",
         examples=["203.0.113.10", "all"],
     )
     port: PortNumber | None = Field(
         default=None, description="A fixed source port, for a probe of one flow.", examples=[12345]
     )
-    loopback: bool = Field(default=False, description="Whether a node dials from its loopback address, to its own.")
+    loopback: bool = Field(default=False, description="Whether a node dials itself from its loopback address.")
 
 
 def _frame_target(text: str) -> str:
     if ":" in text and not _MAC.fullmatch(text):
-        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a place")
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a machine")
     return text
 
 
@@ -92,11 +93,11 @@ Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_inp
 
 
 class ServiceTargetShape(ScenarioShape):
-    """A front of a Service."""
+    """A frontend of a Service."""
 
     service: str = Field(description="The Service, as name or namespace/name.", examples=["echo", "prod/echo"])
     namespace: Name | None = Field(
-        default=None, description="The Service's namespace, where its name does not tell.", examples=["prod"]
+        default=None, description="The Service's namespace, if service does not name it.", examples=["prod"]
     )
     port: PortReference | None = Field(
         default=None,
@@ -104,30 +105,30 @@ class ServiceTargetShape(ScenarioShape):
         examples=["http", 80],
     )
     via: Annotated[Frontend, BeforeValidator(word_of(Frontend))] = Field(
-        description="The front that is dialled. With dnsName the sender asks kube-dns for the Service's name, and "
-        "dials an address of the answer and the port that the Service declares: the cluster IP, or one of the pods of "
-        "a headless Service, whose name must give exactly the backends.",
+        description="The frontend to dial. With dnsName the sender resolves the Service's name through kube-dns and "
+        "dials an address of the answer, at the port that the Service declares: the cluster IP, or one of the pods of "
+        "a headless Service. A headless Service's name must resolve to exactly the backends.",
         examples=["clusterIP"],
     )
     node: str | None = Field(
         default=None,
-        description="With nodePort, the node that is dialled; else the node that the router hands the packet to, for a "
-        "probe from an outside host. Without it, the sender's own node, or for an outside host the first.",
+        description="With nodePort, the node to dial. Otherwise the node to which the router sends the packet, for a "
+        "probe from an outside host. The default is the sender's own node, or for an outside host the first.",
         examples=["node-a"],
     )
     address: Address | None = Field(
-        default=None, description="Which of several addresses of the front to dial.", examples=["198.51.100.7"]
+        default=None, description="Which of the frontend's addresses to dial.", examples=["198.51.100.7"]
     )
     family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
 
 
 class PodTargetShape(ScenarioShape):
-    """A pod's own address, past all Services."""
+    """A pod's own address, without a Service."""
 
     pod: str = Field(description="The pod.", examples=["echo-1"])
     port: PortReference | None = Field(
         default=None,
-        description="The pod's port, by name or number. Required where the pod has not just one.",
+        description="The pod's port, by name or number. Required unless the pod has exactly one.",
         examples=[8080],
     )
     family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
@@ -138,7 +139,7 @@ class HostTargetShape(ScenarioShape):
 
     host: str = Field(description="The outside host.", examples=["outside"])
     port: PortNumber | None = Field(
-        default=None, description="The port. Required, but for an echo request.", examples=[53]
+        default=None, description="The port. Required, except for an echo request.", examples=[53]
     )
     family: FamilyWord | None = Field(default=None, description=_FAMILY, examples=["IPv6"])
 
@@ -146,9 +147,9 @@ class HostTargetShape(ScenarioShape):
 class AddressTargetShape(ScenarioShape):
     """Any address."""
 
-    address: Address = Field(description="The address that is dialled.", examples=["203.0.113.10"])
+    address: Address = Field(description="The address to dial.", examples=["203.0.113.10"])
     port: PortNumber | None = Field(
-        default=None, description="The port. Required, but for an echo request.", examples=[80]
+        default=None, description="The port. Required, except for an echo request.", examples=[80]
     )
 
 
@@ -156,13 +157,13 @@ _TARGETS = ("service", "pod", "host", "address")
 
 
 def _named_targets(value: Mapping[str, object]) -> list[str]:
-    """The kinds of target that a mapping names. Beside ``service``, ``address`` says which address of the front."""
+    """The kinds of target that a mapping names. With ``service``, ``address`` is an address of the frontend."""
     named = [key for key in _TARGETS if key in value]
     return ["service"] if set(named) == {"service", "address"} else named
 
 
 def _one_target(value: object) -> object:
-    """Refuse what names no target or several, so that the tag below is always known."""
+    """Refuse a mapping that names no target or several, so that the tag below is always known."""
     if not isinstance(value, dict):
         raise refused(f"must be a mapping, is {describe(value)}")
     named = _named_targets(value)
@@ -189,32 +190,32 @@ TargetShape = Annotated[
 
 
 class SendShape(ScenarioShape):
-    """What is sent."""
+    """The packets to send."""
 
     protocol: Annotated[Transport, BeforeValidator(word_of(Transport))] | None = Field(
         default=None,
-        description="The transport protocol; without it, that of the port that is dialled. ICMP (ICMPv6, where the "
-        "address is of IPv6) sends echo requests, which have no port and are single packets.",
+        description="The transport protocol. The default is the protocol of the dialled port. ICMP (ICMPv6 for an IPv6 "
+        "address) sends echo requests, which have no port and are single packets.",
         examples=["UDP"],
     )
     manner: Annotated[Manner, BeforeValidator(word_of(Manner))] = Field(
         default=Manner.CONNECT,
         alias="as",
-        description="connect uses the kernel's sockets, with data both ways; packet sends one crafted packet a flow. "
-        "ICMP is always sent by packet.",
+        description="connect uses the kernel's sockets and sends data both ways. packet sends one crafted packet per "
+        "flow. ICMP always uses packet.",
     )
     flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
         default=1, description="How many flows, each with its own 5-tuple."
     )
     payload: Annotated[int, Between(0, MOST_PAYLOAD)] = Field(
         default=0,
-        description="Bytes to send beyond those by which the lab knows the flow. A datagram above the MTU is sent in "
-        "fragments.",
+        description="Bytes to send after the marker by which the lab recognises the flow. A datagram above the MTU "
+        "leaves in fragments.",
     )
     frame_to: FrameTarget | None = Field(
         default=None,
-        description="With packet, whom the frame is for, on the sender's own link, whatever routing would say: a node, "
-        "pod or outside host, or a MAC address. Without it, the next hop on the way to the destination.",
+        description="With packet, the receiver of the Ethernet frame on the sender's own link: a node, pod or outside "
+        "host, or a MAC address. The default is the next hop that routing gives.",
         examples=["node-a", "02:00:00:00:00:01"],
     )
     every: Duration | None = Field(
@@ -223,30 +224,30 @@ class SendShape(ScenarioShape):
 
 
 class ProbeShape(ScenarioShape):
-    """One intent, and what must become of it."""
+    """One test: a sender, a target, the packets, and the expected result."""
 
     name: ProbeName = Field(
-        description="A title that stands alone in a report: what is sent, under which setting, what must happen. It "
-        "has at most 80 characters, and becomes the id of the test.",
+        description="A title that is clear on its own in a report: what the probe sends, under which setting, and what "
+        "must happen. It should have at most 80 characters, and becomes the id of the test.",
         examples=["ClusterIP from a pod preserves the client IP"],
     )
-    source: Sender = Field(alias="from", description="Who sends: a name, or a mapping.", examples=["client"])
+    source: Sender = Field(alias="from", description="The sender: a name, or a mapping.", examples=["client"])
     target: TargetShape = Field(
-        alias="to", description="What is dialled.", examples=[{"service": "echo", "via": "clusterIP"}]
+        alias="to", description="The target to dial.", examples=[{"service": "echo", "via": "clusterIP"}]
     )
     send: SendShape = Field(
         default_factory=SendShape.model_construct,
-        description="What is sent.",
+        description="The packets to send.",
         examples=[{"as": "packet", "flows": 2000}],
     )
     expect: ExpectShape = Field(
-        description="What must become of it.", examples=[{"outcome": "delivered", "source": "preserved"}]
+        description="The expected result.", examples=[{"outcome": "delivered", "source": "preserved"}]
     )
     exceptions: list[ExceptionShape] = Field(
         default_factory=list,
         alias="except",
-        description="Where engines, versions or cases differ, each with the reason.",
+        description="Different expectations for some engines, versions or cases, each with the reason.",
         examples=[
-            [{"when": {"mode": "ipvs"}, "expect": {"outcome": "dropped"}, "because": "ipvs knows no such front"}]
+            [{"when": {"mode": "ipvs"}, "expect": {"outcome": "dropped"}, "because": "ipvs knows no such frontend"}]
         ],
     )

@@ -1,9 +1,7 @@
-"""The Scenario document, as long as nothing changes in it.
+"""The shapes of a Scenario document without streams and steps.
 
-Owns: the shapes of the document's head, its metadata and its spec, but for streams and steps.
-Must not: compare one part with another (``proxylab.scenario.inventory`` does), or load what only steps need: most
-scenarios
-have none, and are read sooner so.
+Most scenarios have no steps. This module does not import what only steps need, so that such files load faster.
+``proxylab.scenario.inventory`` compares the parts with each other.
 """
 
 from enum import StrEnum
@@ -36,7 +34,7 @@ class Kind(StrEnum):
 
 
 def _empty_for_null(value: object) -> object:
-    """``node-a:`` with nothing behind it is a node without wishes."""
+    """``node-a:`` without a value is a node with all defaults."""
     return {} if value is None else value
 
 
@@ -47,44 +45,44 @@ def _link(text: str) -> str:
 
 
 def _tag(text: str) -> str:
-    """A word that pytest takes for a marker, in ``-m 'slow and not ipv6'``."""
+    """A word that pytest accepts as a marker, in ``-m 'slow and not ipv6'``."""
     if not text.isidentifier() or not text.isascii() or not text.islower():
-        raise refused(f"{shown(text)} is no tag", allowed="allowed: a word of a-z, 0-9 and _, such as slow")
+        raise refused(f"{shown(text)} is not a tag", allowed="allowed: a word of a-z, 0-9 and _, such as slow")
     return text
 
 
 class MetadataShape(ScenarioShape):
-    """What the scenario is called, and why it exists."""
+    """The scenario's name and purpose."""
 
     name: Name = Field(description="The scenario's name, as reports print it.", examples=["clusterip-from-a-pod"])
     description: str = Field(
         default="",
-        description="One paragraph: what is shown here, and why it matters.",
-        examples=["Whoever dials a cluster IP reaches one of its pods."],
+        description="One paragraph: what the scenario shows, and why it matters.",
+        examples=["A connection to a cluster IP reaches one of the Service's pods."],
     )
     links: list[Annotated[str, AfterValidator(_link)]] = Field(
         default_factory=list,
-        description="Where the behaviour is documented, or the bug was reported.",
+        description="Links to the documentation of the behaviour, or to the bug report.",
         examples=[["https://kubernetes.io/docs/reference/networking/virtual-ips/"]],
     )
     tags: list[Annotated[str, AfterValidator(_tag)]] = Field(
         default_factory=list,
-        description="Words to choose scenarios by: `pytest -m slow`.",
+        description="Words that select scenarios: `pytest -m slow`.",
         examples=[["slow"]],
     )
 
 
 class StillSpecShape(ScenarioShape):
-    """The cluster, and what is sent through it, where nothing changes."""
+    """The cluster and its probes, without streams and steps."""
 
     network: NetworkShape = Field(
         default_factory=NetworkShape.model_construct,
-        description="The wire and its address plan.",
+        description="The network and its address plan.",
         examples=[{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}],
     )
     nodes: dict[Name, Annotated[NodeShape, BeforeValidator(_empty_for_null)]] = Field(
         min_length=1,
-        description="The nodes by name; the order is the order of their addresses.",
+        description="The nodes by name. Their order is the order of their addresses.",
         examples=[{"node-a": {}, "node-b": {}}],
     )
     pods: dict[Name, Annotated[PodShape, BeforeValidator(_empty_for_null)]] = Field(
@@ -97,32 +95,31 @@ class StillSpecShape(ScenarioShape):
     )
     load_balancers: dict[Name, BalancerShape] = Field(
         default_factory=dict,
-        description="Balancers in front of the nodes, with their pools of addresses.",
+        description="Load balancers in front of the nodes, with their pools of addresses.",
         examples=[{"edge": {"pool": ["192.0.2.0/28"], "healthChecked": True}}],
     )
     manifests: Annotated[list[str], AfterValidator(distinct)] = Field(
         default_factory=list,
-        description="Files with further Kubernetes manifests, by their paths from the scenario's own folder.",
+        description="Files with further Kubernetes manifests, by their paths from the scenario's folder.",
         examples=[["manifests/web.yaml"]],
     )
     dns: bool = Field(
         default=False,
-        description="Whether the lab has a name server behind the Service kube-dns, at the tenth address of the "
-        "service network, and pods an /etc/resolv.conf that names it. It has one in any case where a probe dials a "
-        "name. A Service kube-dns in kube-system that the scenario declares takes its place: the pods that it selects "
-        "serve names.",
+        description="Whether the lab runs a name server behind the Service kube-dns, at the tenth address of the "
+        "service network, and gives pods an /etc/resolv.conf that names it. A probe that dials a name turns it on. If "
+        "the scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
         examples=[True],
     )
     matrix: MatrixShape | None = Field(
         default=None,
-        description="Axes; the scenario runs once for every combination.",
+        description="Axes. The scenario runs once for every combination of their values.",
         examples=[{"families": [["IPv4"], ["IPv6"]]}],
     )
     exceptions: list[EngineFailureShape] = Field(
         default_factory=list,
         alias="except",
-        description="Engines and versions that cannot program the scenario at all, each with the reason. Where one "
-        "does otherwise than expected, its probes and steps say so themselves.",
+        description="Engines and versions that cannot program the scenario at all, each with the reason. For an engine "
+        "that only behaves differently, use except in probes and steps.",
         examples=[
             [
                 {
@@ -135,7 +132,7 @@ class StillSpecShape(ScenarioShape):
     )
     probes: list[ProbeShape] = Field(
         default_factory=list,
-        description="What is sent, and what must become of it.",
+        description="The probes, each with its expected result.",
         examples=[
             [
                 {
@@ -159,8 +156,6 @@ class StillDocument(ScenarioShape):
         description="The kind of document.", examples=["Scenario"]
     )
     metadata: MetadataShape = Field(
-        description="What the scenario is called, and why it exists.", examples=[{"name": "clusterip-from-a-pod"}]
+        description="The scenario's name and purpose.", examples=[{"name": "clusterip-from-a-pod"}]
     )
-    spec: StillSpecShape = Field(
-        description="The cluster, and what is sent through it.", examples=[{"nodes": {"node-a": {}}}]
-    )
+    spec: StillSpecShape = Field(description="The cluster and its probes.", examples=[{"nodes": {"node-a": {}}}])

@@ -1,8 +1,7 @@
 """v1 Service as an author writes it or ``kubectl get -o yaml`` prints it.
 
-Owns: the shapes of a Service, with every key of the API (https://kubernetes.io/docs/reference/kubernetes-api/, v1.34).
-Must not: fill in defaults (``proxylab.scenario.manifests`` does) or weigh one field against another
-(``proxylab.scenario.validity`` does).
+The shapes have every key of the API (https://kubernetes.io/docs/reference/kubernetes-api/, v1.34).
+``proxylab.scenario.manifests`` fills in defaults, ``proxylab.scenario.validity`` compares fields with each other.
 """
 
 from enum import StrEnum
@@ -87,13 +86,13 @@ ClusterIP = Annotated[str, AfterValidator(_cluster_ip)]
 
 
 class MetadataShape(ManifestShape):
-    """``metadata``, with all that a server adds."""
+    """``metadata``, with the keys that a server adds."""
 
     name: str = Field(description="The Service's name.")
-    namespace: str | None = Field(default=None, description="Its namespace; default where none is given.")
+    namespace: str | None = Field(default=None, description="The namespace; `default` by default.")
     labels: dict[str, str] | None = Field(default=None, description="Its labels.")
     annotations: dict[str, str] | None = Field(default=None, description="Its annotations.")
-    generate_name: Ignored = Field(default=None, description="A prefix for names that the server makes.")
+    generate_name: Ignored = Field(default=None, description="A prefix for names that the server generates.")
     self_link: Ignored = Field(default=None, description="Written by old servers.")
     uid: Ignored = Field(default=None, description="Written by the server.")
     resource_version: Ignored = Field(default=None, description="Written by the server.")
@@ -109,24 +108,24 @@ class MetadataShape(ManifestShape):
 class ServicePortShape(ManifestShape):
     """One entry of ``spec.ports``."""
 
-    name: str | None = Field(default=None, description="The port's name; required where there are several.")
+    name: str | None = Field(default=None, description="The port's name; required if the Service has several ports.")
     protocol: Annotated[Protocol, BeforeValidator(word_of(Protocol))] | None = Field(
-        default=None, description="TCP where none is given."
+        default=None, description="TCP by default."
     )
     port: PortNumber = Field(description="The port on the Service's addresses.")
     target_port: Annotated[int | str, BeforeValidator(_target_port)] | None = Field(
-        default=None, description="The pods' port, by number or name; the same as port where none is given."
+        default=None, description="The pods' port, by number or name; the value of port by default."
     )
     node_port: Annotated[int, Between(0, 65535)] | None = Field(default=None, description="The port on every node.")
-    app_protocol: Ignored = Field(
-        default=None, description="The application's protocol; Service proxies do not look at it."
-    )
+    app_protocol: Ignored = Field(default=None, description="The application's protocol; Service proxies ignore it.")
 
 
 class ClientIPShape(ManifestShape):
     """``sessionAffinityConfig.clientIP``."""
 
-    timeout_seconds: int | None = Field(default=None, description="How long a client stays; 10800 where none is given.")
+    timeout_seconds: int | None = Field(
+        default=None, description="How long a client keeps its endpoint; 10800 by default."
+    )
 
 
 class AffinityConfigShape(ManifestShape):
@@ -141,7 +140,7 @@ class ServiceSpecShape(ManifestShape):
     """``spec``."""
 
     type: Annotated[ServiceType, BeforeValidator(word_of(ServiceType))] | None = Field(
-        default=None, description="ClusterIP where none is given."
+        default=None, description="ClusterIP by default."
     )
     selector: dict[str, str] | None = Field(default=None, description="The labels of the pods behind the Service.")
     ports: list[ServicePortShape] | None = Field(default=None, description="The Service's ports.")
@@ -153,66 +152,70 @@ class ServiceSpecShape(ManifestShape):
         default=None, description="Its IP families, primary first."
     )
     ip_family_policy: Annotated[FamilyPolicy, BeforeValidator(word_of(FamilyPolicy))] | None = Field(
-        default=None, description="SingleStack where none is given."
+        default=None, description="SingleStack by default."
     )
     external_ips: list[AnyAddress] | None = Field(
-        default=None, alias="externalIPs", description="Further addresses, routed to the nodes by somebody else."
+        default=None, alias="externalIPs", description="Further addresses that the network routes to the nodes."
     )
-    external_name: str | None = Field(default=None, description="What an ExternalName Service is an alias of.")
+    external_name: str | None = Field(
+        default=None, description="The name for which an ExternalName Service is an alias."
+    )
     internal_traffic_policy: Annotated[TrafficPolicy, BeforeValidator(word_of(TrafficPolicy))] | None = Field(
-        default=None, description="Cluster where none is given."
+        default=None, description="Cluster by default."
     )
     external_traffic_policy: Annotated[TrafficPolicy, BeforeValidator(word_of(TrafficPolicy))] | None = Field(
-        default=None, description="Cluster where none is given."
+        default=None, description="Cluster by default."
     )
     health_check_node_port: Annotated[int, Between(0, 65535)] | None = Field(
-        default=None, description="Where a balancer asks a node for local endpoints."
+        default=None, description="The port on which a load balancer checks a node for local endpoints."
     )
     session_affinity: Annotated[SessionAffinity, BeforeValidator(word_of(SessionAffinity))] | None = Field(
-        default=None, description="None where none is given."
+        default=None, description="None by default."
     )
     session_affinity_config: AffinityConfigShape | None = Field(
         default=None, description="For sessionAffinity: ClientIP."
     )
     publish_not_ready_addresses: bool | None = Field(
-        default=None, description="Whether pods count before they are ready."
+        default=None, description="Whether the Service uses pods before they are ready."
     )
     load_balancer_source_ranges: list[Annotated[IPNetwork, BeforeValidator(_source_range)]] | None = Field(
-        default=None, description="Who may use the load balancer."
+        default=None, description="The networks that may use the load balancer."
     )
     allocate_load_balancer_node_ports: bool | None = Field(
-        default=None, description="Whether a LoadBalancer Service gets node ports; true where none is given."
+        default=None, description="Whether a LoadBalancer Service gets node ports; true by default."
     )
     traffic_distribution: Annotated[Distribution, BeforeValidator(word_of(Distribution))] | None = Field(
-        default=None, description="Which endpoints are to be preferred."
+        default=None, description="Which endpoints the proxy prefers."
     )
     load_balancer_ip: Ignored = Field(
-        default=None, alias="loadBalancerIP", description="A wish to the balancer's maker."
+        default=None, alias="loadBalancerIP", description="A request to the load balancer's controller."
     )
-    load_balancer_class: Ignored = Field(default=None, description="Who is to make the balancer.")
+    load_balancer_class: Ignored = Field(default=None, description="The controller that provides the load balancer.")
 
 
 class IngressShape(ManifestShape):
     """One entry of ``status.loadBalancer.ingress``."""
 
-    ip: AnyAddress | None = Field(default=None, description="The balancer's address.")
-    hostname: str | None = Field(default=None, description="The balancer's name, where it has no address.")
+    ip: AnyAddress | None = Field(default=None, description="The load balancer's address.")
+    hostname: str | None = Field(default=None, description="The load balancer's name, if it has no address.")
     ip_mode: Annotated[IngressMode, BeforeValidator(word_of(IngressMode))] | None = Field(
-        default=None, description="VIP where none is given."
+        default=None, description="VIP by default."
     )
-    ports: Ignored = Field(default=None, description="Written by the balancer's maker.")
+    ports: Ignored = Field(default=None, description="Written by the load balancer's controller.")
 
 
 class LoadBalancerShape(ManifestShape):
     """``status.loadBalancer``."""
 
-    ingress: list[IngressShape] | None = Field(default=None, description="Where the balancer is reached.")
+    ingress: list[IngressShape] | None = Field(default=None, description="The load balancer's addresses.")
 
 
 class StatusShape(ManifestShape):
     """``status``."""
 
-    load_balancer: LoadBalancerShape | None = Field(default=None, description="What the balancer's maker reports.")
+    load_balancer: LoadBalancerShape | None = Field(
+        default=None, description="What the load balancer's controller reports."
+    )
     conditions: Ignored = Field(default=None, description="Written by controllers.")
 
 
@@ -222,5 +225,5 @@ class ServiceShape(ManifestShape):
     api_version: str = Field(description="v1.")
     kind: str = Field(description="Service.")
     metadata: MetadataShape = Field(description="Its name, namespace, labels and annotations.")
-    spec: ServiceSpecShape | None = Field(default=None, description="What the Service is.")
-    status: StatusShape | None = Field(default=None, description="What controllers report of it.")
+    spec: ServiceSpecShape | None = Field(default=None, description="The desired Service.")
+    status: StatusShape | None = Field(default=None, description="What controllers report.")

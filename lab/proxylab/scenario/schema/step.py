@@ -1,8 +1,4 @@
-"""Steps: a change, what is waited for, and what must hold then.
-
-Owns: the shapes of ``spec.steps``, but for ``change`` and ``until``.
-Must not: look up names (``proxylab.scenario.streams`` does).
-"""
+"""The shapes of ``spec.steps``, except ``change`` and ``until``. ``proxylab.scenario.streams`` looks up names."""
 
 from typing import Annotated, Any
 
@@ -24,12 +20,12 @@ _MOST = Between(0, 1_000_000)
 class CountShape(ScenarioShape):
     """How often something may happen."""
 
-    at_least: Annotated[int, _MOST] = Field(default=0, description="So often at least.", examples=[1])
-    at_most: Annotated[int, _MOST] | None = Field(default=None, description="So often at most.", examples=[3])
+    at_least: Annotated[int, _MOST] = Field(default=0, description="The least number.", examples=[1])
+    at_most: Annotated[int, _MOST] | None = Field(default=None, description="The greatest number.", examples=[3])
 
 
 def _count(value: object) -> object:
-    """A number says exactly how often."""
+    """A plain number is an exact count."""
     if isinstance(value, int) and not isinstance(value, bool):
         return {"atLeast": value, "atMost": value}
     if not isinstance(value, dict):
@@ -41,7 +37,9 @@ def _count(value: object) -> object:
 
 def _possible(count: CountShape) -> CountShape:
     if count.at_most is not None and count.at_most < count.at_least:
-        raise refused(f"at least {count.at_least} and at most {count.at_most}", allowed="no number is both")
+        raise refused(
+            f"atLeast {count.at_least} is greater than atMost {count.at_most}", allowed="swap them, or change one"
+        )
     return count
 
 
@@ -53,39 +51,39 @@ AnyCount = Annotated[
 class StreamExpectShape(ScenarioShape):
     """What a stream must show in a step.
 
-    A step begins with a packet of each stream just before the change, and ends when, five packets or more behind its
-    wait, each packet has been answered or turned away, or is proven to be lost; then streams rest until the next step.
-    So what a change costs counts in the step that makes it. TCP is given a second to send again what is missing then;
-    what it brings in a later step is shown there as late, and stays lost.
+    A step begins with a packet of each stream just before the change. After its wait each stream sends at least five
+    more packets. The step ends when every packet is answered, rejected or proven lost; then streams pause until the
+    next step. So a loss counts in the step whose change causes it. TCP gets one second to retransmit what is missing at
+    the end. A packet that TCP delivers in a later step stays lost, and that step shows it as late.
     """
 
     backend: str | None = Field(
-        default=None, description="The pod that answers every packet behind the step's wait.", examples=["old"]
+        default=None, description="The pod that answers every packet after the step's wait.", examples=["old"]
     )
     backends: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] | None = Field(
         default=None,
-        description="The pods that answer while the step lasts, in the order of their first answers, and no others.",
+        description="The pods that answer during the step, in the order of their first answers, and no others.",
         examples=[["old", "new"]],
     )
     source: SeenSource | None = Field(
         default=None,
-        description="Whom the backend sees behind the step's wait, as in a probe's expect.",
+        description="The source that the backend sees after the step's wait, as in a probe's expect.",
         examples=["preserved"],
     )
     lost: AnyCount | None = Field(
         default=None,
-        description="How many packets of the step nobody answers: a number, or bounds.",
+        description="How many packets of the step get no answer: a number, or bounds.",
         examples=[0, {"atLeast": 1, "atMost": 10}],
     )
     rejected: AnyCount | None = Field(
-        default=None, description="How many packets an ICMP error answers.", examples=[{"atLeast": 1}]
+        default=None, description="How many packets get an ICMP error.", examples=[{"atLeast": 1}]
     )
-    resets: AnyCount | None = Field(default=None, description="How many RSTs the sender gets.", examples=[0])
+    resets: AnyCount | None = Field(default=None, description="How many TCP resets the sender gets.", examples=[0])
     delay: Duration | None = Field(default=None, description="The longest that an answer may take.", examples=["200ms"])
 
 
 class StepExpectShape(ScenarioShape):
-    """What must hold after a change: an entry for each stream, and conntrack."""
+    """What must hold after a change: an entry for each stream, and ``conntrack``."""
 
     streams: dict[str, StreamExpectShape] = Field(
         default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
@@ -110,11 +108,12 @@ _EXAMPLE = {"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"re
 
 
 class StepExceptionShape(ScenarioShape):
-    """What holds instead, in which cases, and why."""
+    """A different expectation, the cases in which it holds, and the reason."""
 
     when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
     expect: _StepExpect = Field(
-        description="What must hold then, instead of all that expect says.", examples=[{"queries": {"lost": 1}}]
+        description="The expectation in these cases. It replaces expect as a whole.",
+        examples=[{"queries": {"lost": 1}}],
     )
     because: str = Field(min_length=1, description="The reason.", examples=["ipvs keeps the entry"])
 
@@ -122,30 +121,30 @@ class StepExceptionShape(ScenarioShape):
 class StepShape(ScenarioShape):
     """A change of the cluster, and what must hold after it.
 
-    A pod that is deleted serves until the step's wait is over; then its connections are closed, and nothing leaves it.
+    A deleted pod serves until the step's wait is over. Then the lab closes its connections and cuts it off.
     """
 
     name: ProbeName = Field(
-        description="A title: what changes, and what must hold then.", examples=["the new pod is ready"]
+        description="A title: what changes, and what must hold afterwards.", examples=["the new pod is ready"]
     )
     change: ChangeShape = Field(
         default_factory=ChangeShape.model_construct,
-        description="What changes, before the step.",
+        description="The changes that begin the step.",
         examples=[{"pods": {"new": {"ready": True}}}],
     )
     until: UntilShape | None = Field(
         default=None,
-        description="What the step waits for. Without it, until every engine that runs has taken the change up.",
+        description="What the step waits for. The default is that every running engine has synced the change.",
         examples=[{"rules": {"node-a": "present"}, "within": "30s"}],
     )
     expect: _StepExpect = Field(
         default_factory=StepExpectShape.model_construct,
-        description="What must hold: an entry for each stream by its name, and conntrack.",
+        description="What must hold: an entry for each stream, by its name, and conntrack.",
         examples=[_EXAMPLE],
     )
     probes: list[ProbeShape] = Field(
         default_factory=list,
-        description="Probes that are sent after the wait, as those of spec.probes are before the first step.",
+        description="Probes to send after the wait. The lab sends those of spec.probes before the first step.",
         examples=[
             [
                 {
@@ -160,6 +159,6 @@ class StepShape(ScenarioShape):
     exceptions: list[StepExceptionShape] = Field(
         default_factory=list,
         alias="except",
-        description="Where engines, versions or cases differ, each with the reason.",
+        description="Different expectations for some engines, versions or cases, each with the reason.",
         examples=[[{"when": {"mode": "ipvs"}, "expect": {"queries": {"lost": 1}}, "because": "ipvs keeps the entry"}]],
     )

@@ -1,8 +1,4 @@
-"""Streams: flows that live through all steps.
-
-Owns: the shape of ``spec.streams``.
-Must not: look up names (``proxylab.scenario.streams`` does).
-"""
+"""The shape of ``spec.streams``: flows that last through all steps. ``proxylab.scenario.streams`` looks up names."""
 
 from pydantic import Field
 
@@ -13,21 +9,21 @@ __all__ = ["StreamShape"]
 
 
 class StreamShape(ScenarioShape):
-    """A flow that lives through all steps, a packet every so often; every loss is counted.
+    """A flow that lasts through all steps, with a packet at a fixed interval. The lab counts every loss.
 
-    Over UDP it is one 5-tuple. Over TCP it is a connection, and when that has ended another one, from a port of its own
-    unless ``from`` names one. It begins with the first step, and rests while probes are sent. What it dials is what
-    has that name when the lab begins.
+    Over UDP it is one 5-tuple. Over TCP it is a connection; when that ends, the stream opens another one, from a new
+    port unless ``from`` names one. The stream begins with the first step and pauses while the lab sends probes. It
+    resolves its target once, when the lab begins.
     """
 
     source: Sender = Field(
-        alias="from", description="Who sends: a name, or a mapping.", examples=[{"name": "client", "port": 12345}]
+        alias="from", description="The sender: a name, or a mapping.", examples=[{"name": "client", "port": 12345}]
     )
     target: TargetShape = Field(
-        alias="to", description="What is dialled.", examples=[{"service": "dns", "via": "clusterIP"}]
+        alias="to", description="The target to dial.", examples=[{"service": "dns", "via": "clusterIP"}]
     )
     send: SendShape = Field(
         default_factory=SendShape.model_construct,
-        description="What is sent, and how often.",
+        description="The packets to send, and how often.",
         examples=[{"protocol": "UDP", "every": "20ms", "payload": 64}],
     )

@@ -1,8 +1,4 @@
-"""Values with a syntax of their own: names, labels, ports, addresses, networks, sysctls.
-
-Owns: their annotated types, to be used in the shapes.
-Must not: know where they are used.
-"""
+"""Types for values with their own syntax: names, labels, ports, addresses, networks, sysctls."""
 
 import re
 from collections.abc import Callable
@@ -54,7 +50,7 @@ _SYSCTL = re.compile(r"net(\.[A-Za-z0-9_/-]+)+")
 
 
 def is_label(text: str) -> bool:
-    """Whether this is a DNS label as Kubernetes wants it (RFC 1123, lower case, 63 characters at most)."""
+    """Whether this is a DNS label as Kubernetes requires (RFC 1123, lower case, 63 characters at most)."""
     return _DNS_LABEL.fullmatch(text) is not None
 
 
@@ -74,7 +70,7 @@ def is_port_name(text: str) -> bool:
 
 
 def is_address(text: str) -> bool:
-    """Whether this is an IP address, of whichever family."""
+    """Whether this is an IP address of either family."""
     try:
         ip_address(text)
     except ValueError:
@@ -127,7 +123,7 @@ def _checked(fault: Callable[[str], str]) -> Callable[[str], str]:
 
 
 def read_port_reference(value: object) -> object:
-    """A port's number or name: the name's syntax is left to the look-up, which can say what was meant."""
+    """A port's number or name. The later look-up checks the name, since it can make a suggestion."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise refused(f"must be a port's number or name, is {describe(value)}")
     if isinstance(value, int) and not 1 <= value <= 65535:
@@ -136,7 +132,7 @@ def read_port_reference(value: object) -> object:
 
 
 def read_address(value: object) -> IPAddress:
-    """An IP address of either family, as people write it."""
+    """An IP address of either family."""
     if not isinstance(value, str):
         raise refused(f"must be an IP address, is {describe(value)}")
     try:
@@ -167,7 +163,7 @@ def _network(value: object) -> IPNetwork:
 
 
 def _usable(network: IPNetwork) -> IPNetwork:
-    """A network that machines can have addresses of."""
+    """A network from which machines can have addresses."""
     if network.is_loopback or network.is_multicast or network.is_link_local or network.is_unspecified:
         raise refused(f"{network} is reserved", allowed="use private or documentation addresses (RFC 1918, RFC 5737)")
     return network
@@ -178,15 +174,15 @@ def _destination(value: object) -> object:
 
 
 def distinct(items: list[Any]) -> list[Any]:
-    """Refuse a list in which an item stands twice."""
+    """Refuse a list in which an item appears twice."""
     for index, item in enumerate(items):
         if item in items[:index]:
-            raise refused(f"{shown(item)} stands twice", allowed="take one of the two out")
+            raise refused(f"{shown(item)} appears twice", allowed="remove one of the two")
     return items
 
 
 def listed_if_single(value: object) -> object:
-    """Let one value stand for a list of one."""
+    """Read a single value as a list of one."""
     return value if isinstance(value, list) else [value]
 
 

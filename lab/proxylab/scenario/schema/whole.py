@@ -1,7 +1,6 @@
-"""The whole Scenario document, with streams and steps.
+"""The shape of the whole Scenario document, with streams and steps.
 
-Owns: what a document has beyond ``StillDocument``.
-Must not: compare one part with another (``proxylab.scenario.streams`` does).
+``proxylab.scenario.streams`` compares the parts with each other.
 """
 
 from typing import Annotated, Any
@@ -19,16 +18,18 @@ __all__ = ["ScenarioDocument", "SpecShape"]
 
 def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
     if "conntrack" in streams:
-        raise refused("no stream can be called conntrack", allowed="steps expect something else by that name")
+        raise refused(
+            "a stream cannot be called conntrack", allowed="a step's expect uses that key for conntrack entries"
+        )
     return streams
 
 
 class SpecShape(StillSpecShape):
-    """The cluster, and what is sent through it."""
+    """The cluster, its probes, and the steps that change it."""
 
     streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
         default_factory=dict,
-        description="Flows by name that live through all steps.",
+        description="Flows by name that last through all steps.",
         examples=[
             {
                 "queries": {
@@ -41,14 +42,14 @@ class SpecShape(StillSpecShape):
     )
     steps: list[StepShape] = Field(
         default_factory=list,
-        description="Changes of the cluster, one after another.",
+        description="Changes of the cluster, in order.",
         examples=[[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]],
     )
 
 
 class ScenarioDocument(StillDocument):
-    """A scenario: a cluster, probes, expectations. Kubernetes manifests stand beside it in the same file."""
+    """A scenario: a cluster, probes, expectations. Kubernetes manifests follow it in the same file."""
 
     spec: SpecShape = Field(
-        description="The cluster, and what is sent through it.", examples=[{"nodes": {"node-a": {}}}]
+        description="The cluster, its probes, and the steps that change it.", examples=[{"nodes": {"node-a": {}}}]
     )

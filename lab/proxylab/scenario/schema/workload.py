@@ -1,8 +1,7 @@
 """EndpointSlice, Endpoints, Pod and Node as ``kubectl get -o yaml`` prints them.
 
-Owns: the shapes of the objects around a Service. Those of EndpointSlices know every key; of Pods and Nodes, which have
-hundreds, only the keys that a Service proxy or the lab looks at are known, and all others are taken as they are.
-Must not: fill in defaults (``proxylab.scenario.workloads`` does).
+The shapes of EndpointSlices know every key. Pods and Nodes have hundreds of keys; their shapes know those that a
+Service proxy or the lab reads, and accept all others. ``proxylab.scenario.workloads`` fills in defaults.
 """
 
 from enum import StrEnum
@@ -38,17 +37,20 @@ class AddressType(StrEnum):
 
 
 class ConditionsShape(ManifestShape):
-    """``conditions`` of an endpoint; what is not said is true, but for terminating."""
+    """``conditions`` of an endpoint; the default is true, but for ``terminating`` false."""
 
-    ready: bool | None = Field(default=None, description="Whether it takes traffic; true where none is given.")
-    serving: bool | None = Field(default=None, description="Whether it would if it did not terminate; as ready.")
+    ready: bool | None = Field(default=None, description="Whether the endpoint takes traffic; true by default.")
+    serving: bool | None = Field(
+        default=None,
+        description="Whether it would take traffic if it did not terminate; the value of ready by default.",
+    )
     terminating: bool | None = Field(
-        default=None, description="Whether it is being deleted; false where none is given."
+        default=None, description="Whether the endpoint is being deleted; false by default."
     )
 
 
 class HintShape(ManifestShape):
-    """A zone or node that shall use the endpoint."""
+    """A zone or node that should use the endpoint."""
 
     name: str = Field(description="The name of the zone or node.")
 
@@ -56,8 +58,8 @@ class HintShape(ManifestShape):
 class HintsShape(ManifestShape):
     """``hints``."""
 
-    for_zones: list[HintShape] | None = Field(default=None, description="The zones that shall use it.")
-    for_nodes: list[HintShape] | None = Field(default=None, description="The nodes that shall use it.")
+    for_zones: list[HintShape] | None = Field(default=None, description="The zones that should use the endpoint.")
+    for_nodes: list[HintShape] | None = Field(default=None, description="The nodes that should use the endpoint.")
 
 
 class TargetRefShape(ManifestShape):
@@ -73,22 +75,22 @@ class EndpointShape(ManifestShape):
     """One endpoint of a slice."""
 
     addresses: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] = Field(
-        description="Its addresses; proxies look at the first."
+        description="The addresses; proxies use the first."
     )
-    conditions: ConditionsShape | None = Field(default=None, description="Whether it takes traffic.")
+    conditions: ConditionsShape | None = Field(default=None, description="Whether the endpoint takes traffic.")
     hostname: str | None = Field(default=None, description="Its name in DNS.")
     node_name: str | None = Field(default=None, description="The node it runs on.")
     zone: str | None = Field(default=None, description="The zone it runs in.")
-    hints: HintsShape | None = Field(default=None, description="Who shall use it.")
+    hints: HintsShape | None = Field(default=None, description="The zones and nodes that should use the endpoint.")
     target_ref: TargetRefShape | None = Field(default=None, description="The pod behind it.")
-    deprecated_topology: Ignored = Field(default=None, description="Of v1beta1.")
+    deprecated_topology: Ignored = Field(default=None, description="A key of v1beta1.")
 
 
 class EndpointPortShape(ManifestShape):
     """One port of a slice."""
 
     name: str | None = Field(default=None, description="The name of the Service's port.")
-    protocol: Annotated[Protocol, _PROTOCOL] | None = Field(default=None, description="TCP where none is given.")
+    protocol: Annotated[Protocol, _PROTOCOL] | None = Field(default=None, description="TCP by default.")
     port: PortNumber | None = Field(default=None, description="The port on the endpoints.")
     app_protocol: Ignored = Field(default=None, description="The application's protocol.")
 
@@ -99,10 +101,10 @@ class EndpointSliceShape(ManifestShape):
     api_version: str = Field(description="discovery.k8s.io/v1.")
     kind: str = Field(description="EndpointSlice.")
     metadata: MetadataShape = Field(
-        description=f"Its name, namespace and labels; {SERVICE_NAME_LABEL} names its Service."
+        description=f"Name, namespace and labels; the label {SERVICE_NAME_LABEL} names the Service."
     )
     address_type: Annotated[AddressType, BeforeValidator(word_of(AddressType))] = Field(
-        description="What its addresses are."
+        description="The type of the addresses."
     )
     endpoints: list[EndpointShape] | None = Field(default=None, description="The endpoints.")
     ports: list[EndpointPortShape] | None = Field(default=None, description="The ports of all of them.")
@@ -120,8 +122,10 @@ class EndpointAddressShape(ManifestShape):
 class SubsetShape(ManifestShape):
     """One entry of ``subsets``."""
 
-    addresses: list[EndpointAddressShape] | None = Field(default=None, description="Those that are ready.")
-    not_ready_addresses: list[EndpointAddressShape] | None = Field(default=None, description="Those that are not.")
+    addresses: list[EndpointAddressShape] | None = Field(default=None, description="The ready addresses.")
+    not_ready_addresses: list[EndpointAddressShape] | None = Field(
+        default=None, description="The addresses that are not ready."
+    )
     ports: list[EndpointPortShape] | None = Field(default=None, description="The ports of all of them.")
 
 
@@ -130,7 +134,7 @@ class EndpointsShape(ManifestShape):
 
     api_version: str = Field(description="v1.")
     kind: str = Field(description="Endpoints.")
-    metadata: MetadataShape = Field(description="Its name is that of its Service.")
+    metadata: MetadataShape = Field(description="The name is the name of the Service.")
     subsets: list[SubsetShape] | None = Field(default=None, description="Addresses with their ports.")
 
 
@@ -139,9 +143,9 @@ class ContainerPortShape(ManifestShape):
 
     model_config = _LOOSE
 
-    name: PortName | None = Field(default=None, description="The name by which a Service's targetPort may call it.")
+    name: PortName | None = Field(default=None, description="The name that a Service's targetPort may use.")
     container_port: PortNumber = Field(description="The port.")
-    protocol: Annotated[Protocol, _PROTOCOL] | None = Field(default=None, description="TCP where none is given.")
+    protocol: Annotated[Protocol, _PROTOCOL] | None = Field(default=None, description="TCP by default.")
 
 
 class ContainerShape(ManifestShape):
@@ -149,7 +153,7 @@ class ContainerShape(ManifestShape):
 
     model_config = _LOOSE
 
-    ports: list[ContainerPortShape] | None = Field(default=None, description="Where it listens.")
+    ports: list[ContainerPortShape] | None = Field(default=None, description="The ports it listens on.")
 
 
 class PodSpecShape(ManifestShape):
@@ -160,7 +164,7 @@ class PodSpecShape(ManifestShape):
     node_name: str | None = Field(default=None, description="The node it runs on.")
     host_network: bool | None = Field(default=None, description="Whether it uses its node's network.")
     hostname: str | None = Field(default=None, description="Its name in DNS below its subdomain.")
-    subdomain: str | None = Field(default=None, description="The headless Service below whose name it has one.")
+    subdomain: str | None = Field(default=None, description="The headless Service under which it has a DNS name.")
     containers: list[ContainerShape] | None = Field(default=None, description="Its containers.")
 
 
@@ -169,7 +173,7 @@ class ConditionShape(ManifestShape):
 
     model_config = _LOOSE
 
-    type: str = Field(description="What is said of the object.")
+    type: str = Field(description="The condition, such as Ready.")
     status: str = Field(description="True, False or Unknown.")
 
 
@@ -211,7 +215,7 @@ class TaintShape(ManifestShape):
 
     model_config = _LOOSE
 
-    key: str = Field(description="What it is called.")
+    key: str = Field(description="The taint's key.")
 
 
 class NodeSpecShape(ManifestShape):
@@ -219,7 +223,7 @@ class NodeSpecShape(ManifestShape):
 
     model_config = _LOOSE
 
-    taints: list[TaintShape] | None = Field(default=None, description="Its taints, of which the keys count.")
+    taints: list[TaintShape] | None = Field(default=None, description="The taints; the lab reads their keys.")
 
 
 class NodeStatusShape(ManifestShape):
@@ -236,5 +240,5 @@ class NodeObjectShape(ManifestShape):
     model_config = _LOOSE
 
     metadata: MetadataShape = Field(description="Its name and labels.")
-    spec: NodeSpecShape | None = Field(default=None, description="What the cluster decided about it.")
+    spec: NodeSpecShape | None = Field(default=None, description="The desired Node.")
     status: NodeStatusShape | None = Field(default=None, description="Its addresses.")

@@ -1,0 +1,139 @@
+"""Look up what a probe names: machines and their addresses, ports, frontends, and the receivers of frames."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.plan.forwarding import on_segment
+from proxylab.plan.model import Listener, Namespace, Plan, PodPlacement
+from proxylab.plan.names import UPLINK
+from proxylab.scenario.model import Frontend
+
+__all__ = [
+    "UnresolvableError",
+    "find",
+    "frame_mac",
+    "frontend_addresses",
+    "listening",
+    "namespace_of",
+    "own_address",
+    "own_addresses_of",
+    "service_port",
+]
+
+_DIALLED_FRONTS: Final = (
+    Frontend.CLUSTER_IP,
+    Frontend.NODE_PORT,
+    Frontend.EXTERNAL_IP,
+    Frontend.LOAD_BALANCER_IP,
+    Frontend.HEALTH_CHECK_NODE_PORT,
+)
+
+
+class UnresolvableError(LookupError):
+    """A probe names something unknown. The message has the key and the known names."""
+
+
+def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]:
+    """The addresses of a frontend that has its own."""
+    match via:
+        case Frontend.EXTERNAL_IP:
+            return service.external_ips
+        case Frontend.LOAD_BALANCER_IP:
+            return tuple(entry.ip for entry in service.load_balancer_ingress if entry.ip is not None)
+        case Frontend.CLUSTER_IP:
+            return service.cluster_ips
+        case _:
+            raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+
+
+def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:
+    """The Service's port by name or number, or its only one. If two differ only in protocol, ``asked`` decides."""
+    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
+    preferred = [port for port in fitting if asked is not None and port.protocol is asked.served]
+    if len(fitting) > 1 and len(preferred) == 1:
+        fitting = preferred
+    if len(fitting) != 1:
+        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in service.ports) or "none"
+        what = "is missing: several ports" if wanted is None else f"{wanted!r} does not name one port"
+        raise UnresolvableError(f"to.port: {what} of Service {service.namespace}/{service.name}; it has: {known}")
+    return fitting[0]
+
+
+def listening(
+    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Transport | None
+) -> tuple[int, Transport]:
+    """The pod's port. A probe may dial a port without a listener: a refusal is an outcome too."""
+    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
+    fitting = [
+        (protocol, port)
+        for protocol, port in own
+        if wanted in (None, port) and (asked is None or asked.served is protocol)
+    ]  # fmt: skip
+    if wanted is not None:
+        return wanted, asked or Transport(fitting[0][0] if fitting else Protocol.TCP)
+    if len(fitting) != 1:
+        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
+        raise UnresolvableError(f"to.port: is missing: {pod} does not have exactly one port; it listens on: {known}")
+    return fitting[0][1], Transport(fitting[0][0])
+
+
+Located = TypeVar("Located", bound=Namespace | PodPlacement)
+
+
+def find(key: str, name: str, placements: Mapping[str, Located]) -> Located:
+    """The node, pod or host of that name.
+
+    Raises:
+        UnresolvableError: there is none; the message begins with the key and lists the known names.
+    """
+    if name not in placements:
+        raise UnresolvableError(f"{key}: there is no {name!r}; known: {', '.join(placements) or 'none'}")
+    return placements[name]
+
+
+def namespace_of(placement: Namespace | PodPlacement) -> str:
+    """Its network namespace."""
+    return placement.namespace if isinstance(placement, PodPlacement) else placement.name
+
+
+def own_address(placement: Namespace | PodPlacement, family: Family) -> IPAddress:
+    """The own address of a node, pod or host in a family: for a node or host, the first one of its uplink.
+
+    Raises:
+        UnresolvableError: it has none.
+    """
+    fitting = [address for address in own_addresses_of(placement) if Family.of(address) is family]
+    if not fitting:
+        raise UnresolvableError(f"{placement.name} has no {family} address")
+    return fitting[0]
+
+
+def own_addresses_of(placement: Namespace | PodPlacement) -> tuple[IPAddress, ...]:
+    """The own addresses of a node, pod or host: for a node or host, those of its uplink, except IPv6 link-local."""
+    if isinstance(placement, PodPlacement):
+        return placement.addresses
+    own = (address.interface.ip for address in placement.addresses if address.device == UPLINK)
+    return tuple(address for address in own if not address.is_link_local)
+
+
+def frame_mac(
+    plan: Plan, sender: tuple[str, str], frame_to: str, placements: Mapping[str, Namespace | PodPlacement]
+) -> str:
+    """The destination MAC of frames from the device of ``sender`` (namespace, device); empty without a choice.
+
+    Raises:
+        UnresolvableError: the receiver has no device on the sender's link. The message lists the machines that have.
+    """
+    if not frame_to or ":" in frame_to:
+        return frame_to
+    placement = placements.get(frame_to)
+    wanted = placement.namespace if isinstance(placement, PodPlacement) else frame_to
+    there = list(on_segment(plan, *sender))
+    for end in there:
+        if end.namespace == wanted:
+            return end.mac
+    known = ", ".join(dict.fromkeys(end.namespace for end in there)) or "none"
+    link = f"{sender[0]}/{sender[1]}"
+    raise UnresolvableError(f"send.frameTo: {frame_to} is not on the link of {link}; on the link: {known}")
