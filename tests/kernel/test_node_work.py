@@ -21,7 +21,7 @@ from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
-from proxylab.engines.context import Cluster, Place
+from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
@@ -72,7 +72,7 @@ async def staged(
     store.apply(Node(name=HERE, addresses=(A.of("pod", 10),)))
     choice = EngineChoice(name, configuration=ProxyConfiguration(min_sync_period=0.01, **configuration))
     cluster = Cluster(store, ApiServer(store), Barrier(store, choice.families))
-    engine = make_engine(choice, HERE, Place(netns, launcher, "t", tool), cluster)
+    engine = make_engine(choice, HERE, NodeContext(netns, launcher, "t", tool), cluster)
     await engine.start()
     try:
         yield Stage(netns, store, engine, tool)
