@@ -78,7 +78,7 @@ def test_what_a_node_says_wrongly_is_told_with_what_follows(answer: Checked, cau
     assert finding.look_at[0] == f"trace outside {answer.address}:31000"
 
 
-def test_what_nothing_proves_is_unclear_and_what_nobody_asks_is_nothing() -> None:
+def test_an_unproven_answer_is_unclear_and_no_health_check_is_nothing() -> None:
     silent = replace(TWO, status=0, error="timeout", proven=False)
     assert judge_health(SUBJECT, (silent,)).standing is Standing.UNCLEAR
     assert judge_health(SUBJECT, ()).standing is Standing.NOTHING

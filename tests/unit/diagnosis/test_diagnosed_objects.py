@@ -61,7 +61,7 @@ def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ())
 
 
 FAULTS = {
-    "the selector fits nobody, and somebody nearly": (
+    "the selector matches no pod, but nearly one": (
         subject(replace(ECHO, selector={"app": "ecko"}), *BOTH),
         "the selector of echo, app=ecko, matches no pod; echo-2 has app=echo.",
     ),
@@ -69,7 +69,7 @@ FAULTS = {
         subject(ECHO, pod(1, namespace="shop")),
         "the selector of echo, app=echo, matches no pod; echo-1 has app=echo, in namespace shop.",
     ),
-    "nobody is ready": (
+    "no endpoint is ready": (
         subject(ECHO, pod(1, ready=False), pod(2, ready=False)),
         "none of 2 endpoints is ready: echo-1 and echo-2 are not ready.",
     ),
@@ -81,11 +81,11 @@ FAULTS = {
         subject(replace(ECHO, ports=(ServicePort(port=80, target_port="http"),)), *BOTH),
         "targetPort 'http' is not a port of echo-1 or echo-2; they declare web 8080.",
     ),
-    "nobody has given an endpoint": (
+    "no selector and no endpoint": (
         subject(replace(ECHO, selector={})),
         "echo has no selector, and no EndpointSlice names an endpoint for it.",
     ),
-    "policy Local, and nobody is on a node": (
+    "policy Local, and no endpoint is on a node": (
         subject(
             replace(LOCAL, selector={}),
             given=(
@@ -232,7 +232,7 @@ SOUND = {
     "all is well": record(),
     "flushed rules tell nothing": record(reflects=None),
     "a node that goes is not eligible": record(healthz=503, eligible=False),
-    "nobody serves health": replace(record(healthz=None), asked=""),
+    "no health server": replace(record(healthz=None), asked=""),
 }
 UNSOUND = {
     "it was killed": (

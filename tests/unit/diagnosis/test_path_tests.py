@@ -70,7 +70,7 @@ def test_each_front_is_dialled_on_each_node_by_the_likeliest() -> None:
     }
 
 
-def test_policy_local_lets_nobody_in_where_no_endpoint_is_and_hides_nobody() -> None:
+def test_policy_local_without_a_local_endpoint_has_no_path_test_and_masquerades_none() -> None:
     found = told("externalTrafficPolicy: Local,")
     assert found[f"outside {NODE_PORT} node-a"] is False
     assert f"outside {NODE_PORT} node-b" not in found
@@ -85,7 +85,7 @@ def test_who_shall_dial_dials_what_it_can() -> None:
     }
 
 
-def test_source_ranges_let_nobody_else_in() -> None:
+def test_source_ranges_let_only_allowed_senders_in() -> None:
     _, subject, everybody = world()
     balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
     for ranges, frontends in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
@@ -109,7 +109,7 @@ def test_a_mode_goes_by_its_own_keys(proxy: ProxyConfiguration, mode: str, hidde
     assert found[f"client {CLUSTER_IP} node-a"] is hidden
 
 
-def test_a_pod_is_from_outside_where_nothing_tells_pods_from_others() -> None:
+def test_a_pod_is_from_outside_where_the_proxy_cannot_detect_pods() -> None:
     scenario, *_ = world()
     blind = ProxyConfiguration(cluster_cidrs=())
     assert not Terms.of(replace(scenario, proxy=blind), "iptables").detects
@@ -123,7 +123,7 @@ def test_node_ports_are_dialled_where_they_are_served() -> None:
     assert not any(NODE_PORT in each for each in told(terms=Terms(node_ports=(ip_network("127.0.0.0/8"),))))
 
 
-def test_nothing_is_said_of_whom_the_wire_hides() -> None:
+def test_the_source_is_open_where_the_network_itself_masquerades() -> None:
     found = told(terms=Terms(leaves_hidden=True), sender="client")
     assert found == {
         f"client {CLUSTER_IP} node-a": False,

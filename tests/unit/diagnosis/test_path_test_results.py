@@ -88,7 +88,7 @@ def test_another_node_that_translates_breaks_it() -> None:
     assert "no rule of node-z translated the packet; node-a did, further on." in found.cause
 
 
-def test_endpoints_must_see_whom_they_are_due_to() -> None:
+def test_endpoints_must_see_the_right_source() -> None:
     kept, changed = probed.passed(), probed.masqueraded()
     assert masquerade(walked(kept, hidden=False)).standing is Standing.HOLDS
     assert masquerade(walked(changed, hidden=True)).standing is Standing.HOLDS
