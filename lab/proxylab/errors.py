@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
 
 
 _MORE: Final = (
-    "to see more: --kube-proxy-flag --v=4 makes a kube-proxy talk, and\n"
+    "to see more: --kube-proxy-flag --v=4 makes kube-proxy log more, and\n"
     "`proxylab rules FILE --node NODE` prints what the embedded engine loads"
 )
 """What can be done where an engine itself does not say enough."""

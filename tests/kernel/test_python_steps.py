@@ -53,7 +53,7 @@ def test_a_pod_takes_the_place_of_another(lab):
         )
         verdict = lab.conclude()
         assert verdict.number == number + 3
-        assert len(verdict.evidence.streams[0].pulses) > 5
+        assert len(verdict.evidence.streams[0].packets) > 5
 
 def test_a_stream_that_does_not_hold(lab):
     lab.step("it goes", change={"pods": {"old": None}}, expect={"queries": {"backend": "new"}})

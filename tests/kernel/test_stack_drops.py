@@ -104,24 +104,24 @@ def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
         assert found[name]["overall"] == "pass", found[name]
         assert found[name]["at"].startswith("node-a")
         assert found[name]["observed"] == f"dropped on node-a by {by}"
-        assert found[name]["witnesses"] == [f"node-a dropped it by {by}: {counter} counted {FLOWS} packets"]
+        assert found[name]["witnesses"] == [f"node-a dropped the packet by {by}: {counter} counted {FLOWS} packets"]
     for name, source, why in (
         ("martian", NODE, f"node-a itself has the source address {NODE}"),
-        ("loopback", "127.0.0.1", "127.0.0.1 can be nobody's source address"),
+        ("loopback", "127.0.0.1", "127.0.0.1 is no valid source address"),
     ):
         assert found[name]["overall"] == "pass", (source, found[name])
         assert found[name]["why"] == (
-            f"node-a dropped it by its routing, since {why}: IpInReceives counted {FLOWS} packets, and nothing was "
-            f"forwarded, delivered or refused."
+            f"node-a dropped the packet by its routing, since {why}: IpInReceives counted {FLOWS} packets, and the "
+            f"stack forwarded, delivered or refused none."
         )
     reasons = REASONS if is_machines_root() and not ordinary else dict.fromkeys(REASONS, "")
     assert {name: found[name]["reason"] for name in REASONS} == reasons, "the kernel tells them to the machine's root"
     for name, reason in reasons.items():
         said = reason if name != "policy" else ""  # that, a rule's own words say
-        assert ("there the kernel drops it" in found[name]["way"]) is bool(said), found[name]["way"]
+        assert ("the kernel drops it there" in found[name]["way"]) is bool(said), found[name]["way"]
         assert said in found[name]["way"]
     assert found["policy"]["overall"] == "inconclusive", "a policy names nothing that was dialled"
-    assert found["policy"]["why"].startswith("node-a dropped it by the policy of FORWARD, which counted ")
+    assert found["policy"]["why"].startswith("node-a dropped the packet by the policy of FORWARD, which counted ")
 
 
 async def read_twice(_: Launcher) -> list[dict[str, int]]:

@@ -73,7 +73,7 @@ def _class(hint: Any) -> Coder:
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = typing.get_type_hints(hint)
         return Fixed(hint, [coder(item) for item in hints.values()], [f".{field}" for field in hints])
-    raise TypeError(f"no coder for {name(hint)}; lab.codec says what can be carried")
+    raise TypeError(f"no coder for {name(hint)}; proxylab.codec lists the types it can carry")
 
 
 def _is_dataclass(hint: Any) -> bool:

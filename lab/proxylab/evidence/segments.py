@@ -87,9 +87,9 @@ class Spoken:
     def doubts(self) -> str:
         """Why what was not seen may have happened all the same; empty when it has not."""
         doubts = [self.stopped] if self.stopped else []
-        doubts += [f"the fences of turn {turn} did not come back" for turn in self.unproven]
+        doubts += [f"the sentinel packets of turn {turn} did not come back" for turn in self.unproven]
         doubts += [f"the tap on {loss.device} in {loss.netns_name} lost {loss.frames} frames" for loss in self.losses]
-        doubts += [f"the rules of {node} have not counted all" for node in self.uncounted]
+        doubts += [f"the rule counters of {node} are incomplete" for node in self.uncounted]
         return "; ".join(doubts)
 
     def __str__(self) -> str:
@@ -110,6 +110,6 @@ class Spoken:
                 for each in self.segments
                 if each.turn == number
             ]
-            yield from table(rows, "   ") if rows else ["   nobody saw it"]
+            yield from table(rows, "   ") if rows else ["   no tap saw it"]
         if self.doubts:
             yield from wrapped(f"in doubt: {self.doubts}")

@@ -48,7 +48,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     for flow in case.arrived:
         strangers = [netns_name for netns_name in flow.reached if netns_name not in expected]
         if strangers:
-            findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
+            findings.wrong.append((flow.number, f"the request reached {listed(strangers)}, not an expected backend"))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
     question = case.resolved.question
@@ -61,7 +61,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     if never and found and not told and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
         if choices >= flows_to_hit_all(len(set(expected))):
-            findings.missing_overall.append(f"{listed(never)} never chosen in {chosen}")
+            findings.missing_overall.append(f"the proxy never chose {listed(never)} in {chosen}")
         else:
             observed += f" ({chosen} need not hit all {len(set(expected)):,})"
     return findings.settle(case, "backends", expected=listed(expected), observed=observed)
@@ -167,7 +167,9 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
     chance = spread_p_value(counts, shares) if due else 1.0
     if not named and len(due) == 1:
         only = next(iter(due))
-        findings.doubts_overall.append(f"only {only} was hit; without backends nothing shows that it is not alone")
+        findings.doubts_overall.append(
+            f"the flows reached only {only}; without backends the judge cannot know whether there are others"
+        )
     elif due and flows < (needed := flows_needed_for(shares)):
         findings.doubts_overall.append(
             f"{amount(flows, 'flow')} over {amount(len(due), 'backend')} cannot show a change of one share by "
@@ -198,7 +200,7 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
         findings.wrong_overall.append(f"the flows of one client went to {listed(list(found))}")
     elif len(names) < 2:
         only = listed(list(found))
-        findings.doubts_overall.append(f"only {only} was hit; without two backends or more nothing shows that it held")
+        findings.doubts_overall.append(f"the flows reached only {only}; affinity shows only among two backends or more")
     elif len(case.arrived) < (needed := flows_to_stick(len(names)) + max(len(clients), 1) - 1):
         findings.doubts_overall.append(
             f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
@@ -230,7 +232,7 @@ def due_shares(case: Case) -> Mapping[str, float]:
 def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:
     strangers = [name for name in found if name not in names]
     if strangers:
-        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
+        findings.wrong_overall.append(f"requests reached {listed(strangers)}, not an expected backend")
 
 
 def _unseen(case: Case) -> Findings:
@@ -238,9 +240,9 @@ def _unseen(case: Case) -> Findings:
     unseen = len(case.flows) - len(case.arrived)
     if not unseen:
         return Findings()
-    clause = "no flow arrived, so nothing was seen of this"
+    clause = "no flow arrived, so the judge has nothing to compare"
     if case.arrived:
-        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so nobody knows of those"
+        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so the judge cannot compare those"
     return Findings(doubts_overall=[clause])
 
 

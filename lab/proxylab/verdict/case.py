@@ -31,7 +31,7 @@ from proxylab.verdict.retranslation import Retranslation, retranslated
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 
-_OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
+_OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 
 _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
@@ -198,19 +198,19 @@ def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]
         if loss.frames:
             yield f"the tap at {loss.netns_name} {loss.device} lost {amount(loss.frames, 'frame')}"
     if evidence.sent + len(evidence.refused_sends) < resolved.flows:
-        yield f"{evidence.sent:,} of {amount(resolved.flows, 'flow')} were sent"
+        yield f"the sender sent {evidence.sent:,} of {amount(resolved.flows, 'flow')}"
     if evidence.sent > resolved.flows:
-        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {resolved.flows:,}"
+        yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
     numbers = range(resolved.flows)
     if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations) or any(
         seen.protocol is not resolved.protocol for seen in evidence.passages
     ):
-        yield "packets were seen that claim to be of this probe, but of none of its flows"
+        yield "the taps saw packets that claim to be of this probe, but of none of its flows"
     # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
     unsent = [flow for flow in flows if not flow.departures]
     unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
     if unseen > 0:
-        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {resolved.sender.name}"
+        yield f"the taps never saw {amount(unseen, 'flow')} leave {resolved.sender.name}"
     if resolved.manner is Manner.CONNECT:
         unreported = sum(len(flow.reports) != 1 for flow in flows)
         if unreported or any(report.flow not in numbers for report in evidence.connects):
@@ -247,9 +247,9 @@ def _silence(
         [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
     )
     if not names:
-        yield "no fence was sent after it, so silence proves nothing"
+        yield "no sentinel packet was sent after it, so silence proves nothing"
     if evidence.unpinned:
-        yield f"the run could not be kept on one CPU ({evidence.unpinned}): a fence may have come before a late packet"
+        yield f"the run could not stay on one CPU ({evidence.unpinned}): a sentinel packet may have overtaken another"
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
     unsent, unanswered, early = [], [], []
     for name in names:
@@ -261,11 +261,11 @@ def _silence(
         elif min(report.at for report in reports) < left:
             early.append(name)
     if unanswered:
-        yield f"the way to {listed(unanswered)} is itself broken, so silence proves nothing"
+        yield f"no sentinel packet came back from {listed(unanswered, 'or')}, so silence proves nothing"
     if unsent:
-        yield f"no fence was sent to {listed(unsent)}, so silence proves nothing"
+        yield f"no sentinel packet was sent to {listed(unsent)}, so silence proves nothing"
     if early:
-        yield f"the fence to {listed(early)} was back before the last flow had left, so silence proves nothing"
+        yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
 
 
 def _silent(flow: Flow, fate: Fate) -> bool:
@@ -282,21 +282,21 @@ def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
     report = flow.report
     if report is None:
         return ""
-    says = f"the socket says {_OWN_WORDS.get(report.error, report.error)}"
+    says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
     if fate in _ERRNO_OF:
-        return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps show {fate}, but {says}"
     if fate is not Fate.DELIVERED:
-        return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
+        return f"the taps show {fate}, but {says}" if fate in _UNANSWERED and not report.error else ""
     netns_name = flow.reached[0]
     if not report.error:
         if not flow.replies:
-            return f"the taps saw no reply, {says}"
+            return f"the taps saw no reply, but {says}"
         if report.backend != netns_name:
-            return f"the tap at {netns_name} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+            return f"the tap at {netns_name} saw it arrive, but {report.backend or 'an unnamed backend'} answered"
     elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
-        return f"the taps saw a reply, {says}"
+        return f"the taps saw a reply, but {says}"
     elif report.error == "ECONNREFUSED":
-        return f"the taps saw neither reset nor ICMP error, {says}"
+        return f"the taps saw neither reset nor ICMP error, but {says}"
     return ""
 
 
@@ -326,11 +326,7 @@ def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
         at_tap = f"the tap at {arrival.netns_name} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
         if entries:
             says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
-            return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+            return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
         if seen[:2] != (resolved.destination, resolved.port):
             return f"{at_tap}, but no node's conntrack has an entry for the flow"
     return ""
-
-
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"

@@ -31,14 +31,14 @@ REWRITING = frozenset({"MASQUERADE", "SNAT"})
 def by_rule(case: Case, target: str, participle: str) -> str:
     """That a rule which speaks of the errand ended it; empty if none did."""
     rules = ending(case.resolved, case.evidence.counts, target)
-    return f"{rules[0].count.node} {participle} it: {the_rule(rules[0])}." if rules else ""
+    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}." if rules else ""
 
 
 def the_rule(rule: Rule) -> str:
     """A rule, named so that it can be found: what its writer said about it, and its chain; or the map that it asks."""
     if rule.comment:
         return f'its rule "{rule.comment}" in {rule.count.chain}'
-    asking = f", which asks the map {rule.looked_up}" if rule.looked_up else ""
+    asking = f", which looks up the map {rule.looked_up}" if rule.looked_up else ""
     return f"its rule in {rule.count.chain}{asking}"
 
 
@@ -78,9 +78,10 @@ def remembered(case: Case, flow: Flow) -> str:
         there = (entry.reply_source, entry.reply_source_port)
         if there != sent and case.evidence.counted and translation(case, entry.reply_source) is None:
             pods = {pod.address: pod.name for pod in case.resolved.receivers}
-            name = pods.get(entry.reply_source, "nobody of this lab")
+            name = pods.get(entry.reply_source, "")
+            to = f"{name} ({endpoint(*there)})" if name else f"{endpoint(*there)}, which is no pod of this lab,"
             return (
-                f"conntrack on {entry.node} sent it to {name} ({endpoint(*there)}) by an entry that was there before: "
+                f"conntrack on {entry.node} sent the flow to {to} by an older entry: "
                 f"no DNAT rule to that address counted it."
             )
     return ""

@@ -25,15 +25,15 @@ _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
     "IpInAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
     "Ip6InAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
-    "IpInHdrErrors": "its IP layer: a header that cannot be (or no time left to live)",
-    "Ip6InHdrErrors": "its IP layer: a header that cannot be (or no hop left)",
-    "IpInDiscards": "its IP layer, for want of memory",
-    "Ip6InDiscards": "its IP layer, for want of memory",
+    "IpInHdrErrors": "its IP layer: a malformed header (or TTL exceeded)",
+    "Ip6InHdrErrors": "its IP layer: a malformed header (or hop limit exceeded)",
+    "IpInDiscards": "its IP layer, out of memory",
+    "Ip6InDiscards": "its IP layer, out of memory",
     "IpOutDiscards": "its IP layer on the way out",
     "Ip6OutDiscards": "its IP layer on the way out",
     "IpOutNoRoutes": "its routing: no route leads there",
     "Ip6OutNoRoutes": "its routing: no route leads there",
-    "ConntrackInsertFailed": "its connection tracking: two flows would have had one tuple",
+    "ConntrackInsertFailed": "its connection tracking: two flows would share one tuple",
     "ConntrackDrop": "its connection tracking: the table is full",
 }
 """What a counter says of a packet that it counted (networking/snmp_counter in Linux's documentation; RFC 2011)."""
@@ -62,8 +62,8 @@ class KernelDrop:
     def __str__(self) -> str:
         counted = f"{self.counter} counted {amount(self.packets, 'packet')}"
         if self.counter in _RECEIVED.values():
-            counted += ", and nothing was forwarded, delivered or refused"
-        return f"{self.node} dropped it by {self.by}: {counted}"
+            counted += ", and the stack forwarded, delivered or refused none"
+        return f"{self.node} dropped the packet by {self.by}: {counted}"
 
 
 def kernel_drop(
@@ -143,9 +143,9 @@ def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
     if plan is not None and source in (address.interface.ip for address in plan.namespace(node).addresses):
         return f", since {node} itself has the source address {source}"
     if _never_a_source(source):
-        return f", since {source} can be nobody's source address"
+        return f", since {source} is no valid source address"
     if destination.is_loopback:
-        return f", since {destination} is never reached over a wire"
+        return f", since no network may carry the loopback address {destination}"
     return ""
 
 
@@ -161,5 +161,5 @@ def policy_drop(evidence: Evidence, packets: int) -> str:
     for count in evidence.counts:
         if 0 < packets <= count.packets and (policy := _POLICY.fullmatch(count.text)):
             counted = f"which counted {amount(count.packets, 'packet')}"
-            return f"{count.node} dropped it by the policy of {policy[1]}, {counted}."
+            return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
     return ""

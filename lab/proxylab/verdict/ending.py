@@ -49,7 +49,7 @@ def _of_rules(case: Case, expected: str) -> Verdict:
     elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(fate in (FATE[outcome], Fate.UNSENT) for fate in case.fates)
     if expected not in case.resolved.nodes:
-        findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
+        findings.doubts_overall.append(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
     elif ended < len(case.flows):
         findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
     elif here < needed and elsewhere:

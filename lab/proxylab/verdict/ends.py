@@ -38,14 +38,14 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
         elif _answered(flow):
             findings.wrong.append((flow.number, _answer(case, flow, fate)))
         elif fate is Fate.LOST:
-            findings.missing.append((flow.number, f"it was not seen to come to {where}"))
+            findings.missing.append((flow.number, f"no tap saw it come to {where}"))
         elif fate not in (Fate.DELIVERED, Fate.COPIED, Fate.STRAYED) or not _came(flow, where):
             findings.wrong.append((flow.number, told(case, flow, fate)))
         elif drop is None:
-            findings.doubts.append((flow.number, f"it came to {where}, and no counter says that {where} dropped it"))
+            findings.doubts.append((flow.number, f"it came to {where}, but no counter shows that {where} dropped it"))
     for rule in ending(case.resolved, case.evidence.counts, "DROP"):
         counted = amount(rule.count.packets, "packet")
-        findings.doubts_overall.append(f"a rule on {rule.count.node} says that it dropped {counted} on the way")
+        findings.doubts_overall.append(f"a rule on {rule.count.node} dropped {counted} on the way")
     return findings.settle(
         case,
         "outcome",
@@ -68,7 +68,7 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
         if _answered(flow):
             findings.wrong.append((flow.number, f"it did not end: {_answer(case, flow, fate)}"))
         elif seen is None:
-            findings.missing.append((flow.number, "it was not seen on its way"))
+            findings.missing.append((flow.number, "no tap saw it on its way"))
         elif not _came(flow, where):
             strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
             findings.wrong.append((flow.number, f"it was seen last at {strangers[0]}"))

@@ -50,7 +50,7 @@ class Fate(StrEnum):
     COPIED = "delivered, and copied"
     UNREACHABLE = "answered by ICMP"
     STRAYED = "strayed"
-    UNEXPLAINED = "answered by nobody seen"
+    UNEXPLAINED = "answered without reaching a pod"
     CONTRADICTORY = "contradictory"
 
 

@@ -20,22 +20,22 @@ def judge_http(case: Case, wanted: HttpExpect) -> Verdict:
     findings = Findings()
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
     if not {report.flow for report in case.evidence.http} <= answers.keys():
-        findings.doubts_overall.append("HTTP answered something that is none of its flows")
+        findings.doubts_overall.append("an HTTP answer belongs to none of the probe's flows")
     for report in case.evidence.http:
         answers.get(report.flow, []).append(report)
     for flow, told in answers.items():
         if len(told) != 1:
-            answered = f"HTTP answered it {len(told)} times" if told else "nothing was asked by HTTP"
+            answered = f"HTTP answered it {len(told)} times" if told else "no HTTP request was sent"
             findings.doubts.append((flow, answered))
         for report in told:
             if report.error == "timeout":
                 findings.missing.append((flow, "no answer came by HTTP"))
             elif report.error:
-                findings.wrong.append((flow, f"no answer by HTTP: the socket says {report.error}"))
+                findings.wrong.append((flow, f"no answer by HTTP: the socket reports {report.error}"))
             elif report.status != wanted.status:
                 findings.wrong.append((flow, f"the status was {report.status}"))
             elif wanted.local_endpoints not in (None, report.local_endpoints):
-                findings.wrong.append((flow, f"it told of {_endpoints(report.local_endpoints)}"))
+                findings.wrong.append((flow, f"it reported {_endpoints(report.local_endpoints)}"))
     seen = Counter(_answer(report) for report in case.evidence.http)
     return findings.settle(
         case,

@@ -23,7 +23,7 @@ __all__ = ["journey"]
 
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
-_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "sends it back to the chain before"}
+_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> 
             lines += _through(resolved, netns_name, width)
     drop = drop_told(resolved, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
-        lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
+        lines += wrapped(f"the kernel drops it there: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)
 
 
@@ -104,7 +104,7 @@ def _sighting(seen: Observation) -> str:
 
 def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator[str]:
     first = passage.first
-    way = f"in by {first.in_device}" if first.in_device else "made there"
+    way = f"in by {first.in_device}" if first.in_device else "generated there"
     yield f"{_INDENT}{first.netns_name}: the {first.packet} {_ends(first)}, {way}"
     rows: list[tuple[str, str, str]] = []
     ends = _ends(first)
@@ -117,7 +117,7 @@ def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator
             rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
     if last.kind == "policy" and _ended(last):
-        rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
+        rows.append((last.table, last.chain, "the policy of the chain drops it"))
     elif last.out_device and not _ended(last):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:

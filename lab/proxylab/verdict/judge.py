@@ -136,7 +136,9 @@ def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None)
         case Preserved():
             return resolved.sender.address
         case NodeDevice() as device if source is None:
-            raise InternalError(f"{expect.position}: nobody resolved the source {device}; please report this")
+            raise InternalError(
+                f"{expect.position}: the plan gave no address for the source {device}; please report this"
+            )
         case NodeDevice() | None:
             return source or resolved.sender.address
         case address:
@@ -148,7 +150,9 @@ def _beside_the_point(case: Case) -> Iterator[Verdict]:
     expect = case.probe.expect
     for key in _ABOUT_ARRIVALS:
         if getattr(expect, key) is not None:
-            clause = f"nothing can be seen of {key} where the outcome is {expect.outcome}: take one of the two out"
+            clause = (
+                f"{key} needs packets at a pod, and the outcome {expect.outcome} allows none: take one of the two out"
+            )
             yield Findings(wrong_overall=[clause]).settle(case, key, expected="", observed="")
 
 
@@ -204,7 +208,7 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
 def _unseen(case: Case, flow: Flow) -> str:
     seen = last_seen(flow)
     behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
-    return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
+    return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
 
 
 def _ended_silently(case: Case) -> str:
@@ -313,7 +317,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
-        yield f"{seen}, but no rule says it {outcome} it"
+        yield f"{seen}, but no rule counted it as {outcome}"
 
 
 def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
@@ -331,7 +335,9 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield str(drop)
     elif outcome is Outcome.DROPPED and went_no_further(case):
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
-        yield from tally((f"seen last at {hop(each)}, and the fences came back" for each in seen), len(case.flows))
+        yield from tally(
+            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
+        )
     if outcome in TARGET:
         for rule in ending_rules(case, outcome):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"

@@ -45,7 +45,7 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
             continue
         address, port = rule.translates_to
         if address not in pods:
-            return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
+            return f"{rule.count.node} translated the packet to {endpoint(address, port)}, which is no pod of this lab."
         if not hits(case)[pods[address].name]:
             return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
@@ -61,7 +61,7 @@ def _suspected(case: Case, flow: Flow) -> str:
     if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
         return ""
     clause = suspicion(case.evidence, seen.netns_name)
-    return f"it was last seen at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
+    return f"the taps saw the packet last at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
 
 
 def _by_foreign_rule(case: Case, packets: int) -> str:
@@ -70,7 +70,7 @@ def _by_foreign_rule(case: Case, packets: int) -> str:
     if rule is None:
         return ""
     return (
-        f"{rule.node} dropped it by {rule_words(rule)}, which belongs to no engine: it counted "
+        f"{rule.node} dropped the packet by {rule_words(rule)}, which belongs to no engine and counted "
         f"{amount(packets, 'packet')}."
     )
 
@@ -104,7 +104,7 @@ def _by_another_rule(case: Case, packets: int) -> str:
         if rule.target == "DROP" and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
             name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
-            return f"{rule.count.node} dropped it: {name} of table {rule.count.table}, {counted}."
+            return f"{rule.count.node} dropped the packet by {name} of table {rule.count.table}, {counted}."
     return ""
 
 
@@ -114,7 +114,7 @@ def _by_reverse_path(case: Case, plan: Plan) -> str:
     crossing = filtered(plan, sender.namespace, sender.address, case.resolved.destination)
     if crossing is None or crossing.node not in {count.node for count in case.evidence.counts}:
         return ""
-    return f"{crossing.node} refused it after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
+    return f"{crossing.node} refused the packet after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
 
 
 def _reverse_path(crossing: Crossing, source: IPAddress) -> str:
@@ -155,7 +155,7 @@ def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
 def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
     address, port = to
     name = next(pod.name for pod in case.resolved.receivers if pod.address == address)
-    sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
+    sentence = f"{rule.count.node} translated the packet to {name} ({endpoint(address, port)}), but {name} never saw it"
     if traced is None or any(seen.netns_name == name for seen in traced.observations):
         return f"{sentence}."
     steps = [step for step in traced.steps if step.packet is Packet.REQUEST]

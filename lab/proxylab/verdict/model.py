@@ -110,7 +110,7 @@ class _Judged:
         judged = {verdict.expectation for verdict in self.verdicts}
         untouched = [key for key in keys if key not in judged]
         if untouched:
-            raise InternalError(f"{what}: nobody judged {', '.join(untouched)}; please report this")
+            raise InternalError(f"{what}: the judge gave no verdict on {', '.join(untouched)}; please report this")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

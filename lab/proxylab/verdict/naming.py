@@ -70,7 +70,7 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
 
 def undialled(case: Case, expectation: str) -> Verdict:
     """The verdict on whatever was expected of packets, where there were none."""
-    doubts = ["nothing was dialled, since the name led nowhere"]
+    doubts = ["the probe dialled nothing, since the name gave no address"]
     return Findings(doubts_overall=doubts).settle(case, expectation, expected="", observed="nothing dialled")
 
 
@@ -81,7 +81,7 @@ def judge_name(case: Case, question: Question) -> Verdict:
     failed = next((each for each in asked if each.error), None)
     findings = Findings()
     if not asked:
-        findings.doubts_overall.append(f"nobody was asked for {question.names[0]}")
+        findings.doubts_overall.append(f"no name server was asked for {question.names[0]}")
     elif failed is not None and failed.error == "timeout":
         _judge_silence(question, failed, lookups, findings)
     elif failed is not None:
@@ -104,10 +104,11 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
     alive = [_server(question, each.server) for each in past if not each.error]
     silent = f"{failed.server} did not answer for {_spelled(failed)}"
     if alive:
-        findings.wrong_overall.append(f"{silent}; asked past the Service, {listed(alive)} did")
+        findings.wrong_overall.append(f"{silent}; {listed(alive)}, asked past the Service, did")
     else:
-        who = listed([_server(question, each.server) for each in past]) or "nobody"
-        findings.doubts_overall.append(f"{silent}; but the way to {who} is itself broken, so silence proves nothing")
+        others = [_server(question, each.server) for each in past]
+        either = f"{listed(others, 'or')}, asked past the Service, did not" if others else "no server was asked past it"
+        findings.doubts_overall.append(f"{silent}, and {either}, so silence proves nothing")
 
 
 def _nothing(asked: Sequence[Lookup]) -> str:
@@ -128,10 +129,10 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
         if missing := [each for each in due if each not in found]:
             yield f"the name does not give {listed([_called(question, each) for each in missing])}"
         if strangers := [each for each in found if each not in due]:
-            whose = f"none of Service {question.service}" if not question.headless else "none of the backends"
+            whose = f"not of Service {question.service}" if not question.headless else "not an expected backend"
             yield f"the name gives {listed([_called(question, each) for each in strangers])}, {whose}"
     if question.wanted is not None and question.wanted not in found:
-        yield f"the name does not give {question.wanted}, which was to be dialled"
+        yield f"the name does not give {question.wanted}, which the probe must dial"
 
 
 def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
@@ -164,7 +165,7 @@ def _observed(question: Question, asked: Sequence[Lookup]) -> str:
     if found:
         return listed([_called(question, each) for each in found])
     codes = dict.fromkeys(each.error or (each.code if each.code != "NOERROR" else "empty answer") for each in asked)
-    return listed(list(codes)) or "nobody asked"
+    return listed(list(codes)) or "not asked"
 
 
 def _called(question: Question, address: IPAddress) -> str:
@@ -187,4 +188,4 @@ def _answered(lookup: Lookup) -> str:
 
 
 def _error(error: str) -> str:
-    return "what came is no answer" if error == "malformed" else f"the socket says {error}"
+    return "the answer is malformed" if error == "malformed" else f"the socket reports {error}"

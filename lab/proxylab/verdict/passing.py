@@ -37,7 +37,7 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
             where = endpoint(other.destination, other.destination_port)
             findings.wrong.append((flow.number, f"it crossed {hop(other)}, addressed to {where}"))
         elif seen is None:
-            findings.missing.append((flow.number, "it was not seen to leave a node under the address that was dialled"))
+            findings.missing.append((flow.number, "no tap saw it leave a node under the address that was dialled"))
         else:
             witnesses.append(f"it crossed {hop(seen)} as it was sent")
     found = len(witnesses) == len(case.flows)
@@ -58,7 +58,7 @@ def judge_last_hop(case: Case, expected: str) -> Verdict:
     for flow in case.flows:
         seen = left_as_it_was(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
         if seen is None:
-            findings.missing.append((flow.number, "it was not seen on its way"))
+            findings.missing.append((flow.number, "no tap saw it on its way"))
             continue
         reached[hop(seen)] = None
         if not is_at(seen, expected):

@@ -67,7 +67,7 @@ def _clause(resolved: ResolvedProbe, arrival: Observation) -> str:
         return f"{came}, not at port {ports}, the target port of {resolved.service_port} there"
     if due[0][0] == arrival.destination:
         return f"{came}, not at port {ports} that was dialled"
-    return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled and is no Service's"
+    return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled"
 
 
 def _end(arrival: Observation) -> _End:

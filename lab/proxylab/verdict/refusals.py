@@ -32,7 +32,7 @@ def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
             if not all(is_at(arrival, expected) for arrival in flow.arrivals):
                 findings.wrong.append((flow.number, f"it arrived at {listed(flow.reached)}"))
         elif answer is None:
-            findings.missing.append((flow.number, "nothing was seen to refuse it"))
+            findings.missing.append((flow.number, "no tap saw a refusal"))
         else:
             reached[hop(answer)] = None
             if not _sent_there(answer):

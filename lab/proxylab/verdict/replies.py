@@ -66,10 +66,10 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
             return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
         if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
-            return f"the reply is addressed to {other}, from where the request did not come"
+            return f"the reply is addressed to {other}, but the request did not come from there"
     if len(flow.replies) > max(1, len(flow.answers)):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
-        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, and {sent}"
+        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
     if flow.stray_replies:
         return f"a copy of the reply came in at {copies(flow.stray_replies)}"
     if flow.number in case.lost_reply_copies:

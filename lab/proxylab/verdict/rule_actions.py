@@ -83,7 +83,7 @@ def short(chain: str) -> str:
 def _because(rule: Rule) -> str:
     if rule.comment:
         return f': "{rule.comment}"'
-    return f": the map {rule.looked_up} says so" if rule.looked_up else ""
+    return f" by the map {rule.looked_up}" if rule.looked_up else ""
 
 
 def _translated(rule: Rule) -> str:
@@ -106,9 +106,9 @@ _TOLD: dict[str, Callable[[Rule, int | None, str], str]] = {
     "DNAT": lambda rule, mark, out: _translated(rule),
     "DROP": lambda rule, mark, out: f"drops it{_because(rule)}",
     "MARK": lambda rule, mark, out: _marked(rule, mark),
-    "MASQUERADE": lambda rule, mark, out: f"gives it the address of {out or 'its way out'} as its source",
+    "MASQUERADE": lambda rule, mark, out: f"sets its source to the address of {out or 'the outgoing device'}",
     "REJECT": lambda rule, mark, out: f"rejects it with {rule.value('--reject-with') or 'ICMP'}{_because(rule)}",
-    "RETURN": lambda rule, mark, out: f"sends it back to the chain before{_because(rule)}",
-    "SNAT": lambda rule, mark, out: f"gives it the source {rule.value('--to-source')}",
+    "RETURN": lambda rule, mark, out: f"returns it to the calling chain{_because(rule)}",
+    "SNAT": lambda rule, mark, out: f"sets its source to {rule.value('--to-source')}",
 }
 """Targets of iptables-extensions(8) in words."""

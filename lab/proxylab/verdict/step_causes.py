@@ -53,19 +53,19 @@ def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
             other = next((each for each in behind if each.backend != expect.backend), None)
             if other is None:
                 return ""
-            return f"{other.backend} answered pulse {other.number}, {_sent(other, changed)}."
+            return f"{other.backend} answered packet {other.number}, {_sent(other, changed)}."
         case "backends" if answered:
             last = answered[-1]
-            return f"{last.backend} was the last to answer: pulse {last.number}, {_sent(last, changed)}."
+            return f"{last.backend} was the last to answer: packet {last.number}, {_sent(last, changed)}."
         case "source":
             wanted = verdict.sources.get(record.stream)
             other = next((each for each in behind if each.peer != wanted), None)
             if other is None:
                 return ""
-            return f"{other.backend} saw {other.peer} as the sender of pulse {other.number}, {_sent(other, changed)}."
+            return f"{other.backend} saw {other.peer} as the sender of packet {other.number}, {_sent(other, changed)}."
         case "lost" | "rejected" | "resets":
-            told = f"{amount(len(answered), 'pulse')} of {len(record.packets):,} answered"
-            return f"nothing was in the way of {record.stream}: {told}."
+            got = f"{len(answered):,} of {amount(len(record.packets), 'packet')} got an answer"
+            return f"nothing stopped {record.stream}: {got}."
         case _:
             return ""
 
@@ -91,7 +91,7 @@ def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
             slow = max(record.packets, key=lambda packet: packet.delay)
             took = f"{slow.delay / _MILLISECOND:.1f} ms"
             return (
-                f"{slow.backend} took {took} to answer pulse {slow.number}, which was sent {_when(slow.at, changed)}."
+                f"{slow.backend} took {took} to answer packet {slow.number}, which was sent {_when(slow.at, changed)}."
             )
         case _:
             return ""
@@ -107,8 +107,8 @@ def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
         if who in before and last in ("", who) and who != verdict.step.expect.streams[record.stream].backend:
             where = endpoint(entry.reply_source, entry.reply_source_port)
             return (
-                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), who answered before: "
-                f"nothing has made {entry.node} forget that."
+                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), which answered before: "
+                f"nothing deleted that entry."
             )
     return ""
 
@@ -121,7 +121,7 @@ def _of_missing(record: StreamRecord, changed: int) -> str:
     first, last = missing[0], missing[-1]
     resumed = next((each for each in record.packets if each.at > last.at and each.backend), None)
     if resumed is None:
-        return f"nobody answers {record.stream} any more from pulse {first.number} on, sent {_when(first.at, changed)}."
+        return f"{record.stream} gets no answer from packet {first.number} on, sent {_when(first.at, changed)}."
     what = f"{_ends(missing)}, sent {_when(first.at, changed)}"
     if first is not last:
         what = f"{_ends(missing)}, the first sent {_when(first.at, changed)}"
@@ -131,9 +131,9 @@ def _of_missing(record: StreamRecord, changed: int) -> str:
 def _ends(missing: Sequence[StreamPacket]) -> str:
     """What became of pulses that were not answered."""
     lost = sum(packet.fate is StreamPacketFate.LOST for packet in missing)
-    told = [f"{amount(lost, 'pulse')} lost"] if lost else []
+    told = [f"{amount(lost, 'packet')} lost"] if lost else []
     if lost < len(missing):
-        told.append(f"{amount(len(missing) - lost, 'pulse')} turned away by an ICMP error")
+        told.append(f"{amount(len(missing) - lost, 'packet')} rejected by an ICMP error")
     return " and ".join(told)
 
 
@@ -144,4 +144,4 @@ def _when(at: int, changed: int, what: str = "the change was made") -> str:
 def _of_tables(verdict: StepVerdict) -> str:
     wanted = verdict.step.expect.conntrack
     left = unwanted_entries(wanted, verdict.evidence.entries, verdict.nodes, verdict.addresses)
-    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
+    return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it." if left else ""

@@ -39,7 +39,7 @@ class _Case:
     @property
     def counted(self) -> tuple[int, str]:
         """How many pulses clauses are about."""
-        return len(self.packets), "pulse"
+        return len(self.packets), "packet"
 
     def position(self, key: str) -> Position:
         """Where the author wrote it."""
@@ -115,13 +115,15 @@ class _Stream:
     def _silence(self) -> tuple[str, ...]:
         """Why it proves nothing that a pulse was not answered."""
         silent = self.record.silent
-        return (f"the way to {listed(silent)} is itself broken, so silence proves nothing",) if silent else ()
+        return (
+            (f"no sentinel packet came back from {listed(silent, 'or')}, so silence proves nothing",) if silent else ()
+        )
 
     def _case(self, packets: tuple[StreamPacket, ...]) -> _Case:
-        doubts = [] if packets else [f"no pulse of {self.name} was sent"]
+        doubts = [] if packets else [f"no packet of {self.name} was sent"]
         numbers = [packet.number for packet in self.record.packets]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
-            doubts.append(f"of the pulses of {self.name} some were not recorded, or twice")
+            doubts.append(f"the record of {self.name} misses packets, or holds some twice")
         return _Case(self.step, self.name, packets, tuple(doubts))
 
     def _backend(self, wanted: str) -> Verdict:
@@ -131,8 +133,8 @@ class _Stream:
                 findings.missing.append((packet.number, _told(packet)))
             elif packet.backend != wanted:
                 findings.wrong.append((packet.number, _told(packet)))
-        observed = listed(list(dict.fromkeys(packet.backend or "nobody" for packet in behind)))
-        witnesses = [f"{wanted} answered all {amount(len(behind), 'pulse')} behind the wait"]
+        observed = listed(list(dict.fromkeys(packet.backend or "no backend" for packet in behind)))
+        witnesses = [f"{wanted} answered all {amount(len(behind), 'packet')} sent after the wait"]
         return findings.settle(
             self._case(behind),
             f"{self.name}.backend",
@@ -151,24 +153,24 @@ class _Stream:
             findings.wrong_overall += (f"{name} answered, too" for name in strangers)
             findings.missing_overall += (f"{name} answered nothing" for name in silent)
             if not strangers and not silent:
-                findings.missing_overall.append(f"they answered in another order: {listed(answered)}")
+                findings.missing_overall.append(f"the backends answered in another order: {listed(answered)}")
         return findings.settle(
             self._case(self.record.packets),
             f"{self.name}.backends",
             expected=", ".join(wanted),
-            observed=", ".join(answered) or "nobody",
+            observed=", ".join(answered) or "no backend",
             silence=self._silence,
             witnesses=[f"first answers of {listed(answered)}"],
         )
 
     def _source(self, wanted: IPAddress | None) -> Verdict:
         if wanted is None:
-            raise InternalError(f"{self.expect.position}: nobody resolved the source; please report this")
+            raise InternalError(f"{self.expect.position}: the plan gave no address for the source; please report this")
         findings, behind = Findings(), self._behind
         for packet in behind:
             if packet.peer is None:
                 found = findings.missing if _may_be_late(packet) else findings.wrong
-                found.append((packet.number, f"{_told(packet)}, so nobody saw its source"))
+                found.append((packet.number, f"{_told(packet)}, so no backend saw its source"))
             elif packet.peer != wanted:
                 findings.wrong.append((packet.number, f"{packet.backend} saw {packet.peer}"))
         seen = dict.fromkeys(str(packet.peer) for packet in behind if packet.peer is not None)
@@ -178,7 +180,7 @@ class _Stream:
             expected=str(wanted),
             observed=listed(list(seen)),
             silence=self._silence,
-            witnesses=[f"told by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
+            witnesses=[f"reported by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
         )
 
     def _counts(self) -> Iterator[Verdict]:
@@ -186,7 +188,7 @@ class _Stream:
         lost = [packet for packet in packets if packet.fate is StreamPacketFate.LOST]
         rejected = [packet for packet in packets if packet.fate is StreamPacketFate.REJECTED]
         resets = [each for each in self.record.breaks if each.kind is BreakKind.RESET]
-        of_pulses = f"of {amount(len(packets), 'pulse')}"
+        of_pulses = f"of {amount(len(packets), 'packet')}"
         if self.expect.lost is not None:
             clause = f"{len(lost):,} {of_pulses} {_were(lost)} lost"
             yield self._count("lost", self.expect.lost, len(lost), clause, lost)
@@ -194,7 +196,9 @@ class _Stream:
             clause = f"{len(rejected):,} {of_pulses} {_were(rejected)} rejected"
             yield self._count("rejected", self.expect.rejected, len(rejected), clause, rejected)
         if self.expect.resets is not None:
-            yield self._count("resets", self.expect.resets, len(resets), f"its sender was reset {times(len(resets))}")
+            yield self._count(
+                "resets", self.expect.resets, len(resets), f"its connection was reset {times(len(resets))}"
+            )
 
     def _count(
         self, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
@@ -208,7 +212,7 @@ class _Stream:
             findings.wrong_overall.append(clause)
             errors = dict.fromkeys(packet.error for packet in packets if packet.error)
             if errors:
-                findings.wrong_overall.append(f"its socket said {listed(list(errors))}")
+                findings.wrong_overall.append(f"its socket reported {listed(list(errors))}")
         return findings.settle(
             self._case(self.record.packets),
             f"{self.name}.{key}",
@@ -250,7 +254,7 @@ def _told(packet: StreamPacket) -> str:
         case StreamPacketFate.REJECTED:
             return f"an ICMP error answered ({packet.error})"
         case _:
-            return "nobody answered" + (f" ({packet.error})" if packet.error else "")
+            return "no answer came" + (f" ({packet.error})" if packet.error else "")
 
 
 def _were(packets: Sequence[StreamPacket]) -> str:

@@ -90,7 +90,7 @@ def judge_conntrack(
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {kind_words(wanted.some)} on {where}")
     if none:
-        findings.wrong_overall.append(f"{entry_words(none[0])} stands on {none[0].node}")
+        findings.wrong_overall.append(f"{none[0].node} holds {entry_words(none[0])}")
     shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
     more = len(none) + len(some) - len(shown)
     return findings.settle(
@@ -119,7 +119,7 @@ def kind_words(entries: Entries) -> str:
     if entries.reply_from is not None:
         parts.append(f"answered by {entries.reply_from}")
     if entries.masqueraded is not None:
-        parts.append("whose source was translated" if entries.masqueraded else "whose source was left alone")
+        parts.append("with a translated source" if entries.masqueraded else "with the sender's own source")
     return " ".join(parts) or "at all"
 
 

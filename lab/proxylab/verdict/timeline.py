@@ -95,7 +95,7 @@ def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
 def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
     """Every pulse of a stream, a line each."""
     for packet in record.packets:
-        told = f"{_since(packet.at, evidence.began)} ms  pulse {packet.number}  {_told(packet)}"
+        told = f"{_since(packet.at, evidence.began)} ms  packet {packet.number}  {_told(packet)}"
         yield told + (f" after {_milliseconds(packet.delay)} ms" if packet.delay else "")
 
 
@@ -108,13 +108,15 @@ def _asked(verdict: StepVerdict) -> list[ResolvedProbe]:
 def _head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
     port = next((each.port for each in evidence.streams if each.stream == resolved.name), resolved.sender.port or 0)
     way = f"{endpoint(resolved.sender.address, port)} to {endpoint(resolved.destination, resolved.port)}"
-    return f"{resolved.name}: {resolved.sender.name}, {way} over {resolved.protocol}, a pulse every {resolved.every} ms"
+    return (
+        f"{resolved.name}: {resolved.sender.name}, {way} over {resolved.protocol}, a packet every {resolved.every} ms"
+    )
 
 
 def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
     yield _Row(evidence.changed, "", "the change is made")
-    yield _Row(evidence.settled, "", "what the step waits for is there")
-    yield _Row(evidence.ended, "", "every pulse is settled: the step ends")
+    yield _Row(evidence.settled, "", "the wait of the step ends")
+    yield _Row(evidence.ended, "", "every packet is settled: the step ends")
     wanted = tuple(streams)
     for record in evidence.streams:
         if record.stream in wanted:
@@ -135,7 +137,7 @@ _ENDS: Mapping[BreakKind, str] = {
 
 def _of_packets(record: StreamRecord, packets: tuple[StreamPacket, ...]) -> _Row:
     first, last = packets[0], packets[-1]
-    which = f"pulse {first.number}" if first is last else f"pulses {first.number} to {last.number}"
+    which = f"packet {first.number}" if first is last else f"packets {first.number} to {last.number}"
     longest = _milliseconds(max(packet.delay for packet in packets))
     took = f", in {longest} ms" if first.delay else ""
     if took and first is not last:
@@ -154,7 +156,7 @@ def _told(packet: StreamPacket) -> str:
 
 
 def _late(packet: StreamPacket) -> str:
-    return f"pulse {packet.number}, lost to an earlier step, is answered by {packet.backend}"
+    return f"packet {packet.number}, lost to an earlier step, is answered by {packet.backend}"
 
 
 def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
@@ -169,9 +171,9 @@ def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
         if not record.tracked and resolved_probes[record.stream].protocol in (Transport.TCP, Transport.UDP):
-            yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
+            yield from wrapped(f"no node's conntrack has an entry for {record.stream}", _INDENT * 2, width=width)
         if record.silent:
-            yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)
+            yield from wrapped(f"no sentinel packet came back from {listed(record.silent)}", _INDENT * 2, width=width)
 
 
 def _since(at: int, began: int) -> str:

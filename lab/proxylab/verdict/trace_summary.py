@@ -50,7 +50,7 @@ def _how_it_went(case: Case) -> str:
         back = endpoint(reply.source, reply.source_port)
         return f"{arrival.netns_name} got the request {source}, and the reply came back from {back}."
     if not flow.departures:
-        return f"nothing of it was seen to leave {case.resolved.sender.name}."
+        return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
         return vanished(case)
-    return f"{fates(case)}: {told(case, flow, fate)}, and nothing that was seen says why."
+    return f"{fates(case)}: {told(case, flow, fate)}, and nothing the lab saw shows why."

@@ -61,7 +61,7 @@ def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
     if len(seen) > _MOST_HOPS:
         yield f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}"
     elif seen[-1].packet is Packet.REQUEST and seen[-1].direction is Direction.OUT and rows[-1][0] != _MISSING:
-        yield f"{_INDENT * 2}nothing more was seen of it"
+        yield f"{_INDENT * 2}no tap saw it again"
 
 
 def _aligned(rows: list[_Row], width: int) -> list[str]:
@@ -164,7 +164,7 @@ def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
     yield from _tracked(case, flow)
     drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is not None:
-        yield f"the kernel dropped one more that was sent: {reason_words(drop)}"
+        yield f"the kernel dropped one more packet, sent afterwards: {reason_words(drop)}"
 
 
 def _sockets(flow: Flow) -> Iterator[str]:

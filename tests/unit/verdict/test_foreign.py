@@ -73,16 +73,16 @@ def test_a_foreign_rule_that_counted_every_packet_is_the_cause_and_proves_silenc
     told = lost(WORLD, counted, sentinels=broken)
     assert one(WORLD, told, "outcome").judgement is FAIL
     assert cause(WORLD, told) == (
-        f"node-a dropped it by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine: it counted "
-        f"1 packet."
+        f"node-a dropped the packet by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine "
+        f"and counted 1 packet."
     )
     assert one(WORLD, lost(WORLD, GUARD, sentinels=broken), "outcome").judgement is INCONCLUSIVE
 
 
 def test_a_foreign_rule_without_a_counter_may_have_done_it_and_is_said_to_have_no_more() -> None:
     assert cause(WORLD, lost(WORLD, GUARD)) == (
-        f"it was last seen at node-a/debug: node-a has {WORDS}, without a counter, which belongs to no engine, and may "
-        f"have dropped it."
+        f"the taps saw the packet last at node-a/debug: node-a has {WORDS}, without a counter, which belongs to no "
+        f"engine, and may have dropped it."
     )
 
 

@@ -31,8 +31,8 @@ def test_who_answers_is_asked_behind_the_wait() -> None:
 
 def test_one_pulse_that_nobody_answers_is_enough_to_fail() -> None:
     verdict = judged(step(backend="new"), record(*seen(*BEHIND[:-1], lost(15, 24))))
-    assert only(verdict) == ("fail", "new and nobody")
-    assert verdict.verdicts[0].reasons == ("1 of 5 pulses: nobody answered",)
+    assert only(verdict) == ("fail", "new and no backend")
+    assert verdict.verdicts[0].reasons == ("1 of 5 packets: no answer came",)
 
 
 def test_without_a_pulse_behind_the_wait_nobody_knows() -> None:
@@ -118,5 +118,5 @@ def test_a_stream_that_was_not_sent_never_looks_green() -> None:
 def test_an_expectation_without_verdict_never_looks_green() -> None:
     verdict = judged(step(lost=ZERO), record(*seen(*BEHIND)))
     assert verdict.overall is Judgement.PASS
-    with pytest.raises(InternalError, match=r"nobody judged queries\.lost"):
+    with pytest.raises(InternalError, match=r"the judge gave no verdict on queries\.lost"):
         replace(verdict, verdicts=())
