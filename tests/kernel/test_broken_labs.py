@@ -172,7 +172,7 @@ BROKEN += [
         "a mark that nothing clears",
         FROM_A_POD,
         "ClusterIP from outside is masqueraded by the entry node towards another node",
-        "node-a masqueraded the packet, and then the packet of the tunnel around it (flannel.1): no rule in "
+        "node-a masqueraded the packet, and then the tunnel's packet around it (flannel.1): no rule in "
         "KUBE-POSTROUTING cleared the mark.",
         edits=((NODES, f"{OVERLAY}{NODES}"), ("{node: node-a, device: uplink}", "10.244.0.0")),
         module=FIXED,

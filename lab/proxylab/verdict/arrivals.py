@@ -1,7 +1,7 @@
-"""Who was reached, and as whom: backends, source and spread.
+"""The verdicts ``backends``, ``source`` and ``spread``: which pods the flows reached, and from which address.
 
-Owns: the verdicts on packets as they were seen at the pods.
-Must not: judge what became of flows that no pod saw (``judge`` does); such flows only cast doubt here.
+They rest on the packets that the taps saw at the pods. A flow that no pod saw only casts doubt here; ``judge`` judges
+what became of it.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from proxylab.verdict.rules import Rule, read_all
 __all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
-"""How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
+"""How many pods the one line of a verdict names with their flows; ``explain`` prints a table."""
 
 
 def hits(case: Case) -> Counter[str]:
@@ -36,12 +36,12 @@ def hits(case: Case) -> Counter[str]:
 
 
 def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
-    """The pods that were hit are exactly ``expected``.
+    """The flows reached exactly the pods in ``expected``.
 
-    Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
-    is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
-    says so. Where flows stick it is each client's first that is chosen for. Behind a headless Service's name a client
-    dials one pod, and that the name gives all of them is the name's own verdict.
+    The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
+    on does a backend without a flow count as missing; below that the verdict says so. With session affinity the proxy
+    chooses once for each client. A client of a headless Service's name dials one pod; the verdict ``name`` checks that
+    the name gives all of them.
     """
     found = hits(case)
     findings = _unseen(case)
@@ -57,8 +57,8 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     observed = _shares(found)
     sticky = case.probe.expect.spread is Spread.STICKY
     choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)
-    told = bool(findings.wrong) and len(set(expected)) == 1  # that the one backend was not hit is the same thing twice
-    if never and found and not told and (choices > 1 or not sticky):
+    said = bool(findings.wrong) and len(set(expected)) == 1  # a stranger was hit, so the only backend was not
+    if never and found and not said and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
         if choices >= flows_to_hit_all(len(set(expected))):
             findings.missing_overall.append(f"the proxy never chose {listed(never)} in {chosen}")
@@ -68,7 +68,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
 
 
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
-    """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
+    """Every packet that arrived has the source address ``expected``, and each node changed it once at most."""
     findings = _unseen(case)
     sender = case.resolved.sender
     kept = bool(sender.others) and isinstance(case.probe.expect.source, Preserved)
@@ -100,17 +100,17 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
 
 
 def masqueraded_again(case: Case) -> Rule | None:
-    """The rule that changed more sources than there are flows; ``None`` where all did what they should.
+    """The rule that changed more sources than there are flows; ``None`` where there is none.
 
-    Source NAT is asked once for each flow, and a lab has no other traffic. What it changes beyond that is the packet of
-    a tunnel, which inherits the mark of the packet inside (skb->mark), and should have lost it before.
+    The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
+    tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
     """
     changing = (rule for rule in read_all(case.evidence.counts) if rule.target in ("MASQUERADE", "SNAT"))
     return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
 
 
 def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender) -> str:
-    """What the author wrote, and the address it comes to."""
+    """What the author wrote, and the address that it resolves to."""
     match wanted:
         case Preserved() if sender.others:
             return f"preserved ({len(sender.addresses):,} addresses)"
@@ -138,7 +138,7 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
 
 
 def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | None) -> Verdict:
-    """Flows are shared as the author wants, over ``backends``, or where none were named, over the pods that were hit.
+    """The spread of flows over ``backends``, or without ``backends`` over the pods that they reached.
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
     """
@@ -157,7 +157,7 @@ def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | 
 
 
 def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
-    """The flows of each pod are its due share of all, as far as chance allows."""
+    """Each pod got its due share of all flows, as far as chance allows."""
     found = hits(case)
     counts = [found[name] for name in due]
     shares = tuple(due.values())
@@ -181,10 +181,9 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
 
 
 def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
-    """All flows of a client went to one backend, and there were enough of them that chance does not do that.
+    """All flows of a client went to one backend, and there were too many of them for chance.
 
-    A client is an address. With many, each may have another backend; what shows that it held is whatever a client sent
-    after its first flow.
+    A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
     """
     found = hits(case)
     clients = _backends_of_clients(case)
@@ -221,7 +220,7 @@ def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
 
 
 def due_shares(case: Case) -> Mapping[str, float]:
-    """The share of the flows that is due to each pod: as the author wrote it, or an equal one for each backend."""
+    """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
     spread = case.probe.expect.spread
     if isinstance(spread, Shares):
         return spread.of
@@ -236,7 +235,7 @@ def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[
 
 
 def _unseen(case: Case) -> Findings:
-    """What every verdict about arrivals starts from: the flows that no pod saw show nothing."""
+    """The findings that every verdict about arrivals starts from: flows that no pod saw show nothing."""
     unseen = len(case.flows) - len(case.arrived)
     if not unseen:
         return Findings()
@@ -247,7 +246,7 @@ def _unseen(case: Case) -> Findings:
 
 
 def _shares(found: Counter[str]) -> str:
-    """Names with their flows, in a line; the name alone if there was one flow."""
+    """Names with their flows, in a line; the name alone for one flow."""
     if found.total() <= 1:
         return listed(list(found))
     shown = [f"{name} {count:,}" for name, count in found.most_common(_MOST_SHARES)]

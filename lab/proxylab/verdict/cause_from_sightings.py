@@ -1,7 +1,6 @@
-"""What a failure comes down to where no rule, counter or plan says who did it: what was seen, as a sentence.
+"""The sentence for a failure whose cause no rule, counter or plan shows: what the taps saw.
 
-Owns: that sentence, for every expectation. No failure is left without one.
-Must not: choose it where a cause is known (``causes`` does), or say more than was seen.
+Every failed expectation gets such a sentence. ``causes`` goes first, where the cause is known.
 """
 
 from proxylab.evidence.evidence import Direction
@@ -18,11 +17,11 @@ __all__ = ["otherwise"]
 
 
 def otherwise(case: Case, verdict: Verdict) -> str:
-    """Why this expectation failed, by what was seen.
+    """What the taps saw of this failed expectation.
 
     Args:
-        case: whose expectation it is.
-        verdict: which is a fail, for a reason.
+        case: the probe.
+        verdict: a fail, with reasons.
     """
     flow = case.flows[verdict.example or 0]
     match verdict.expectation:

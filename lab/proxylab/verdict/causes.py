@@ -1,10 +1,10 @@
-"""The one sentence that names the cause, where the evidence shows one.
+"""The sentence that names the cause of a failed expectation, where the evidence shows one.
 
-Owns: which cause belongs to which failed expectation, and the causes of wrong outcomes, sources, backends and shares.
-Must not: guess. Every sentence names what it rests on; where nothing in the evidence points at a cause, there is none.
+The module chooses the cause for each expectation and finds those of wrong outcomes, sources, backends and shares. It
+does not guess: every sentence names what it rests on.
 
-A cause rests on the evidence of the probe. Two more things may help to name it: the plan, which says how the lab was
-wired, and one more packet that was traced afterwards; a sentence that needs that packet says so.
+A cause rests on the evidence of the probe. Two more things help to name it: the plan of the lab's network, and one more
+packet that the lab traced afterwards. A sentence that needs that packet says so.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ _ICMP_NAMES = {
 
 
 def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
-    """Why this expectation failed, as a sentence; empty if the evidence does not show it, or if it did not fail."""
+    """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause."""
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
@@ -78,7 +78,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
 
 
 def _of_name(case: Case, traced: Evidence | None) -> str:
-    """Why nobody answered, where one more packet to the name server was followed: nothing led it to a pod."""
+    """Why no answer came to a DNS query, where a packet traced afterwards went to no pod."""
     if traced is None or not led_nowhere(case.resolved, case.evidence.lookups):
         return ""
     if not any(each.error for each in case.evidence.lookups):
@@ -134,20 +134,20 @@ def _rejected_by_foreign_rule(case: Case) -> str:
 
 
 def _again(case: Case, flow: Flow) -> Retranslation | None:
-    """The second translation of a flow that arrived, or that led it to where no pod is."""
+    """The second translation of a flow that arrived, or that went to an address without a pod."""
     if case.fates[flow.number] in _LED_ASTRAY:
         return retranslated(flow, case.resolved)
     return case.again.get(flow.number)
 
 
 def _of_two_translations(case: Case, again: Retranslation) -> str:
-    """Both of them, each with the rule that counted, or that stands there."""
+    """Both translations, each with the rule that counted or may have done it."""
     first, second = (_whose(case, each) for each in (again.first, again.second))
     return f"the packet was translated twice: {again.told(first, second)}."
 
 
 def _whose(case: Case, translation: Translation) -> str:
-    """The rule behind a translation, or what connection tracking of its node has, as a clause in brackets."""
+    """The rule behind a translation, or its node's conntrack entry, as the end of a clause."""
     node = translation.node
     counted = [each for each in read_all(case.evidence.counts) if each.count.node == node]
     targets = {"DNAT"} if translation.of_destination else REWRITING
@@ -192,7 +192,7 @@ def _of_copied_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
 
 
 def _of_port(case: Case, flow: Flow) -> str:
-    """The rule that translated to the wrong port, and what the Service has there."""
+    """The rule that translated to the wrong port, and the right port."""
     resolved = case.resolved
     arrival = next(each for each in flow.arrivals if due_at(resolved, each.destination, each.destination_port))
     there = (arrival.destination, arrival.destination_port)
@@ -221,7 +221,7 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
         return "the packet kept the client's address: nothing masqueraded it."
     if not changed:
         return ""
-    # A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
+    # Only a rule for packets from an endpoint to itself explains such a packet, and it explains no other.
     to_itself = arrival.destination == client
     rule = next((rule for rule in asked if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
@@ -231,7 +231,7 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
 
 
 def _masqueraded_again(case: Case, plan: Plan | None) -> str:
-    """A tunnel's packet inherits the mark of the packet that it carries, unless a rule has cleared it."""
+    """A tunnel's packet inherits the mark of the packet that it carries, unless a rule cleared it."""
     again = masqueraded_again(case)
     if again is None:
         return ""
@@ -294,7 +294,7 @@ def _of_spread(case: Case) -> str:
 
 
 def _of_http(case: Case, verdict: Verdict) -> str:
-    """A health-check node port answers by what the proxy of its node knows of local endpoints."""
+    """A health-check node port answers by the number of local endpoints that the proxy of its node knows."""
     report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
     if report is None or report.error or report.local_endpoints is None:
         return ""

@@ -1,12 +1,10 @@
 """The kernel's own word for why it dropped a traced packet.
 
-Owns: which of the drops that the kernel told of is the packet's, and what its words mean.
-Must not: let a verdict rest on it. The kernel says when it dropped something, and not what: whatever else arrived on
-this machine just then is received on the same thread's back.
+No verdict rests on it. The kernel reports when it dropped a packet, not which one: the same thread may receive other
+packets of this machine in between.
 
-A packet is dropped after it was seen for the last time and, since all of its way is walked within one send(2), before
-anything else is sent. So where something is missing the first drop after the last sighting is told, and none that came
-after the first fence.
+The kernel drops a packet after its last sighting and, since one send(2) carries it the whole way, before the sender
+sends anything else. So the module picks the first drop after the last sighting and before the first sentinel packet.
 """
 
 from typing import Final
@@ -60,14 +58,14 @@ _MEANINGS: Final = {
     "XDP": "an XDP program",
     "XFRM_POLICY": "an IPsec policy",
 }
-"""What reasons mean that packets of a lab may meet (include/net/dropreason-core.h)."""
+"""The meaning of the reasons that packets of a lab may meet (include/net/dropreason-core.h)."""
 
-# The clock of a drop is set to that of sightings, to within less than a packet needs from one to the other.
+# The lab sets the clock of drops to that of sightings, more precisely than a packet's time between the two.
 _APART_NS: Final = 1_000
 
 
 def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
-    """The drop at which a traced packet, or its answer, ended; ``None`` if nothing is missing, or nothing is told."""
+    """The drop that ended a traced packet or its reply; ``None`` if nothing is missing or the kernel reports none."""
     if not evidence.held_at:
         return None
     seen: tuple[Observation | TraceStep, ...] = (*evidence.observations, *evidence.steps)
@@ -79,6 +77,6 @@ def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
 
 
 def reason_words(drop: DropReason) -> str:
-    """The kernel's word, and what it means where that is known: ``IP_RPFILTER (reverse-path filter)``."""
+    """The kernel's word with its meaning, if known: ``IP_RPFILTER (reverse-path filter)``."""
     meaning = _MEANINGS.get(drop.reason)
     return f"{drop.reason} ({meaning})" if meaning else drop.reason

@@ -1,10 +1,8 @@
-"""Flows that end at a pod or an outside host, which got their packets and did not take them.
+"""The verdicts ``outcome`` and ``at`` of a drop that the author expects at a pod or an outside host.
 
-Owns: the verdicts on ``outcome`` and ``at`` of a drop that is said to be there.
-Must not: take a rule for a witness; rules drop on nodes.
-
-That a packet came in there is seen. That the stack behind the device took none of them has to be proven like any other
-drop: its counters tell of every packet, and were read before a fence or anything else came.
+A tap sees the packets come in there. That the stack behind the device dropped them needs the proof of any other drop:
+its counters account for every packet, and the lab read them before a sentinel packet came. Rules drop on nodes, so no
+rule is a witness here.
 """
 
 from proxylab.evidence.words import amount, listed
@@ -21,17 +19,17 @@ __all__ = ["ends_beyond_nodes", "judge_drop_beyond_nodes", "judge_end_beyond_nod
 
 
 def ends_beyond_nodes(case: Case) -> bool:
-    """Whether the author says of a drop that it is at a pod or host."""
+    """Whether the author expects the drop at a pod or host."""
     return case.probe.expect.outcome is Outcome.DROPPED and bool(case.resolved.watched)
 
 
 def judge_drop_beyond_nodes(case: Case) -> Verdict:
-    """Every flow came in there, and its stack counted each packet as received and passed none on."""
+    """Every flow came in there, and the stack counted each packet as received and passed none on."""
     where = str(case.probe.expect.at)
     findings = Findings()
     drop = _drop(case)
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        # Connection tracking is no witness here: what came to a pod past it, or twice, is what such drops are about.
+        # Connection tracking is no witness here: such drops are about packets that bypassed it or came twice.
         contradiction = disagreement(flow, fate, case.resolved.protocol)
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
@@ -57,7 +55,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
 
 
 def judge_end_beyond_nodes(case: Case) -> Verdict:
-    """``at``: every flow was seen last there, and nothing answered it."""
+    """``at``: the taps saw every flow last there, and nothing answered it."""
     where = str(case.probe.expect.at)
     findings = Findings()
     reached: dict[str, None] = {}
@@ -97,6 +95,6 @@ def _heard(flow: Flow) -> bool:
 
 
 def _came(flow: Flow, where: str) -> bool:
-    """Whether it came in there, and nowhere else."""
+    """Whether the flow came in there, and nowhere else."""
     seen = [*flow.arrivals, *flow.strays]
     return all(is_at(each, where) for each in seen) and (last := last_seen(flow)) is not None and is_at(last, where)

@@ -1,7 +1,6 @@
-"""Where flows vanished, by the last hop at which each was seen, and what counted there.
+"""The sentence about flows that vanished: the last hop at which the taps saw them, and what counted there.
 
-Owns: the sentence about flows of which nothing was seen again.
-Must not: guess what took them. A rule or a counter is named where it counted as many packets as vanished there.
+It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
 from collections import defaultdict
@@ -23,7 +22,7 @@ _ENDING = frozenset({"DROP", "REJECT"})
 
 
 def vanished(case: Case) -> str:
-    """Where most of the flows that were lost were seen last, as a sentence; empty if none was lost."""
+    """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost."""
     lost = [flow for flow, fate in zip(case.flows, case.fates, strict=True) if fate is Fate.LOST]
     if not lost:
         return ""
@@ -44,7 +43,7 @@ def _who(case: Case, flows: Sequence[Flow]) -> str:
 
 
 def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
-    """What counted, where they were seen last, as many packets as vanished there; empty if nothing did."""
+    """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
     if seen.netns_name not in case.resolved.nodes:
         return ""
     packets = packets_of(flows)

@@ -1,8 +1,4 @@
-"""What passed nodes, by the taps on their devices.
-
-Owns: the verdict on the outcome ``untranslated``, and the one on ``at`` where no rule ended a flow.
-Must not: know rules.
-"""
+"""The outcome ``untranslated``, and ``at`` where no rule ended a flow, by the taps on devices of nodes."""
 
 from collections.abc import Iterable
 
@@ -17,13 +13,13 @@ from proxylab.verdict.model import Verdict
 __all__ = ["judge_last_hop", "judge_untranslated"]
 
 _LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
-"""Fates of a packet that nobody translated: it ends somewhere, and who forwarded it may say so by ICMP."""
+"""Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
 def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
-    """Every flow was seen to leave a node, or to reach somebody, under the address that was dialled, and never another.
+    """Every flow left a node, or reached a pod or host, under the dialled address and never under another.
 
-    ``doubts`` are what rules tell of a translation that no device saw.
+    ``doubts`` are rule counters that show a translation.
     """
     findings = Findings(doubts_overall=list(doubts))
     witnesses: list[str] = []
@@ -52,7 +48,7 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
 
 
 def judge_last_hop(case: Case, expected: str) -> Verdict:
-    """``at`` by what devices of nodes saw: where each flow went on as it was, or where it was seen last."""
+    """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
     findings = Findings()
     reached: dict[str, None] = {}
     for flow in case.flows:

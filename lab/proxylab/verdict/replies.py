@@ -1,8 +1,4 @@
-"""The reply: whether it came back, and from whom.
-
-Owns: the verdict on ``reply``.
-Must not: judge requests (``judge`` and ``arrivals`` do).
-"""
+"""The verdict ``reply``: whether the reply came back, and from which address."""
 
 from proxylab.addresses import Transport
 from proxylab.evidence.words import amount, endpoint, listed
@@ -17,7 +13,7 @@ __all__ = ["judge_reply"]
 
 
 def judge_reply(case: Case, wanted: Reply) -> Verdict:
-    """The reply bears the address that was dialled, or where it is to be left as it is, the backend's own."""
+    """The reply has the dialled address as its source; for ``untranslated`` the backend's own address."""
     resolved = case.resolved
     findings = Findings()
     answered = 0
@@ -57,13 +53,13 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
     ports = [departure.source_port for departure in flow.departures]
-    due, whose = (resolved.destination, resolved.port), "that was dialled"
+    due, which = (resolved.destination, resolved.port), "that was dialled"
     if wanted is Reply.UNTRANSLATED:
-        due, whose = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+        due, which = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     for reply in flow.replies:
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
-            return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
         if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, but the request did not come from there"
@@ -75,7 +71,7 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
     if wanted is Reply.UNTRANSLATED:
-        return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
+        return ""  # the sender's socket dialled another address, and rightly rejects this reply
     report = flow.report
     by_streams = resolved.manner is Manner.CONNECT and resolved.protocol is Transport.TCP
     if flow.replies and by_streams and report and report.error:

@@ -1,10 +1,8 @@
-"""What a traced packet comes to, in one sentence.
+"""The summary of a traced packet, in one sentence.
 
-Owns: that sentence: the cause, where the packet or its answer was stopped or given another source; else how it went.
-Must not: find causes of its own, or guess.
-
-Nothing was expected of the packet. So it is held against what would leave nothing to explain: delivered, with the
-client's own address, and answered from the address that was dialled.
+It names the cause where a rule or a node stopped the packet or its reply, or changed its source; else how it went. A
+trace has no expectations, so the summary compares the packet with a plain delivery: the client's own source address,
+and a reply from the dialled address.
 """
 
 from dataclasses import replace
@@ -28,10 +26,10 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
     """The sentence about the only flow of a probe.
 
     Args:
-        probe: whose expectations are left aside.
+        probe: its expectations do not matter.
         resolved: of one flow.
         evidence: of that flow, with ``steps``.
-        plan: of the lab; without it causes that lie in the wiring are not found.
+        plan: of the lab; without it the summary finds no cause in the network.
     """
     plain = Expect(outcome=Outcome.DELIVERED, source=Preserved(), position=probe.expect.position)
     probe = replace(probe, expect=plain)
@@ -41,7 +39,7 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
 
 
 def _how_it_went(case: Case) -> str:
-    """What was seen, where nothing was stopped and nothing says why it was."""
+    """What the taps saw of a packet without a known cause."""
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:
         arrival, reply = flow.arrivals[0], flow.replies[0]

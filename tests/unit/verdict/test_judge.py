@@ -233,7 +233,7 @@ def test_a_lost_packet_fails_only_when_the_silence_is_proven() -> None:
         (replace(lost, losses=(TapLoss("echo-1", "eth0", 3),)), "the tap at echo-1 eth0 lost 3 frames"),
         (
             replace(lost, sentinels=tuple(replace(sentinel, at=1) for sentinel in lost.sentinels)),
-            "before the last flow had left",
+            "before the last flow left",
         ),
     ):
         verdict = one(DELIVERED, doubtful, "outcome")
