@@ -1,4 +1,4 @@
-"""Rules that belong to no engine before the judge, and in the sentence that names a cause."""
+"""Foreign rules, which belong to no engine: verdicts, and the sentences that name a cause."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ WORDS = 'the rule "tcp dport 80 drop" in chain early (hook prerouting, priority 
 
 
 def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
-    """It came in at node-a, whose stack counted it as received and as nothing else."""
+    """The flow came in at node-a, and its stack counted it only as received."""
     seen = replace(world.leaves(0), netns_name="node-a", device="debug", direction=Direction.IN, at=1001)
     told = world.evidence([world.leaves(0), seen], kernel=ROUTED, held_at=2000, foreign=foreign, counted=("node-a",))
     return replace(told, **changes)  # type: ignore[arg-type]

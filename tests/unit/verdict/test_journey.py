@@ -110,7 +110,7 @@ def test_what_a_node_makes_itself_follows_the_request() -> None:
 
 
 def test_what_a_node_sends_begins_there_and_what_it_gets_ends_there_whatever_the_clock_says() -> None:
-    """OUTPUT tells no time, and what a program gets bears the time at which it came to the node."""
+    """OUTPUT gives no time; a packet that a program gets has the time at which it came to the node."""
     made = step("nat", "OUTPUT", at=0, in_device="")
     there = step("nat", "PREROUTING", at=6, netns_name="node-b", in_device="eth0")
     answered = step("filter", "OUTPUT", at=0, netns_name="node-b", packet=Packet.REPLY, in_device="")

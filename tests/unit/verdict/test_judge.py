@@ -198,7 +198,7 @@ def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
     assert verdict.judgement is PASS, verdict.reasons
 
 
-def test_a_frame_at_a_pod_that_is_addressed_to_somebody_else_has_not_arrived() -> None:
+def test_a_frame_at_a_pod_that_is_addressed_to_another_has_not_arrived() -> None:
     leaving = DELIVERED.leaves(0)
     stray = replace(leaving, netns_name="echo-1", direction=Direction.IN)
     verdict = one(DELIVERED, DELIVERED.evidence([leaving, stray]), "outcome")

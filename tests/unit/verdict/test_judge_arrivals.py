@@ -1,4 +1,4 @@
-"""The judge on who was reached, as whom, and in what shares."""
+"""The judge on backends, source and spread."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_a_verdict_for_every_expectation_or_an_error() -> None:
         replace(verdict, verdicts=verdict.verdicts[:-1])
 
 
-def test_a_source_that_nobody_resolved_is_our_fault() -> None:
+def test_a_source_without_an_address_is_our_fault() -> None:
     world = World(source=NodeDevice("node-a", "uplink"))
     with pytest.raises(InternalError, match="the plan gave no address for the source"):
         judged(world, world.evidence(world.round_trip(0, "echo-1")))
@@ -137,7 +137,7 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
     assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"
 
 
-def test_a_refused_send_excuses_no_packet_that_nobody_saw_leave() -> None:
+def test_a_refused_send_excuses_no_packet_that_no_tap_saw_leave() -> None:
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1")[1:], sent=0, refused_sends=("EPERM",))
     assert one(DELIVERED, evidence, "outcome").reasons == ("the taps never saw 1 flow leave debug",)
 
@@ -239,7 +239,7 @@ def test_http_is_judged_by_status_and_body(report: HttpReport | None, judgement:
     assert verdict.reasons[:1] == ((reason,) if reason else ())
 
 
-def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
+def test_an_outcome_that_no_key_asks_for_beside_http_is_not_judged() -> None:
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
     probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
@@ -310,7 +310,7 @@ def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
         (ConntrackExpect(none=Entries(reply_from="echo-2")), INCONCLUSIVE),
     ],
 )
-def test_an_entry_that_the_author_expects_stands_for_the_rule_that_nobody_asked(
+def test_an_entry_that_the_author_expects_stands_for_a_rule_that_did_not_count(
     wanted: ConntrackExpect | None, judgement: Judgement
 ) -> None:
     world = DELIVERED

@@ -1,4 +1,4 @@
-"""The judge on copies: at a stranger, at the sender, and at a node where they end; told one by one, and packed."""
+"""The judge on copies: at a stranger, at the sender, and at a node where they end; single and packed."""
 
 from collections.abc import Sequence
 from dataclasses import replace

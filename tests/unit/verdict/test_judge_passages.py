@@ -47,7 +47,7 @@ def test_what_leaves_a_node_as_it_was_dialled_is_untranslated() -> None:
 @pytest.mark.parametrize(
     ("seen", "judgement"),
     [
-        ([on_node(ALONE, "debug", Direction.IN)], FAIL),  # it came in, and nobody saw it leave again
+        ([on_node(ALONE, "debug", Direction.IN)], FAIL),  # it came in, and no tap saw it leave again
         ([on_node(ALONE, "eth0", Direction.OUT, "echo-1")], FAIL),
         ([on_node(ALONE, "eth0", Direction.OUT), ALONE.arrives(0, "echo-1")], FAIL),
         ([on_node(ALONE, "eth0", Direction.OUT), ALONE.hears_icmp(0)], FAIL),

@@ -1,4 +1,4 @@
-"""Verdicts on names: what was asked, what was answered, and what it led to."""
+"""Verdicts on names: the queries, the answers, and the address they give."""
 
 from dataclasses import replace
 from ipaddress import ip_address
@@ -178,7 +178,7 @@ def dialled(verdict: ProbeVerdict) -> str:
 def asked(
     resolved: ResolvedProbe, question: Question, answers: dict[tuple[str, str, str], Lookup]
 ) -> list[tuple[str, str, str]]:
-    """Which questions are asked where these are answered and all others are told NXDOMAIN."""
+    """The queries of a client that gets these answers and NXDOMAIN for all others."""
     seen: list[tuple[str, str, str]] = []
 
     def ask(netns_name: str, query: Query) -> Lookup:
@@ -199,7 +199,7 @@ def test_a_resolver_asks_below_one_domain_after_the_other_until_it_has_an_addres
     assert asked(resolved, dual, {first[0]: lookup("10.96.0.77")}) == first
 
 
-def test_after_silence_the_servers_are_asked_themselves_and_then_nobody() -> None:
+def test_after_silence_the_servers_are_asked_themselves_and_then_no_other() -> None:
     resolved = replace(WORLD.resolved, destination=RESOLVER)
     silent = {(NAME, "A", "10.96.0.10"): lookup(error="timeout", code="")}
     assert asked(resolved, CLUSTER_IP, silent) == [(NAME, "A", "10.96.0.10"), (NAME, "A", "10.244.0.2")]

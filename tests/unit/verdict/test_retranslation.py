@@ -1,4 +1,4 @@
-"""A flow that another node translates once more: what was captured at each hop decides, and decides alone."""
+"""A flow that another node translates once more: only the packets captured at each hop decide."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Rules as iptables-save prints them, read for what they say of a probe."""
+"""Rules as iptables-save prints them, and whether they name what a probe dials."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address

@@ -1,4 +1,4 @@
-"""The sentence behind a trace."""
+"""The summary of a trace."""
 
 from dataclasses import replace
 from ipaddress import ip_address
@@ -25,7 +25,7 @@ def test_what_went_well_is_told_as_it_went() -> None:
     )
 
 
-def test_a_source_that_was_changed_is_explained_though_nobody_expected_another() -> None:
+def test_a_source_that_was_changed_is_explained_though_no_key_expects_another() -> None:
     counts = (OUTSIDE.balanced(), OUTSIDE.marked(), OUTSIDE.translated("echo-1"), OUTSIDE.masqueraded())
     assert of(OUTSIDE.evidence(OUTSIDE.round_trip(0, "echo-1", NODE_A), counts=counts), OUTSIDE) == (
         "node-a masqueraded the packet because the client is not in 10.244.0.0/16: its rule "
@@ -33,7 +33,7 @@ def test_a_source_that_was_changed_is_explained_though_nobody_expected_another()
     )
 
 
-def test_a_source_that_nobody_says_who_changed_is_told_as_it_was_seen() -> None:
+def test_a_source_changed_by_no_known_rule_is_told_as_it_was_seen() -> None:
     assert of(WORLD.evidence(WORLD.round_trip(0, "echo-1", NODE_A))) == (
         "echo-1 got the request from 172.18.0.2, and the reply came back from 10.96.0.10:80."
     )
