@@ -7,16 +7,16 @@ from proxylab.evidence.evidence import Direction
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.verdict.case import Case
 from proxylab.verdict.cause_clauses import dialled
-from proxylab.verdict.flow_clauses import told
+from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import hop, last_seen
 from proxylab.verdict.last_sightings import vanished
 from proxylab.verdict.model import Verdict
 
-__all__ = ["otherwise"]
+__all__ = ["as_seen"]
 
 
-def otherwise(case: Case, verdict: Verdict) -> str:
+def as_seen(case: Case, verdict: Verdict) -> str:
     """What the taps saw of this failed expectation.
 
     Args:
@@ -66,7 +66,7 @@ def _of_fate(case: Case, flow: Flow) -> str:
                 f"the packet came in at {stray.netns_name} addressed to {to}, which {stray.netns_name} does not have."
             )
         case Fate.MULTIPLIED:
-            return f"the packet was copied on its way: {told(case, flow, Fate.MULTIPLIED)}."
+            return f"the packet was copied on its way: {fate_clause(case, flow, Fate.MULTIPLIED)}."
         case Fate.REFUSED if not flow.arrivals:
             reset = flow.resets[0]
             refused = f"{endpoint(reset.source, reset.source_port)} refused the connection"
@@ -76,7 +76,7 @@ def _of_fate(case: Case, flow: Flow) -> str:
             to = endpoint(arrival.destination, arrival.destination_port)
             return f"nothing stopped the packet: it came in at {arrival.netns_name}, addressed to {to}."
         case fate:
-            return f"{told(case, flow, fate)}."
+            return f"{fate_clause(case, flow, fate)}."
 
 
 def _of_source(case: Case, flow: Flow) -> str:

@@ -114,14 +114,18 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
         case Fate.REFUSED if flow.arrivals:
             return _nobody_there(flow, "a reset")
         case Fate.DELIVERED:
-            arrival = flow.arrivals[0]
-            rule = translation(case, arrival.destination)
-            if rule is None:
-                return remembered(case, flow)
-            to = endpoint(arrival.destination, arrival.destination_port)
-            return f"{rule.count.node} translated the packet to {to} by {the_rule(rule)}."
+            return _of_delivery(case, flow)
         case _:
             return ""
+
+
+def _of_delivery(case: Case, flow: Flow) -> str:
+    arrival = flow.arrivals[0]
+    rule = translation(case, arrival.destination)
+    if rule is None:
+        return remembered(case, flow)
+    to = endpoint(arrival.destination, arrival.destination_port)
+    return f"{rule.count.node} translated the packet to {to} by {the_rule(rule)}."
 
 
 def _rejected_by_foreign_rule(case: Case) -> str:
@@ -143,7 +147,7 @@ def _again(case: Case, flow: Flow) -> Retranslation | None:
 def _of_two_translations(case: Case, again: Retranslation) -> str:
     """Both translations, each with the rule that counted or may have done it."""
     first, second = (_whose(case, each) for each in (again.first, again.second))
-    return f"the packet was translated twice: {again.told(first, second)}."
+    return f"the packet was translated twice: {again.clause(first, second)}."
 
 
 def _whose(case: Case, translation: Translation) -> str:
@@ -298,8 +302,8 @@ def _of_http(case: Case, verdict: Verdict) -> str:
     report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
     if report is None or report.error or report.local_endpoints is None:
         return ""
-    told = amount(report.local_endpoints, "local endpoint")
-    return f"the proxy that serves {dialled(case)} knows of {told}, so it answers {report.status}."
+    known = amount(report.local_endpoints, "local endpoint")
+    return f"the proxy that serves {dialled(case)} knows of {known}, so it answers {report.status}."
 
 
 def _of_conntrack(case: Case) -> str:

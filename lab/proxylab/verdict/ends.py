@@ -9,7 +9,7 @@ from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings, disagreement, packets_until
 from proxylab.verdict.drops import KernelDrop, drop_at
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
@@ -38,7 +38,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
         elif fate is Fate.LOST:
             findings.missing.append((flow.number, f"no tap saw it come to {where}"))
         elif fate not in (Fate.DELIVERED, Fate.COPIED, Fate.STRAYED) or not _came(flow, where):
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif drop is None:
             findings.doubts.append((flow.number, f"it came to {where}, but no counter shows that {where} dropped it"))
     for rule in ending(case.resolved, case.evidence.counts, "DROP"):
@@ -82,7 +82,7 @@ def _drop(case: Case) -> KernelDrop | None:
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:
-    return told(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
+    return fate_clause(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
 
 
 def _answered(flow: Flow) -> bool:

@@ -13,7 +13,7 @@ from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, Servic
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.arrivals import due_shares, hits
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.cause_from_sightings import otherwise
+from proxylab.verdict.cause_from_sightings import as_seen
 from proxylab.verdict.causes import cause
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.naming import led_nowhere
@@ -86,8 +86,8 @@ def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
     if verdict.again:
         return verdict.again, ""
     judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
-    told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
-    return f"proxylab run {shlex.quote(judged.position.file)}{told}", f"--probe {_quoted(judged.name)}"
+    options = "".join(f" {shlex.quote(option)}" for option in verdict.options)
+    return f"proxylab run {shlex.quote(judged.position.file)}{options}", f"--probe {_quoted(judged.name)}"
 
 
 def _reproduce(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
@@ -196,7 +196,7 @@ def known_cause(case: Case, verdict: ProbeVerdict) -> str:
 def why(case: Case, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
     failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
-    return known_cause(case, verdict) or next((otherwise(case, each) for each in failed), "")
+    return known_cause(case, verdict) or next((as_seen(case, each) for each in failed), "")
 
 
 def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

@@ -10,7 +10,7 @@ from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.rules import Rule, ending
 
-__all__ = ["fates", "nodes_of", "packets", "stack_drop", "told"]
+__all__ = ["fate_clause", "fates", "nodes_of", "packets", "stack_drop"]
 
 
 def fates(case: Case) -> str:
@@ -26,7 +26,7 @@ def fates(case: Case) -> str:
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
 
 
-def told(case: Case, flow: Flow, fate: Fate) -> str:
+def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
     """A clause about what the taps saw of a flow."""
     heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]

@@ -45,7 +45,7 @@ from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from proxylab.verdict.case import Case, Findings, open_case
 from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_ending, went_no_further
 from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
-from proxylab.verdict.flow_clauses import fates, nodes_of, packets, stack_drop, told
+from proxylab.verdict.flow_clauses import fate_clause, fates, nodes_of, packets, stack_drop
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rejects, suspicion
 from proxylab.verdict.http import judge_http
@@ -170,7 +170,7 @@ def _judge_outcome(case: Case) -> Verdict:
         if flow.number in case.again:
             findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
         elif fate is Fate.COPIED:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate is wanted or _comes_to(case, flow, fate):
@@ -178,9 +178,9 @@ def _judge_outcome(case: Case) -> Verdict:
         elif fate is Fate.LOST:
             findings.missing.append((flow.number, _unseen(case, flow)))
         elif fate in _UNDECIDED[outcome]:
-            findings.doubts.append((flow.number, told(case, flow, fate)))
+            findings.doubts.append((flow.number, fate_clause(case, flow, fate)))
         else:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
     findings.doubts_overall += _doubts_about_outcome(case, outcome)
     return findings.settle(
         case,
@@ -262,7 +262,7 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
             if icmp.destination != resolved.sender.of(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
-        yield told(case, flow, fate)
+        yield fate_clause(case, flow, fate)
 
 
 def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:

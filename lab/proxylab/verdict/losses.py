@@ -79,8 +79,8 @@ def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
     drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is None:
         return sentence
-    told = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
-    return f"{sentence.removesuffix('.')}; {told}" if sentence else told
+    reason = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
+    return f"{sentence.removesuffix('.')}; {reason}" if sentence else reason
 
 
 def _dropped(case: Case, plan: Plan | None) -> str:

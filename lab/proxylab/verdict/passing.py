@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from proxylab.evidence.words import endpoint, listed, tally
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.last_hop import hop, is_at, last_seen, left_as_it_was, translated
 from proxylab.verdict.model import Verdict
@@ -28,7 +28,7 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
         if flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate not in _LEFT_ALONE:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif (other := translated(case, flow)) is not None:
             where = endpoint(other.destination, other.destination_port)
             findings.wrong.append((flow.number, f"it crossed {hop(other)}, addressed to {where}"))

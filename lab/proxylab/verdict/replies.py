@@ -5,7 +5,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Manner, Reply
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.copies import copies
-from proxylab.verdict.flow_clauses import told
+from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.model import Verdict
 
@@ -30,7 +30,7 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
             sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
             findings.missing.append((flow.number, f"{listed(flow.reached)} {sent} {resolved.sender.name}"))
         elif fate is Fate.CONTRADICTORY:
-            findings.doubts.append((flow.number, told(case, flow, fate)))
+            findings.doubts.append((flow.number, fate_clause(case, flow, fate)))
         elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
             findings.doubts.append((flow.number, f"a reply came, but {listed(flow.reached)} was not seen to send it"))
         else:

@@ -48,9 +48,9 @@ class Retranslation:
     second: Translation
 
     def __str__(self) -> str:
-        return self.told()
+        return self.clause()
 
-    def told(self, by_first: str = "", by_second: str = "") -> str:
+    def clause(self, by_first: str = "", by_second: str = "") -> str:
         """Both as a clause; ``by_first`` and ``by_second`` name the rule behind each."""
         first, second = self.first, self.second
         other_port = not second.of_destination and second.came.source == second.went.source

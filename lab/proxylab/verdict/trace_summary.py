@@ -14,7 +14,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, Outcome, Preserved, Probe
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.explain import known_cause
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.judge import judge
 from proxylab.verdict.last_sightings import vanished
@@ -51,4 +51,4 @@ def _how_it_went(case: Case) -> str:
         return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
         return vanished(case)
-    return f"{fates(case)}: {told(case, flow, fate)}, and nothing the lab saw shows why."
+    return f"{fates(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."

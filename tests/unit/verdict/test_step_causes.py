@@ -56,8 +56,10 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
         ),
         (
             judged(step(conntrack=True), record(BEFORE), entries=(entry(OLD),)),
-            "conntrack on node-a still holds UDP 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353: "
-            "nothing deleted it.",
+            (
+                "conntrack on node-a still holds UDP 10.244.0.2:12345 > 10.96.0.53:53, answered by 10.244.0.3:5353: "
+                "nothing deleted it."
+            ),
         ),
         (
             judged(step(lost=Count(at_least=1)), record(BEFORE)),
