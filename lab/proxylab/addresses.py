@@ -1,8 +1,6 @@
-"""The address types of the lab, by one name each.
+"""The lab's types for addresses, IP families and the protocols above IP.
 
-Owns: the unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, ``Family``, and the
-protocols above IP.
-Must not: hold addresses of a particular lab (``plan`` allocates those).
+They are unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, and enums.
 """
 
 from enum import StrEnum
@@ -26,7 +24,7 @@ __all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Trans
 
 @lru_cache(maxsize=4096)
 def unpacked(packed: bytes) -> IPAddress:
-    """An address by its four or sixteen bytes: a lab has few, and making one costs more than reading its packet."""
+    """An address by its four or sixteen bytes, cached: making one costs more than reading its packet."""
     return ip_address(packed)
 
 
@@ -43,7 +41,7 @@ class Family(StrEnum):
 
     @property
     def loopback(self) -> IPAddress:
-        """The address by which a machine reaches itself and nobody else does."""
+        """The loopback address of the family."""
         return IPv4Address("127.0.0.1") if self is Family.IPV4 else IPv6Address("::1")
 
 
@@ -61,7 +59,7 @@ class Protocol(StrEnum):
 
 
 class Transport(StrEnum):
-    """What a probe sends above IP: one of Kubernetes' protocols, or echo requests, for which Kubernetes has no word."""
+    """What a probe sends above IP: one of Kubernetes' protocols, or ICMP echo requests."""
 
     TCP = "TCP"
     UDP = "UDP"
@@ -69,10 +67,10 @@ class Transport(StrEnum):
     ICMP = "ICMP"
 
     def number(self, version: int) -> int:
-        """The number in the IP header (IANA protocol numbers); ICMP is another protocol in IPv6."""
+        """The number in the IP header (IANA protocol numbers); ICMPv6 has its own."""
         return (1 if version == 4 else 58) if self is Transport.ICMP else Protocol(self.value).number
 
     @property
     def served(self) -> Protocol | None:
-        """The protocol of the listeners that it may find; ``None`` for echo requests, which every stack answers."""
+        """The protocol of its listeners; ``None`` for echo requests, which every stack answers."""
         return None if self is Transport.ICMP else Protocol(self.value)

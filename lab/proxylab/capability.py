@@ -1,8 +1,4 @@
-"""What a machine can do for a lab, as pure data.
-
-Owns: ``Capability``, which the kernel room finds by trying and ``proxylab doctor`` shows, and the words for a no.
-Must not: try anything.
-"""
+"""``Capability``: what a machine can do for a lab. The kernel room tries it, and ``proxylab doctor`` shows it."""
 
 from proxylab.frozen import dataclass
 
@@ -15,11 +11,11 @@ class Capability:
 
     Attributes:
         name: in a few words, such as ``VXLAN devices``.
-        found: what was found: a version, or the kernel's own words for no.
-        works: whether it is there.
-        cost: what cannot be done without it, or is slower.
+        found: a version, or the kernel's own words for no.
+        works: whether the machine has it.
+        cost: what the lab cannot do without it, or does slower.
         cure: what the user or an administrator can do about it.
-        required: whether no lab can be built without it.
+        required: whether every lab needs it.
     """
 
     name: str
@@ -31,7 +27,7 @@ class Capability:
 
 
 def in_words(error: Exception) -> str:
-    """What an error says: of one that the kernel gave, the kernel's words, and the file that it is about."""
+    """The words of an error: for a kernel error, the file and the kernel's words."""
     if not isinstance(error, OSError) or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror

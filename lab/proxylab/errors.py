@@ -1,10 +1,7 @@
-"""Errors that say whose fault it is, and the exit codes that follow from them.
+"""The four kinds of error, by the owner of the fault, and the exit codes that follow from them.
 
-Owns: the four kinds of error that may leave a room of the lab, and ``ExitCode``.
-Must not: print, log, or know how an error is shown (``cli`` and ``pytest_plugin`` do).
-
-Every message answers four questions: what happened, where (file:line:col, node, chain), what was expected, and what
-to do about it. A user's mistake never ends in a traceback; an ``InternalError`` always may.
+Every message answers four questions: what happened, where (file:line:col, node, chain), what the lab expected, and what
+to do about it. A user's mistake never ends in a traceback; an ``InternalError`` may.
 """
 
 from collections.abc import Sequence
@@ -15,7 +12,7 @@ __all__ = ["CapabilityError", "EngineError", "ExitCode", "InternalError", "LabEn
 
 
 class ExitCode(IntEnum):
-    """What the ``proxylab`` command answers to its caller. pytest keeps its own codes."""
+    """The exit codes of the command ``proxylab``. pytest keeps its own."""
 
     OK = 0
     FAILED = 1
@@ -27,20 +24,20 @@ class ExitCode(IntEnum):
 
 
 _MORE: Final = (
-    "to see more: --kube-proxy-flag --v=4 makes a kube-proxy talk, and\n"
+    "to see more: --kube-proxy-flag --v=4 makes kube-proxy log more, and\n"
     "`proxylab rules FILE --node NODE` prints what the embedded engine loads"
 )
-"""What can be done where an engine itself does not say enough."""
+"""The advice where an engine's own log is too short."""
 
 
 class LabError(Exception):
-    """Root of the four kinds below; never raised itself."""
+    """The base class of the four kinds below."""
 
     exit_code: ExitCode = ExitCode.INTERNAL
 
 
 class ScenarioError(LabError):
-    """The author's scenario cannot mean what it says. Carries every problem found, not the first.
+    """The author's scenario has mistakes. The error carries all of them.
 
     Attributes:
         problems: one finished line each, ``file:line:col: path: what is wrong; what is allowed``.
@@ -58,7 +55,7 @@ class CapabilityError(LabError):
 
     Attributes:
         missing: the capability in a few words, such as ``user namespaces``.
-        cure: what the user (or an administrator) can do about it.
+        cure: what the user or an administrator can do about it.
     """
 
     exit_code = ExitCode.CAPABILITY
@@ -70,7 +67,7 @@ class CapabilityError(LabError):
 
 
 class EngineError(LabError):
-    """The proxy under test did not do its work: it did not start, did not synchronise, or its rules were refused.
+    """The proxy under test failed: it did not start or synchronise, or the kernel refused its rules.
 
     Attributes:
         node: the node whose engine it is.
@@ -87,10 +84,10 @@ class EngineError(LabError):
 
 
 class InternalError(LabError):
-    """Ours: the lab itself is wrong. The message asks for a report."""
+    """The lab itself is wrong. The message asks for a report."""
 
     exit_code = ExitCode.INTERNAL
 
 
 class LabEndedError(InternalError):
-    """A process of the lab ended before its time, as one that is killed does. A traceback would tell no more."""
+    """A process of the lab ended early, such as a killed one. A traceback would add nothing."""

@@ -1,14 +1,12 @@
-"""``dataclass``, for classes that are frozen and have slots, made in a tenth of the time.
+"""``dataclass`` for frozen, slotted classes, which takes a tenth of the standard library's time.
 
-Owns: how such a class comes by its methods.
-Must not: differ from the standard library's in anything but the time it takes; ``tests/unit/test_frozen.py`` compares.
+It differs from the standard library's only in time; ``tests/unit/test_frozen.py`` compares the two.
 
 Theory of operation. The standard library writes six methods of a frozen dataclass as text, and Python 3.11 compiles
-each by itself. For the hundred classes that a scenario is made of, that was a quarter of the time of ``proxylab
-check``. Only ``__init__`` has to be compiled, since each class has parameters of its own, and it is when it is first
-asked for: of most classes a short verb makes no object. What the others need is the names of fields, so they are
-closures around these. The fields themselves, slots, and the order of parameters stay the standard library's; type
-checkers see nothing else.
+each one separately. For the hundred classes of a scenario that took a quarter of the time of ``proxylab check``. Only
+``__init__`` needs compiling, since each class has its own parameters; this module compiles it at its first use, and a
+short verb uses few classes. The other methods are closures around the names of fields. Fields, slots and the order of
+parameters stay the standard library's; type checkers see nothing else.
 
 A class made here has no dataclass above or below it, and each of its fields is a parameter.
 """
@@ -28,7 +26,7 @@ _set: Final = object.__setattr__
 
 
 class _Factory:
-    """Stands in a signature for a default that is made anew for every object."""
+    """The placeholder in a signature for a default that a factory makes."""
 
     def __repr__(self) -> str:
         return "<factory>"
@@ -40,7 +38,7 @@ _FACTORY: Final = _Factory()
 def _dataclass(
     *, frozen: Literal[True], slots: Literal[True], kw_only: bool = False
 ) -> Callable[[type[ClassT]], type[ClassT]]:
-    """As ``dataclasses.dataclass``; ``frozen`` and ``slots`` are said for those who read, and for type checkers."""
+    """``dataclasses.dataclass``; ``frozen`` and ``slots`` are there for readers and type checkers."""
 
     def made(cls: type[ClassT]) -> type[ClassT]:
         given: Any = dataclasses.dataclass(cls, init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)
@@ -72,7 +70,7 @@ else:
 
 
 class _InitLater:
-    """Stands in a class for its ``__init__``, and puts it there when somebody makes an object or asks for it."""
+    """The placeholder for a class's ``__init__``, which it makes at its first use."""
 
     __slots__ = ("_cls", "_fields")
 
@@ -135,7 +133,7 @@ def _comparison(names: list[str]) -> dict[str, Callable[..., Any]]:
 
 
 def _values(names: list[str]) -> Callable[[object], tuple[Any, ...]]:
-    """What gets the values of fields as a tuple."""
+    """A function from an object to the tuple of its fields' values."""
     if len(names) > 1:
         return attrgetter(*names)  # which makes a tuple of several
     return lambda self: tuple([getattr(self, name) for name in names])

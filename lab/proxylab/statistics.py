@@ -1,16 +1,15 @@
 """Whether a spread of flows over backends can be chance.
 
-Owns: the chi-square test of counts against shares, and how many flows such a test needs to be worth making.
-Must not: know probes, pods or evidence; numbers go in, numbers come out.
+The module tests counts against shares by chi-square, and computes how many flows such a test needs.
 
 Theory of operation. A proxy that picks one of ``k`` backends at random, flow by flow, makes multinomial counts.
 Pearson's statistic over ``n`` flows is then chi-square distributed with ``k - 1`` degrees of freedom; under a spread
 whose shares are ``p`` instead of ``q`` it is non-central, with ``n * sum((p - q)**2 / q)`` as non-centrality. A spread
-is rejected only below ``SIGNIFICANCE``, so small that no run of any CI ever meets it by chance; the price is paid in
-flows, and ``flows_needed`` names it.
+is rejected only below ``SIGNIFICANCE``, so small that no CI run ever meets it by chance; the price is more flows, and
+``flows_needed`` computes it.
 
-Above ``MOST_BINS`` endpoints the flows for a test of each share would be far too many: neighbouring endpoints are put
-together in bins whose shares are tested, and every single endpoint must have been hit besides.
+Above ``MOST_BINS`` endpoints a test of each share would need far too many flows: the test puts neighbouring endpoints
+into bins and tests the bins' shares, and every single endpoint must have got a flow besides.
 """
 
 import math
@@ -34,13 +33,13 @@ SIGNIFICANCE = 1e-9
 """A spread less likely than this is not even."""
 
 POWER = 0.999
-"""How surely a spread with one changed share must be rejected."""
+"""The probability of rejecting a spread with one changed share."""
 
 SHARE_CHANGE = 0.3
-"""The change of one share, as a part of that share, that a test must show with ``POWER``."""
+"""The change of one share, as a fraction of it, that a test must show with ``POWER``."""
 
 MOST_BINS = 16
-"""The largest number of shares that are tested one by one."""
+"""The largest number of shares that the test takes one by one."""
 
 _MOST_TERMS = 10_000
 """Bound of every series below; they converge in tens to hundreds of terms."""
@@ -52,8 +51,8 @@ def flows_needed(backends: int) -> int:
 
     With that many flows the test of ``spread_p_value`` at ``SIGNIFICANCE`` rejects, with probability ``POWER``, a
     spread in which one share (of a bin, above ``MOST_BINS`` backends) is larger or smaller by ``SHARE_CHANGE`` of
-    itself while the others take it up evenly. Above ``MOST_BINS`` it is also enough for an even spread to miss an
-    endpoint with a probability below ``SIGNIFICANCE`` only.
+    itself while the others share the difference. Above ``MOST_BINS`` it is also enough for an even spread to miss
+    an endpoint with a probability below ``SIGNIFICANCE`` only.
 
     Raises:
         ValueError: for fewer than one backend.
@@ -71,7 +70,7 @@ def flows_needed(backends: int) -> int:
 
 @cache
 def flows_needed_for(shares: tuple[float, ...]) -> int:
-    """As ``flows_needed``, where the backends are due these shares, which are above 0 and make 1."""
+    """``flows_needed`` for backends with these shares, which are above 0 and sum to 1."""
     if len(shares) == 1:
         return 1
     bins = [share for _, share in _binned([(0, share) for share in shares])] if len(shares) > MOST_BINS else shares
@@ -95,12 +94,12 @@ def flows_needed_for(shares: tuple[float, ...]) -> int:
 
 
 def flows_to_stick(backends: int) -> int:
-    """The smallest number of flows of one client that would hardly all go to one backend unless something held them.
+    """The smallest number of flows of one client that hardly all go to one backend without session affinity.
 
-    "Hardly" means: with a probability below ``SIGNIFICANCE``, if each flow were given to one of ``backends`` by chance.
+    "Hardly" means with a probability below ``SIGNIFICANCE``, if each flow goes to one of ``backends`` by chance.
 
     Raises:
-        ValueError: for fewer than two backends, among which nothing can be seen to stick.
+        ValueError: for fewer than two backends, which cannot show affinity.
 
     Example:
         >>> flows_to_stick(2), flows_to_stick(3)
@@ -112,9 +111,9 @@ def flows_to_stick(backends: int) -> int:
 
 
 def flows_to_hit_all(backends: int) -> int:
-    """The smallest number of flows that an even spread shares out so that no backend goes without.
+    """The smallest number of flows after which an even spread leaves no backend without a flow.
 
-    "No" means: with a probability of at most ``SIGNIFICANCE`` (bounded by the sum over backends).
+    "No" means with a probability of at most ``SIGNIFICANCE`` (bounded by the sum over backends).
 
     Raises:
         ValueError: for fewer than one backend.
@@ -136,16 +135,16 @@ def _flows_to_hit(backends: int, smallest: float) -> int:
 
 
 def spread_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
-    """How likely counts at least this far from ``shares`` are, if flows are shared out by chance.
+    """The probability of counts at least this far from ``shares``, if chance distributes the flows.
 
     Args:
-        counts: flows per endpoint, in an order that has nothing to do with the counts themselves.
-        shares: the share of each endpoint, in the same order; they are scaled to a sum of 1. An endpoint of share 0
-            must not be hit at all.
+        counts: flows per endpoint, in an order that does not depend on the counts.
+        shares: the share of each endpoint, in the same order; the function scales them to a sum of 1. An
+            endpoint with share 0 must get no flow.
 
     Returns:
         A probability: of Pearson's statistic, and above ``MOST_BINS`` endpoints the smaller of that over bins and,
-        where an endpoint was never hit, of any endpoint going without (its upper bound, the sum over endpoints).
+        where an endpoint got no flow, of any endpoint without a flow (its upper bound, the sum over endpoints).
 
     Raises:
         ValueError: if the two do not match, or hold a negative number, or no share is above 0.
@@ -168,7 +167,7 @@ def spread_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
 
 
 def _binned(cells: Sequence[tuple[int, float]]) -> list[tuple[int, float]]:
-    """Neighbours put together into ``MOST_BINS`` bins, whose sizes differ by one endpoint at most."""
+    """Neighbours joined into ``MOST_BINS`` bins, whose sizes differ by one endpoint at most."""
     edges = [len(cells) * number // MOST_BINS for number in range(MOST_BINS + 1)]
     bins = [cells[start:end] for start, end in pairwise(edges)]
     return [(sum(count for count, _ in each), math.fsum(share for _, share in each)) for each in bins]

@@ -1,8 +1,4 @@
-"""Text laid out in a given width: aligned columns and wrapped sentences.
-
-Owns: where lines break.
-Must not: know what the text says, or colour it.
-"""
+"""Text laid out in a given width: aligned columns and wrapped sentences, without colour."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -11,20 +7,20 @@ from itertools import zip_longest
 __all__ = ["WIDTH", "table", "width_of", "wrapped"]
 
 WIDTH = 80
-"""The columns of a terminal that nobody widened."""
+"""The columns of a terminal by default."""
 
 _GAP = "  "
 _UNBROKEN = "\x1f"
-"""Stands for a space at which no line breaks; a unit separator (ASCII), which no name can hold."""
+"""A space at which no line breaks; a unit separator (ASCII), which no name can hold."""
 
 _NARROWEST = 12
-"""No column is made narrower than this; a single longer word stands out of its column instead of being cut."""
+"""The least width of a column; a longer word overflows its column uncut."""
 
 
 def wrapped(text: str, first: str = "", rest: str | None = None, width: int = WIDTH) -> list[str]:
     """A sentence broken at spaces, with ``first`` before its first line and ``rest`` (by default blanks) before others.
 
-    Words are never cut. A path that is longer than a line is broken behind a slash: a terminal would cut it anywhere.
+    It never cuts words. It breaks a path longer than a line behind a slash: a terminal would cut it anywhere.
     """
     following = " " * len(first) if rest is None else rest
     lines = textwrap.wrap(
@@ -46,7 +42,7 @@ def _at_slashes(line: str, following: str, width: int) -> Iterator[str]:
 
 
 def width_of(rows: Sequence[Sequence[str]]) -> int:
-    """How wide the rows are if no cell is broken."""
+    """The width of the rows with unbroken cells."""
     widths = _widths(rows)
     return sum(widths) + len(_GAP) * (len(widths) - 1)
 
@@ -54,12 +50,12 @@ def width_of(rows: Sequence[Sequence[str]]) -> int:
 def table(
     rows: Sequence[Sequence[str]], indent: str = "  ", right: frozenset[int] = frozenset(), width: int = WIDTH
 ) -> list[str]:
-    """Rows in aligned columns. Where they are too wide, the widest columns are narrowed and their cells broken.
+    """Rows in aligned columns. If they are too wide, the widest columns shrink and their cells break.
 
     Args:
         rows: cells, as many in each row.
         indent: before every line.
-        right: the numbers of columns to align at the right.
+        right: the indexes of right-aligned columns.
         width: of the lines, where words allow it.
     """
     widths = _widths(rows)
@@ -83,7 +79,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _broken(cell: str, width: int) -> list[str]:
-    """A cell in lines. An item of an enumeration stays whole if it can: "echo-1 667" is read at a glance."""
+    """A cell in lines. An item of an enumeration, such as "echo-1 667", stays whole if it fits."""
     items = cell.split(", ")
     if max(map(len, items)) < width:
         cell = ", ".join(item.replace(" ", _UNBROKEN) for item in items)

@@ -1,8 +1,6 @@
-"""Deadlines and waiting.
+"""Deadlines and waiting: the lab waits for conditions with a deadline, and never sleeps for a fixed time.
 
-Owns: ``Deadline`` and ``wait_until``, the only way the lab waits for anything; and ``pass_by``, which only a scenario
-that is about a time may ask for.
-Must not: sleep for a fixed time in the hope that something has happened meanwhile.
+The exception is ``pass_by``, for scenarios that are about a time.
 """
 
 import asyncio
@@ -26,7 +24,7 @@ Result = TypeVar("Result")
 
 
 class DeadlineExceededError(TimeoutError):
-    """A condition did not come true in time. The message says which one."""
+    """A condition did not come true in time. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +52,8 @@ class Deadline:
 async def wait_until(condition: Callable[[], bool], deadline: Deadline, why: str) -> None:
     """Give the event loop turns until ``condition`` holds.
 
-    The pause between two looks grows from nothing to 10 ms: a condition that is met by work already queued is seen at
-    once, and a long wait does not burn a core.
+    The pause between two looks grows from 0 to 10 ms: queued work that meets the condition shows at once, and a long
+    wait does not burn a core.
 
     Raises:
         DeadlineExceededError: naming ``why``, when the deadline passes first.
@@ -78,7 +76,7 @@ async def wait_until_seen(look: Callable[[], Awaitable[bool]], deadline: Deadlin
 
 
 async def wait_while_fewer(count: Callable[[], int], patience: float, why: str) -> None:
-    """Wait until ``count`` is zero, however many there are at first: each time that it falls, patience begins anew.
+    """Wait until ``count`` is zero; whenever it falls, ``patience`` starts again.
 
     Raises:
         DeadlineExceededError: naming ``why``, when the count has not fallen for ``patience`` seconds.
@@ -96,15 +94,15 @@ async def wait_while_fewer(count: Callable[[], int], patience: float, why: str) 
 
 
 async def pass_by(seconds: float) -> None:
-    """Let a time pass that is itself the subject, such as a timeout of the kernel; nothing else is waited for so."""
+    """Let a time pass that is itself the subject, such as a timeout of the kernel."""
     await asyncio.sleep(seconds)
 
 
 async def together(ways: Iterable[Coroutine[Any, Any, Result]]) -> tuple[Result, ...]:
     """Run coroutines side by side and return their results, in order.
 
-    When one of them fails the others are cancelled, and the failure is raised once all have ended: none of them is
-    left running on descriptors that its caller then closes, as ``asyncio.gather`` would.
+    When one fails, the function cancels the others, waits for all to end, and raises the failure. ``asyncio.gather``
+    would leave them running on descriptors that the caller then closes.
 
     Raises:
         Exception: the first failure, as it was raised.

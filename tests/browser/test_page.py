@@ -231,7 +231,9 @@ def test_the_picture_in_the_readme_is_of_this_page(tab: Browser, tmp_path: Path)
     tab.open(file)
     tab.tell("document.getElementById('filters').hidden = true; document.querySelector('.probe').scrollIntoView()")
     tab.tell("scrollTo(0, document.querySelector('.probe').getBoundingClientRect().top + scrollY - 12)")
-    assert tab.tell("document.querySelector('.why').textContent").startswith("Why: the client's address was kept")
+    assert tab.tell("document.querySelector('.why').textContent").startswith(
+        "Why: the packet kept the client's address"
+    )
     if os.environ.get("LAB_DOCS") == "write":
         tab.picture(PICTURE)
     size = PICTURE.read_bytes()[16:24]  # PNG, IHDR: width and height

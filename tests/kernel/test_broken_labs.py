@@ -93,7 +93,7 @@ BROKEN = [
         "a responder is dead",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
-        "nobody listens at 10.244.1.11:9 on solo: the packet reached it, and a reset came back.",
+        "no program listens at 10.244.1.11:9 on solo: the packet reached it, and a reset came back.",
         edits=(
             (
                 "{selector: {app: solo}, ports: [{port: 80, targetPort: 8080}]}",
@@ -105,21 +105,21 @@ BROKEN = [
         "no pod is behind the Service",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
-        'node-a rejected it: its rule "default/solo has no endpoints" in KUBE-SERVICES.',
+        'node-a rejected the packet by its rule "default/solo has no endpoints" in KUBE-SERVICES.',
         edits=(("{selector: {app: solo}", "{selector: {app: nobody}"),),
     ),
     Broken(
         "Local without an endpoint there",
         NODE_PORT,
         "NodePort with externalTrafficPolicy Local drops on a node without endpoint",
-        'node-a dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        'node-a dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
         edits=((DROPPED, DELIVERED),),
     ),
     Broken(
         "a client out of the source range",
         RANGES,
         "loadBalancerSourceRanges drops an outside host outside the range",
-        'node-b dropped it: its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
+        'node-b dropped the packet by its rule "default/closed traffic not accepted by KUBE-FW-XCZKWCHSPHCZIQ6X" in '
         "KUBE-PROXY-FIREWALL.",
         edits=(("{outcome: dropped, at: node-b}", DELIVERED),),
     ),
@@ -127,7 +127,7 @@ BROKEN = [
         "a balancer that does not look at health",
         HEALTH_CHECKED,
         "load balancer with health checks leaves out a node without endpoint",
-        'node-c dropped it: its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
+        'node-c dropped the packet by its rule "default/echo has no local endpoints" in KUBE-EXTERNAL-SERVICES.',
         edits=(("healthChecked: true", "healthChecked: false"),),
         trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
     ),
@@ -172,7 +172,7 @@ BROKEN += [
         "a mark that nothing clears",
         FROM_A_POD,
         "ClusterIP from outside is masqueraded by the entry node towards another node",
-        "node-a masqueraded the packet, and then the packet of the tunnel around it (flannel.1): no rule in "
+        "node-a masqueraded the packet, and then the tunnel's packet around it (flannel.1): no rule in "
         "KUBE-POSTROUTING cleared the mark.",
         edits=((NODES, f"{OVERLAY}{NODES}"), ("{node: node-a, device: uplink}", "10.244.0.0")),
         module=FIXED,
@@ -184,7 +184,7 @@ BROKEN += [
         "scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         "another pod replaces the endpoint: "
         "ClusterIP over UDP from the same source port reaches the new endpoint[ipv4]",
-        "conntrack on node-a sent it to old (10.244.1.10:5353) by an entry that was there before: no DNAT rule to that "
+        "conntrack on node-a sent the flow to old (10.244.1.10:5353) by an older entry: no DNAT rule to that "
         "address counted it.",
         module="proxylab.engines.embedded.udp",
         function="UdpReconciler.__call__",
@@ -194,8 +194,8 @@ BROKEN += [
         "a strict reverse path filter",
         "scenarios/nodeport/traffic-policy-cluster.lab.yaml",
         "NodePort from a pod at another node is masqueraded by that node",
-        "node-b refused it after its PREROUTING rules: rp_filter is 1 there, it came in by eth0, and the way back to "
-        "10.244.0.10 leads by flannel.1.",
+        "node-b refused the packet after its PREROUTING rules: rp_filter is 1 there, it came in by eth0, and "
+        "the way back to 10.244.0.10 leads by flannel.1.",
         edits=(IN_AN_OVERLAY, ("node-b: {}", f"node-b: {RP_FILTER}")),
     ),
     Broken(

@@ -116,7 +116,7 @@ def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, sce
     causes = {
         "nobody": "the selector of nobody, app=ecko, matches no pod; echo-2 has app=echo.",
         "late": "none of 1 endpoint is ready: late is not ready.",
-        "deaf": "nobody listens at 10.244.0.10:8081 on echo-1",
+        "deaf": "no program listens at 10.244.0.10:8081 on echo-1",
     }
     for name, words in causes.items():
         status, found = bench.diagnosed(name)
@@ -127,7 +127,7 @@ def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, sce
     bench.do("iptables-legacy", "-D", "FORWARD", "1")
     assert "echo-2 (10.244.1.10:8080) answers its own node node-b, but not client" in walled["cause"]
     dropping = "-A FORWARD -p tcp -m tcp --dport 8080 -j DROP"
-    assert f'node-b dropped it: its rule "{dropping}" of table filter' in walled["cause"]
+    assert f'node-b dropped the packet by its rule "{dropping}" of table filter' in walled["cause"]
 
     entry = bench.without(bench.rule("KUBE-SERVICES .*default/echo cluster IP"), echo)
     assert entry["cause"].startswith("node-b has no rule for the cluster IP 10.96.1.1:80/TCP")

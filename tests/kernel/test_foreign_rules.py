@@ -122,8 +122,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                f'why: it was last seen at node-a/client: node-a has the rule "tcp dport 80 drop" in {GUARD}, without '
-                "a counter, which belongs to no engine, and may have dropped it"
+                f'why: the taps saw the packet last at node-a/client: node-a has the rule "tcp dport 80 drop" '
+                f"in {GUARD}, without a counter, which belongs to no engine, and may have dropped it"
             ),
         ),
     ),
@@ -133,8 +133,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                f'why: node-a dropped it by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs to no '
-                "engine: it counted 1 packet."
+                f'why: node-a dropped the packet by the rule "tcp dport 80 counter drop" in {GUARD}, which belongs '
+                "to no engine and counted 1 packet."
             ),
         ),
     ),
@@ -142,7 +142,7 @@ FOREIGN = [
         "dropped with the fences, counted",
         {"nft": COUNTED.replace("tcp dport 80 ", "iifname client ")},
         FAILED,
-        ('why: node-a dropped it by the rule "iifname "client" counter drop" in chain early',),
+        ('why: node-a dropped the packet by the rule "iifname "client" counter drop" in chain early',),
     ),
     Foreign(
         "dropped by a policy",
@@ -156,8 +156,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                'why: node-a dropped it by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain '
-                "PREROUTING (hook prerouting, priority -300) of table raw, which belongs to no engine: it "
+                'why: node-a dropped the packet by the rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" in chain '
+                "PREROUTING (hook prerouting, priority -300) of table raw, which belongs to no engine and "
                 "counted 1 packet."
             ),
         ),
@@ -168,8 +168,8 @@ FOREIGN = [
         FAILED,
         (
             (
-                'why: node-a dropped it: its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table mangle, '
-                "which counted 1 packet."
+                'why: node-a dropped the packet by its rule "-A PREROUTING -p tcp -m tcp --dport 80 -j DROP" of table '
+                "mangle, which counted 1 packet."
             ),
         ),
     ),
@@ -177,7 +177,7 @@ FOREIGN = [
         "rejected before all others",
         {"nft": COUNTED.replace("drop", "reject with icmpx port-unreachable").replace("-500", "-120")},
         FAILED,
-        ("why: node-a rejected it by the rule ", "of table inet guard, which belongs to no engine."),
+        ("why: node-a rejected the packet by the rule ", "of table inet guard, which belongs to no engine."),
     ),
     Foreign(
         "a drop that no engine made is none of the Service's, uncounted",

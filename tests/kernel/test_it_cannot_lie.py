@@ -183,13 +183,13 @@ class Case:
 TCP, UDP, PACKET, CONNECT, IPV6 = Transport.TCP, Transport.UDP, Manner.PACKET, Manner.CONNECT, Family.IPV6
 CASES = {
     "a link is cut": Case(
-        cut_link, UDP, PACKET, 5, "inconclusive", "outcome: the way to echo-1 is itself broken, so silence proves"
+        cut_link, UDP, PACKET, 5, "inconclusive", "no sentinel packet came back from echo-1"
     ),
     "a link is cut (TCP)": Case(
-        cut_link, TCP, CONNECT, 1, "inconclusive", "outcome: the way to echo-1 is itself broken, so silence proves"
+        cut_link, TCP, CONNECT, 1, "inconclusive", "no sentinel packet came back from echo-1"
     ),
     "a link is cut (IPv6)": Case(
-        cut_link, UDP, PACKET, 5, "inconclusive", "the way to echo-1 is itself broken, so silence proves nothing", IPV6
+        cut_link, UDP, PACKET, 5, "inconclusive", "no sentinel packet came back from echo-1", IPV6
     ),
     "a tap drops frames": Case(lossy_tap, UDP, PACKET, 1000, "inconclusive", "the tap at echo-1 eth0 lost"),
     "a tap drops frames (TCP)": Case(lossy_tap, TCP, PACKET, 1000, "inconclusive", "the tap at echo-1 eth0 lost"),
@@ -214,10 +214,10 @@ CASES = {
         "reply: the reply came from 10.244.0.12:8080, not from 10.96.0.10:80 that was dialled",
     ),
     "replies are those of other flows": Case(
-        swapped_replies, UDP, PACKET, 2, "fail", "from where the request did not come"
+        swapped_replies, UDP, PACKET, 2, "fail", "but the request did not come from there"
     ),
     "replies are those of other flows, to sockets": Case(
-        swapped_replies, UDP, CONNECT, 2, "fail", "from where the request did not come"
+        swapped_replies, UDP, CONNECT, 2, "fail", "but the request did not come from there"
     ),
     # The sender receives the pod's own address. That is wrong, though conntrack has lost the flow.
     "conntrack is flushed": Case(

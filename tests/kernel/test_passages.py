@@ -108,4 +108,4 @@ def test_no_flow_of_thousands_is_lost_or_mistaken_at_any_hop(
     words = " ".join(" ".join(lost["words"]).split())
     assert "hop by hop (* changed since the hop before): hop packet from to client eth0 out request" in words
     assert "node-a client in request" in words
-    assert 'why: node-a dropped 1 of 10,000 flows: its rule "unlucky" in FORWARD, which counted 1 packet.' in words
+    assert 'why: node-a dropped 1 of 10,000 flows by its rule "unlucky" in FORWARD, which counted 1 packet.' in words

@@ -1,4 +1,4 @@
-"""The kernel's counters prove that a node's stack dropped a packet, and nothing else."""
+"""A packet that a node's stack drops has a witness: what the kernel counted of it, and of nothing else."""
 
 import re
 from dataclasses import replace
@@ -45,7 +45,7 @@ def write(netns: NetNs, sysctl: str, value: str) -> None:
 
 
 def is_machines_root() -> bool:
-    """Whether this process may read drop reasons: root with its capabilities, in no user namespace."""
+    """Whether this process may ask the kernel for its reasons: root with its capabilities, in no user namespace."""
     capabilities = re.search(r"CapEff:\t(\w+)", Path("/proc/self/status").read_text())
     whole = Path("/proc/self/uid_map").read_text().split() == ["0", "0", "4294967295"]
     may = capabilities is not None and all(int(capabilities[1], 16) >> each & 1 for each in (SYS_ADMIN, PERFMON))
@@ -104,24 +104,24 @@ def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
         assert found[name]["overall"] == "pass", found[name]
         assert found[name]["at"].startswith("node-a")
         assert found[name]["observed"] == f"dropped on node-a by {by}"
-        assert found[name]["witnesses"] == [f"node-a dropped it by {by}: {counter} counted {FLOWS} packets"]
+        assert found[name]["witnesses"] == [f"node-a dropped the packet by {by}: {counter} counted {FLOWS} packets"]
     for name, source, why in (
         ("martian", NODE, f"node-a itself has the source address {NODE}"),
-        ("loopback", "127.0.0.1", "127.0.0.1 can be nobody's source address"),
+        ("loopback", "127.0.0.1", "127.0.0.1 is no valid source address"),
     ):
         assert found[name]["overall"] == "pass", (source, found[name])
         assert found[name]["why"] == (
-            f"node-a dropped it by its routing, since {why}: IpInReceives counted {FLOWS} packets, and nothing was "
-            f"forwarded, delivered or refused."
+            f"node-a dropped the packet by its routing, since {why}: IpInReceives counted {FLOWS} packets, and the "
+            f"stack forwarded, delivered or refused none."
         )
     reasons = REASONS if is_machines_root() and not ordinary else dict.fromkeys(REASONS, "")
     assert {name: found[name]["reason"] for name in REASONS} == reasons, "the kernel tells them to the machine's root"
     for name, reason in reasons.items():
-        said = reason if name != "policy" else ""  # the rule itself explains that
-        assert ("there the kernel drops it" in found[name]["way"]) is bool(said), found[name]["way"]
+        said = reason if name != "policy" else ""  # that, a rule's own words say
+        assert ("the kernel drops it there" in found[name]["way"]) is bool(said), found[name]["way"]
         assert said in found[name]["way"]
     assert found["policy"]["overall"] == "inconclusive", "a policy names nothing that was dialled"
-    assert found["policy"]["why"].startswith("node-a dropped it by the policy of FORWARD, which counted ")
+    assert found["policy"]["why"].startswith("node-a dropped the packet by the policy of FORWARD, which counted ")
 
 
 async def read_twice(_: Launcher) -> list[dict[str, int]]:

@@ -72,7 +72,7 @@ def test_a_stale_entry_is_named_as_the_cause(found: dict[str, list[str]], manner
     judgement, *lines = found[f"the old pod lives, {manner}"]
     assert judgement == "fail"
     assert why(lines) == (
-        "conntrack on node-a sent it to echo-1 (10.244.0.11:8080) by an entry that was there before: no DNAT rule to "
+        "conntrack on node-a sent the flow to echo-1 (10.244.0.11:8080) by an older entry: no DNAT rule to "
         "that address counted it."
     )
 

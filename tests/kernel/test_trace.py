@@ -133,7 +133,7 @@ def test_maps_and_chains_that_nft_loaded_are_followed(ordinary: bool) -> None:
     assert not [line for line in told if "nothing" in line[-1]], "no rule of that chain matched"
     assert any("now" in line and "> 10.244.0.11:8080" in line for line in mapped["words"])
     assert shut["steps"][-1][:3] == ["shut", "policy", "drop"]
-    assert shut["words"][-1].endswith("it ends here, by the policy of the chain")
+    assert shut["words"][-1].endswith("the policy of the chain drops it")
 
 
 def journeys(variant: str) -> list[list[str]]:
@@ -204,27 +204,27 @@ def test_what_a_node_sends_is_told_in_the_order_of_its_way(variant: str) -> None
     assert hops(variant) == {
         "away": [
             "node-a sends the request",
-            "node-a: the request, made there",
+            "node-a: the request, generated there",
             "node-b: the request, in by eth0",
             "node-b gets the request",
             "node-b sends the reply",
-            "node-b: the reply, made there",
+            "node-b: the reply, generated there",
             "node-a: the reply, in by eth0",
             "node-a gets the reply",
         ],
         "at home": [
             "node-b sends the request",
-            "node-b: the request, made there",
+            "node-b: the request, generated there",
             "node-b gets the request",
             "node-b sends the reply",
-            "node-b: the reply, made there",
+            "node-b: the reply, generated there",
             "node-b gets the reply",
         ],
         "to nobody": [
             "node-a sends the request",
-            "node-a: the request, made there",
+            "node-a: the request, generated there",
             "node-a sends the port-unreachable 3/3",
-            "node-a: the port-unreachable, made there",
+            "node-a: the port-unreachable, generated there",
             "node-a gets the port-unreachable 3/3",
         ],
     }

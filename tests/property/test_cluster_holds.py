@@ -1,4 +1,4 @@
-"""What holds for the allocation of any Services and the slices of any pods."""
+"""Invariants of allocation for any Services, and of EndpointSlices for any pods."""
 
 from dataclasses import replace
 from ipaddress import ip_address, ip_network

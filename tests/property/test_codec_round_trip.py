@@ -1,4 +1,4 @@
-"""Whatever the lab's types can hold comes back equal."""
+"""Every value of the lab's types survives encoding and decoding."""
 
 from collections.abc import Mapping
 from typing import get_args
@@ -38,7 +38,7 @@ def test_errand(resolved: ResolvedProbe) -> None:
     assert loads(dumps(resolved, ResolvedProbe), ResolvedProbe) == resolved
 
 
-# Drawn from its types alone a scenario is all but always too large; the public strategies draw such as people write.
+# A scenario drawn from its types alone is nearly always too large; the public strategies draw realistic ones.
 @settings(max_examples=examples(10), deadline=None)
 @given(scenario_texts())
 def test_scenario(text: str) -> None:

@@ -1,6 +1,6 @@
-"""Over random crowds of flows: no spread passes that the definition forbids, sticky or shared by name.
+"""Over random crowds of flows, no spread passes that the definition forbids, sticky or by shares.
 
-What is forbidden is written out here a second time, from the packets at the pods alone; the statistics are scipy's.
+This file defines the forbidden cases a second time, from the packets at the pods alone; the statistics are scipy's.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ ADDRESSES = {**POD_ADDRESS, "echo-3": ip_address("10.244.2.5")}
 
 @dataclass(frozen=True)
 class Crowd:
-    """How many flows, of how many clients in turn, and where each goes: to a pod, or nowhere."""
+    """The number of flows and clients, and the pod that each flow reaches, if any."""
 
     spread: Spread | Shares
     netns_names: tuple[str, ...]
@@ -56,7 +56,7 @@ class Crowd:
 
 @cache
 def trip(flow: int, clients: int, netns_name: str) -> tuple[Observation, ...]:
-    """All that is seen of one flow. ``both`` is a flow that is seen at two pods."""
+    """The observations of one flow. ``both`` is a flow at two pods."""
     world = replace(Crowd(Spread.STICKY, ("",), clients).world, flows=flow + 1)
     if not netns_name:
         return (world.leaves(flow),)
@@ -66,7 +66,7 @@ def trip(flow: int, clients: int, netns_name: str) -> tuple[Observation, ...]:
 
 
 def arrived(evidence: Evidence, flows: int) -> list[set[str]]:
-    """The pods at which each flow was seen under their own address."""
+    """The pods that each flow reached under their own address."""
     found: list[set[str]] = [set() for _ in range(flows)]
     for each in evidence.observations:
         if each.packet is Packet.REQUEST and each.direction is Direction.IN and each.flow < flows:
@@ -107,7 +107,7 @@ def shown_by(flows: int) -> bool:
 
 @st.composite
 def sticking(draw: st.DrawFn) -> Crowd:
-    """Each client has its pod; sometimes there are too few flows, or one of them goes elsewhere."""
+    """Each client has its pod; sometimes there are too few flows, or one goes elsewhere."""
     clients = draw(st.sampled_from([1, 1, 2, 10]))
     flows = draw(st.sampled_from([2, 30, 31, 40, 60]))
     own = draw(st.lists(st.sampled_from((*BACKENDS * 4, "echo-3")), min_size=clients, max_size=clients))
@@ -126,14 +126,14 @@ def sharing(draw: st.DrawFn) -> Crowd:
 
 
 def strayed(netns_names: list[str]) -> st.SearchStrategy[tuple[str, ...]]:
-    """All as it is; or one flow elsewhere, nowhere or at two pods."""
+    """The crowd itself; or one flow elsewhere, nowhere or at two pods."""
     elsewhere = st.tuples(st.integers(0, len(netns_names) - 1), st.sampled_from(["", "both", "echo-1", "echo-3"]))
     changed = elsewhere.map(lambda one: (*netns_names[: one[0]], one[1], *netns_names[one[0] + 1 :]))
     return st.one_of(st.just(tuple(netns_names)), changed, changed)
 
 
 def nearly(netns_name: str) -> Crowd:
-    """Flows that are shared as they should be, but for the last."""
+    """Flows with the right shares, except the last."""
     first = round(ENOUGH * NAMED["echo-1"])
     return Crowd(Shares(of=NAMED), ("echo-1",) * first + ("echo-2",) * (ENOUGH - first) + (netns_name,))
 
@@ -157,7 +157,7 @@ def test_no_shares_pass_that_are_forbidden(crowd: Crowd, spoilt: dict[str, objec
 
 
 def hold(crowd: Crowd, spoilt: dict[str, object]) -> None:
-    """What is forbidden does not pass, and what is not forbidden does."""
+    """A forbidden spread does not pass, and any other does."""
     evidence = replace(crowd.evidence(), **spoilt)  # type: ignore[arg-type]
     world = crowd.world
     verdicts = judge(world.probe, world.resolved, None, evidence).verdicts

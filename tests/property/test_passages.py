@@ -1,4 +1,4 @@
-"""What is packed of frames on their way is what is told of them one by one; and it comes back as it went in."""
+"""Packed passages hold the same as single observations, and unpack unchanged."""
 
 import socket
 import struct
@@ -37,7 +37,7 @@ seen = st.tuples(kinds, st.integers(0, FLOWS - 1), ways, st.integers(0, 2**32 - 
 
 
 def frame(protocol: Transport, version: int, what: str, flow: int, filling: int) -> bytes:
-    """A frame of that sort; of a flow of this run, of another run's, or of one that there is not."""
+    """A frame of that kind, of a flow of this run, of another run, or of no flow."""
     identity = OTHER if what == "stranger" else IDENTITY
     number = FLOWS + flow if what == "no such flow" else flow
     if protocol is Transport.UDP:
@@ -59,7 +59,7 @@ def frame(protocol: Transport, version: int, what: str, flow: int, filling: int)
 
 
 def batch(frames: list[Frame]) -> Slots:
-    """The frames as they would lie in a reader's memory."""
+    """The frames as a reader's memory holds them."""
     memory = b""
     for each in frames:
         came = socket.PACKET_OTHERHOST if each.otherhost else socket.PACKET_HOST
@@ -107,7 +107,7 @@ def test_packed_or_told_it_is_the_same(
 @settings(max_examples=examples(20), deadline=None)
 @given(st.booleans(), st.lists(st.sampled_from(["echo-1", "echo-2", "lost"]), min_size=1, max_size=6))
 def test_the_judge_sees_the_same_in_both(ipv6: bool, fates: list[str]) -> None:
-    """Each flow goes well by one of two pods, or is seen no more behind the first node that it crosses."""
+    """Each flow succeeds at one of two pods, or vanishes behind the first node."""
     world = World(flows=len(fates), backends=("echo-1",), ipv6=ipv6)
     trips = [
         world.crossing(flow, "echo-1")[:3] if fate == "lost" else world.crossing(flow, fate)

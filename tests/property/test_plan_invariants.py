@@ -1,4 +1,4 @@
-"""What holds of the plan of every scenario."""
+"""Invariants of the plan of every scenario."""
 
 from collections import Counter
 from dataclasses import replace
@@ -19,7 +19,7 @@ NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,38}[a-z0-9])?", fullmatch=True).fi
 
 @st.composite
 def scenarios(draw_: st.DrawFn) -> Scenario:
-    """Up to four nodes, eight pods and three hosts on any wire, with any names that Kubernetes allows.
+    """Up to four nodes, eight pods and three hosts on any network, with any names that Kubernetes allows.
 
     With or without the lab's own name server.
     """

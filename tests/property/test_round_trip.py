@@ -1,4 +1,4 @@
-"""Parse, print, parse gives the same scenario; and drawn scenarios have no mistakes and can be laid out."""
+"""Parse, print, parse gives the same scenario; drawn scenarios have no mistakes and get a plan."""
 
 from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
@@ -23,7 +23,7 @@ SOON = timedelta(seconds=5)
 
 
 def placeless(value: object) -> object:
-    """A value without positions, which are all that printing does not keep."""
+    """A value without positions, which printing does not keep."""
     if isinstance(value, Position):
         return None
     if is_dataclass(value):

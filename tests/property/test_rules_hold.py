@@ -1,4 +1,4 @@
-"""What holds for the rules of any cluster."""
+"""Invariants of the rules of any cluster."""
 
 import random
 import re
@@ -19,7 +19,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 
-# No deadline: how long an example takes says more about the machine than about the rules.
+# No deadline: the time of an example depends on the machine more than on the rules.
 examples = settings(max_examples=many(20), deadline=None)
 
 
@@ -98,7 +98,7 @@ def test_node_ports_come_last_in_kube_services(world: World) -> None:
 @given(st.lists(worlds, min_size=1, max_size=4))
 @examples
 def test_a_load_after_any_others_leaves_what_a_first_load_leaves(history: list[World]) -> None:
-    """Nothing of former clusters stays, and the memory of what the kernel holds agrees with what it holds."""
+    """No rule of an earlier cluster stays, and the engine's copy of the kernel state is right."""
     family = history[0][0][0]
     one_family = [world for world in history if world[0][0] is family]
     tables, held = fresh(), KernelState()
@@ -134,7 +134,7 @@ def test_what_was_loaded_is_read_back(world: World) -> None:
 def test_a_partial_sync_after_any_changes_equals_a_full_one(
     proxy: tuple[Family, ProxySettings, NodeFacts], data: st.DataObject
 ) -> None:
-    """Each cluster is an edit of the one before, as objects change one at a time; now and then the node changes too."""
+    """Each cluster changes one object of the one before; sometimes the node changes too."""
     family, chosen, node = proxy
     cluster = data.draw(clusters(family))
     renderer = Renderer(family, chosen)

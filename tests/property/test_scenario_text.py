@@ -1,4 +1,4 @@
-"""Whatever stands in a file, reading it gives a Scenario or a ScenarioError, and gives it soon."""
+"""Reading any file gives a Scenario or a ScenarioError, and soon."""
 
 import re
 from datetime import timedelta
@@ -118,7 +118,7 @@ VALUES = st.recursive(
 
 @st.composite
 def with_another_value(draw: st.DrawFn) -> str:
-    """The base scenario with one value, wherever it stands, exchanged for one of any kind."""
+    """The base scenario with any one value replaced by one of any kind."""
     start, end = draw(st.sampled_from(PLACES))
     return BASE[:start] + flow(draw(VALUES)) + BASE[end:]
 

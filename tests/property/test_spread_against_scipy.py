@@ -1,4 +1,4 @@
-"""The lab's own statistics against scipy's, over random counts; and that chance alone is never called uneven."""
+"""The lab's own statistics against scipy's, over random counts; chance alone never counts as uneven."""
 
 import random
 from itertools import pairwise
@@ -28,7 +28,7 @@ def test_p_value_with_unequal_shares_is_scipys(data: st.DataObject, size: int) -
 
 @given(st.integers(2, 120))
 def test_flows_needed_is_the_smallest_number_with_the_power(backends: int) -> None:
-    """The non-centrality is worked out here from the shares themselves, not from the formula under test."""
+    """The test computes the non-centrality from the shares, not by the formula under test."""
     needed = flows_needed(backends)
     bins = min(backends, MOST_BINS)
     edges = [backends * number // bins for number in range(bins + 1)]

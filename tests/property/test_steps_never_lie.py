@@ -1,6 +1,6 @@
-"""Over random streams and tables: no verdict on a step passes what is forbidden, or fails what nothing proves.
+"""Over random streams and tables, no verdict on a step passes a forbidden case, or fails without proof.
 
-The forbidden cases are written out a second time in ``forbidden_in_steps``.
+``forbidden_in_steps`` defines the forbidden cases a second time.
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ KEYS = {
 
 @st.composite
 def packets(draw: st.DrawFn, sorts: tuple[str, ...]) -> list[StreamPacket]:
-    """Up to eight pulses, one each 5 ms."""
+    """Up to eight packets, one every 5 ms."""
     found: list[StreamPacket] = []
     for number, sort in enumerate(sorts):
         at = 5.0 * number
@@ -54,7 +54,7 @@ def packets(draw: st.DrawFn, sorts: tuple[str, ...]) -> list[StreamPacket]:
 
 @st.composite
 def records(draw: st.DrawFn) -> StreamRecord:
-    """Mostly in good order, and often just as it should be."""
+    """Mostly in good order, and often as expected."""
     sorts = draw(st.one_of(st.lists(st.just("new"), max_size=8), st.lists(st.sampled_from(SORTS), max_size=8)))
     found = draw(packets(tuple(sorts)))
     if found and draw(st.integers(0, 9)) == 0:
@@ -64,14 +64,14 @@ def records(draw: st.DrawFn) -> StreamRecord:
 
 @st.composite
 def unproven(draw: st.DrawFn) -> StreamRecord:
-    """Of some pulse nothing was heard, and some fence is not back."""
+    """Some packet has no answer, and some sentinel packet did not come back."""
     sorts = draw(st.lists(st.sampled_from(SORTS), max_size=7))
     sorts.insert(draw(st.integers(0, len(sorts))), "lost")
     return replace(record(*draw(packets(tuple(sorts)))), silent=("node-b",))
 
 
 def hold(verdict: StepVerdict, expect: StreamExpect, seen: StreamRecord) -> None:
-    """Nothing that passes is forbidden, and what does not pass has a reason; a failure has its sentence, too."""
+    """No pass is forbidden, every other verdict has a reason, and every failure has its sentence."""
     for each in verdict.verdicts:
         key = each.expectation.rpartition(".")[2]
         if each.judgement is not Judgement.PASS:
@@ -98,7 +98,7 @@ def test_no_stream_passes_what_the_definition_forbids(key: str, data: st.DataObj
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), seen=unproven())
 def test_a_loss_that_nothing_proves_fails_nothing(key: str, data: st.DataObject, seen: StreamRecord) -> None:
-    """What fails while a fence is missing fails as well if whatever is missing is answered after all, in some way."""
+    """What fails without a sentinel packet also fails if late answers come after all."""
     whole = step(**{key: data.draw(KEYS[key])})
     failed = {each.expectation for each in judged(whole, seen).verdicts if each.judgement is Judgement.FAIL}
     event(f"something fails: {bool(failed)}")
@@ -112,7 +112,7 @@ def test_a_loss_that_nothing_proves_fails_nothing(key: str, data: st.DataObject,
 
 
 def test_no_table_passes_what_the_definition_forbids() -> None:
-    """There are few enough to try them all; what a step waits for is the same as what it expects."""
+    """The test tries all of the few cases; a step's wait agrees with its expectation."""
     own, kinds = entry(NEW), [Entries(reply_from="old"), Entries(original_from="client", port=53)]
     kinds += [Entries(protocol=each) for each in Transport] + [Entries(reply_from=str(NEW), masqueraded=True)]
     there = [

@@ -1,4 +1,4 @@
-"""Frames: what is crafted is what scapy builds, and what is dissected is what scapy built."""
+"""The lab crafts the frames that scapy builds, and dissects the frames that scapy built."""
 
 import random
 import struct
@@ -136,7 +136,9 @@ def test_a_patched_echo_request_is_what_scapy_builds_for_that_flow(
 
 
 @given(groups, nonces)
-def test_a_patched_fence_is_what_scapy_builds_for_that_address(inet: Any, group: list[IPAddress], nonce: bytes) -> None:
+def test_a_patched_sentinel_packet_is_what_scapy_builds_for_that_address(
+    inet: Any, group: list[IPAddress], nonce: bytes
+) -> None:
     source, *targets = group
     identity = Identity(nonce, 0, 4, 1)
     sender = make_resolved_probe(Transport.TCP, source, source, 1, 0).sender
@@ -388,7 +390,7 @@ def test_a_packet_that_was_cut_is_whole_again_when_its_last_fragment_has_come(
     reassembly = Reassembly()
     *others, last = [Frame(piece, False, 0) for piece in pieces]
     assert [reassembly.take("a", "eth0", each) for each in [*others, *others]] == [None] * (2 * len(others))
-    assert reassembly.take("b", "eth0", last) is None, "what another tap saw is not seen here"
+    assert reassembly.take("b", "eth0", last) is None, "another tap's fragments do not count here"
     whole = reassembly.take("a", "eth0", last)
     assert whole is not None
     assert dissect(whole) == dissect(frame)

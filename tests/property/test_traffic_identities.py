@@ -1,4 +1,4 @@
-"""Identities: whatever a lab sends, no two flows of it are taken for each other."""
+"""Identities: the lab never takes one of its flows for another."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,5 +25,5 @@ def test_no_two_flows_of_a_lab_share_an_identity(sizes: list[int], nonce: bytes)
                 if other is not identity:
                     assert other.flow_of_sequence(sequence) is None
                     assert other.read(token) is None
-            # What follows a SYN in its flow is nobody's SYN.
+            # A packet after a SYN in its flow is no SYN.
             assert all(other.flow_of_sequence(sequence + 1) is None for other in identities)

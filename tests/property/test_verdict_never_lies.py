@@ -1,6 +1,6 @@
-"""Over random evidence: the judge passes nothing that the definition forbids.
+"""Over random evidence, the judge passes nothing that the definition forbids.
 
-The forbidden cases are written out a second time in ``forbidden``.
+``forbidden`` defines the forbidden cases a second time.
 """
 
 from dataclasses import replace
@@ -29,7 +29,7 @@ def test_no_pass_that_the_definition_forbids(case: tuple[World, Evidence]) -> No
 
 @pytest.mark.parametrize("flows", [1, 2])
 def test_no_answer_by_http_and_no_table_passes_that_the_definition_forbids(flows: int) -> None:
-    """All is well with the packets. There are few enough of the rest to try them all."""
+    """The packets are as expected. The test tries all of the few other cases."""
     plain = World(pods=PODS, flows=flows, manner=Manner.CONNECT)
     whole = plain.evidence(
         [each for flow in range(flows) for each in plain.round_trip(flow, "echo-1")],
@@ -42,7 +42,7 @@ def test_no_answer_by_http_and_no_table_passes_that_the_definition_forbids(flows
 
 
 def hold(world: World, evidence: Evidence) -> ProbeVerdict:
-    """The verdict, which passes nothing that is forbidden, and says why of all that it does not pass."""
+    """The verdict: it passes nothing forbidden, and gives a reason for everything else."""
     verdict = judge(world.probe, world.resolved, None, evidence)
     for each in verdict.verdicts:
         if each.judgement is not Judgement.PASS:

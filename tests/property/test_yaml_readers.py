@@ -1,4 +1,4 @@
-"""Whether libyaml or ruamel.yaml reads a file cannot be told from what is read, nor from what is refused."""
+"""libyaml and ruamel.yaml read the same files to the same values, and refuse the same files."""
 
 from pathlib import Path
 from typing import Any
@@ -66,7 +66,7 @@ SCENARIOS = sorted((Path(__file__).parents[2] / "scenarios").rglob("*.lab.yaml")
 
 
 def told(document: Document) -> object:
-    """Every value of a document with its kind, and the places of it and of its key."""
+    """Every value of a document with its kind and the positions of value and key."""
     seen: set[int] = set()
 
     def tell(value: Any) -> object:

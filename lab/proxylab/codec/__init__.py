@@ -1,21 +1,20 @@
 """Frozen dataclasses to JSON and back, by their type hints.
 
-Owns: the one form in which the lab's data crosses a process or is written to a file.
-Must not: know any particular dataclass. What it can carry: dataclasses, enums, named tuples, ``str``, ``int``,
-``float``, ``bool``, ``None``, ``ipaddress`` objects, ``tuple[X, ...]``, ``tuple[X, Y]``, ``Mapping[str, X]`` and unions
-of these.
+The lab's data crosses processes and goes to files in this form only. The codec carries dataclasses, enums, named
+tuples, ``str``, ``int``, ``float``, ``bool``, ``None``, ``ipaddress`` objects, ``tuple[X, ...]``, ``tuple[X, Y]``,
+``Mapping[str, X]`` and unions of these.
 
 Three rules give the form:
 
 * A dataclass becomes an object of the fields that differ from their defaults. Only where a hint is a union of several
   dataclasses does the object carry its class's name, under ``"is"``: the reader then knows which of them to build.
 * ``tuple[X, ...]`` of one dataclass becomes a table: an object of columns, one list for each field, without those that
-  hold nothing but the default. A long column of few different texts is spelled (``spelling``). A run carries tens of
-  thousands of observations; their field names, and a container for each of them, would be most of the work.
-* Everything else becomes what JSON has for it; enums their value, addresses their usual text.
+  hold only the default. ``spelling`` shortens a long column of few different texts. A run carries tens of
+  thousands of observations; field names and a container for each would be most of the work.
+* Everything else becomes its JSON type; enums their value, addresses their usual text.
 
-A coder, made once per type, never works on one value but on a column of them: type checks and conversions of a table
-then run as loops of the interpreter's own C code, which takes a fifth of the time of a walk over values.
+A coder, made once per type, works on a column of values: type checks and conversions of a table then run as loops in
+the interpreter's C code, in a fifth of the time of a walk over values.
 Both directions are strict: a value that does not fit its hint is a ``CodecError``, never a guess.
 """
 
@@ -31,9 +30,9 @@ T = TypeVar("T")
 
 
 class CodecError(ValueError):
-    """A value or a document does not fit its type. The message starts with the path to the place.
+    """A value or a document does not fit its type. The message starts with the path to it.
 
-    Whose fault that is, the caller knows: a file's author's, or ours.
+    The caller knows whether the author of a file or the lab is at fault.
     """
 
 
@@ -42,7 +41,7 @@ def encode(value: object, hint: object) -> Any:
 
     Raises:
         CodecError: a value inside does not fit its hint.
-        TypeError: ``hint`` is nothing that this package can carry.
+        TypeError: this package cannot carry ``hint``.
     """
     try:
         return coder(hint).encode([value])[0]
@@ -55,11 +54,11 @@ def decode(data: object, hint: type[T]) -> T: ...
 @overload
 def decode(data: object, hint: object) -> Any: ...
 def decode(data: object, hint: object) -> Any:
-    """The value of type ``hint`` that ``encode`` made ``data`` of.
+    """The value of type ``hint`` from which ``encode`` made ``data``.
 
     Raises:
         CodecError: ``data`` does not fit ``hint``.
-        TypeError: ``hint`` is nothing that this package can carry.
+        TypeError: this package cannot carry ``hint``.
     """
     try:
         return coder(hint).decode([data])[0]

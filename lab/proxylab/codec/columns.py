@@ -1,8 +1,4 @@
-"""Coders for columns of single values and of collections.
-
-Owns: the ``Coder`` protocol, its implementations for everything but dataclasses, and where in a value a fault lies.
-Must not: look at a hint (``hints`` does, once per type).
-"""
+"""The ``Coder`` protocol, and coders for columns of single values and of collections."""
 
 import functools
 import operator
@@ -29,8 +25,8 @@ __all__ = [
 
 Code = Callable[[Sequence[Any]], Sequence[Any]]
 
-WHOLE = -1  # the index of a fault that lies in a value as a whole, and in none of its items
-_REMEMBERED_ADDRESSES = 4096  # a lab has hundreds; parsing one costs more than all the rest of an observation
+WHOLE = -1  # the index of a fault in a value as a whole
+_REMEMBERED_ADDRESSES = 4096  # a lab has hundreds; parsing one costs more than the rest of an observation
 _SHOWN_CHARACTERS = 80
 
 
@@ -50,14 +46,14 @@ class MisfitError(Exception):
         self.trail = trail
 
     def below(self, index: int, step: str) -> "MisfitError":
-        """The same fault as the holder of the value sees it: in its own value ``index``, one ``step`` down."""
+        """The same fault for the containing value: at its ``index``, one ``step`` down."""
         return MisfitError(index, self.message, step + self.trail)
 
 
 class Coder(Protocol):
     """Codes a column of values of one type.
 
-    ``classes`` are the classes its values have, ``shapes`` what JSON makes of them: a union chooses by these.
+    ``classes`` are the classes of its values, ``shapes`` their JSON types: a union chooses by these.
     """
 
     classes: frozenset[type]
@@ -79,7 +75,7 @@ def check(column: Sequence[Any], allowed: frozenset[type], expected: str) -> Non
 
 
 def _convert(column: Sequence[Any], function: Callable[[Any], Any], expected: str) -> list[Any]:
-    """``function`` over a column; on failure a second look finds the first value that it refuses."""
+    """``function`` over a column; on failure a second pass finds the first value that it refuses."""
     try:
         return list(map(function, column))
     except (ValueError, LookupError, TypeError):
@@ -92,7 +88,7 @@ def _convert(column: Sequence[Any], function: Callable[[Any], Any], expected: st
 
 
 def each(code: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
-    """``code`` for each value of a column; it counts in the value, and its faults are moved to their place in it."""
+    """``code`` for each value of a column; faults get their position in the column."""
     coded = []
     for index, value in enumerate(column):
         try:
@@ -103,7 +99,7 @@ def each(code: Callable[[Any], Any], column: Sequence[Any]) -> list[Any]:
 
 
 class Plain:
-    """What JSON has itself."""
+    """A type that JSON has itself."""
 
     def __init__(self, cls: type, also: type | None = None) -> None:
         self.classes: frozenset[type] = frozenset({cls} if also is None else {cls, also})
@@ -154,8 +150,7 @@ class Text:
     def encode(self, column: Sequence[Any]) -> Sequence[Any]:
         """As ``Coder`` says."""
         check(column, self.classes, self._expected)
-        # A long column holds few objects, and looking one up by its value would cost more than writing it.
-        # Whoever notes who makes what (``kernel.origins``) is told of each id(), too: so they are asked for once.
+        # A long column holds few objects, and a lookup by value would cost more than writing the text.
         identities = list(map(id, column))
         objects = dict(zip(identities, column, strict=True))
         texts = {identity: str(value) for identity, value in objects.items()}

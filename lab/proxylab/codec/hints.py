@@ -1,8 +1,4 @@
-"""From a type hint to the coder for it.
-
-Owns: which types can be carried, and the one coder per type.
-Must not: code anything itself.
-"""
+"""The coder for a type hint, made once per type."""
 
 import dataclasses
 import functools
@@ -23,7 +19,7 @@ _PLAIN: dict[object, Coder] = {
     str: Plain(str),
     bool: Plain(bool),
     int: Plain(int),
-    # JSON does not tell 1.0 from 1, and writers other than ours will write the latter.
+    # JSON does not distinguish 1.0 from 1, and other writers write the latter.
     float: Plain(float, int),
     types.NoneType: Plain(types.NoneType),
 }
@@ -37,7 +33,7 @@ _ADDRESS_PAIR = {frozenset({four, six}): Text((four, six), parse) for four, six,
 
 
 def name(hint: object) -> str:
-    """A hint as a path begins with it: the class's name, or the hint itself."""
+    """A hint at the start of a path: the class's name, or the hint itself."""
     return hint.__name__ if isinstance(hint, type) and not typing.get_args(hint) else str(hint)
 
 
@@ -46,7 +42,7 @@ def coder(hint: Any) -> Coder:
     """The coder for values of type ``hint``.
 
     Raises:
-        TypeError: values of this type cannot be carried.
+        TypeError: no coder carries values of this type.
     """
     if hint in _PLAIN:
         return _PLAIN[hint]
@@ -73,7 +69,7 @@ def _class(hint: Any) -> Coder:
     if isinstance(hint, type) and issubclass(hint, tuple) and hasattr(hint, "_fields"):
         hints = typing.get_type_hints(hint)
         return Fixed(hint, [coder(item) for item in hints.values()], [f".{field}" for field in hints])
-    raise TypeError(f"no coder for {name(hint)}; lab.codec says what can be carried")
+    raise TypeError(f"no coder for {name(hint)}; proxylab.codec lists the types it can carry")
 
 
 def _is_dataclass(hint: Any) -> bool:
@@ -89,7 +85,7 @@ def _fields(cls: type) -> Fields:
 
 
 def _union(arguments: tuple[Any, ...]) -> Coder:
-    """A union; the two families of an address type are one member, since their texts tell them apart."""
+    """A union; the two families of an address type are one member, since their texts differ."""
     left = set(arguments)
     members: list[Coder] = []
     for pair, text in _ADDRESS_PAIR.items():

@@ -1,8 +1,4 @@
-"""Coders for dataclasses and for tables of them.
-
-Owns: which fields are written, and how objects are made of what was read.
-Must not: look at a hint (``hints`` does, once per type).
-"""
+"""Coders for dataclasses and for tables of them."""
 
 import dataclasses
 import operator
@@ -23,7 +19,7 @@ _ABSENT: Any = object()
 
 def _default(field: "dataclasses.Field[Any]") -> Any:
     if field.default_factory is not dataclasses.MISSING:
-        # One for all objects read: the fields that have a factory are mappings, which nobody writes to.
+        # One for all objects: fields with a factory are mappings, and no code writes to them.
         return field.default_factory()
     return _ABSENT if field.default is dataclasses.MISSING else field.default
 
@@ -42,7 +38,7 @@ class Fields:
         self._only_slots = bool(slots) and len(self._slots) == len(slots) and not hasattr(cls, "__post_init__")
 
     def raw(self, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
-        """The columns of ``values``, without those that hold nothing but the field's default."""
+        """The columns of ``values``, without those that hold only the field's default."""
         for name, getter in self._getters.items():
             column = list(map(getter, values))
             default = self.defaults[name]
@@ -51,21 +47,21 @@ class Fields:
                 yield name, column
 
     def encode(self, name: str, column: Sequence[Any]) -> Sequence[Any]:
-        """One field's column as JSON has it."""
+        """One field's column as JSON."""
         return self._step(name, self._coders[name].encode, column)
 
     def decode(self, name: str, column: Sequence[Any]) -> Sequence[Any]:
-        """One field's column again."""
+        """One field's column from JSON."""
         return self._step(name, self._coders[name].decode, column)
 
     def read(self, name: str, given: Sequence[Any] | Mapping[str, Any]) -> Sequence[Any]:
-        """One field's column of a table again, be it a list or spelled."""
+        """One field's column of a table, from a list or its spelled form."""
         if isinstance(given, Mapping):
             return self._step(name, lambda spelling: read_spelled(spelling, self._coders[name].decode), given)
         return self.decode(name, given)
 
     def decode_sparse(self, name: str, column: Sequence[Any]) -> Sequence[Any]:
-        """One field's column again, in which ``_ABSENT`` stands for the default."""
+        """One field's column, in which ``_ABSENT`` stands for the default."""
         if _ABSENT not in column:
             return self.decode(name, column)
         default = self.defaults[name]
@@ -82,7 +78,7 @@ class Fields:
         return filled
 
     def build(self, columns: Sequence[Sequence[Any]], count: int) -> Sequence[Any]:
-        """``count`` objects of the decoded columns, which stand in the order of the fields."""
+        """``count`` objects from the decoded columns, in the order of the fields."""
         if self._only_slots:
             return _filled(self.cls, self._slots, columns, count)
         if not self.names:
@@ -106,10 +102,10 @@ class Fields:
 def _filled(
     cls: type, slots: Sequence[MemberDescriptorType], columns: Sequence[Sequence[Any]], count: int
 ) -> list[Any]:
-    """``count`` objects of a frozen, slotted dataclass that does nothing on construction.
+    """``count`` objects of a frozen, slotted dataclass without ``__post_init__``.
 
-    Its constructor spends 2 µs on a dozen fields. Here slots are filled a column at a time by their own descriptors, in
-    a quarter of that.
+    Its constructor spends 2 µs on a dozen fields. Filling slots column by column through their descriptors takes a
+    quarter of that.
     """
     objects: list[Any] = list(map(object.__new__, repeat(cls, count)))
     for slot, column in zip(slots, columns, strict=True):
@@ -118,7 +114,7 @@ def _filled(
 
 
 def of_columns(cls: type[T], columns: Sequence[Sequence[Any]]) -> tuple[T, ...]:
-    """Objects of a frozen, slotted dataclass without ``__post_init__``, of a column for every field."""
+    """Objects of a frozen, slotted dataclass without ``__post_init__``, from a column for every field."""
     slots = [vars(cls)[field.name] for field in dataclasses.fields(cls)]  # type: ignore[arg-type]  # a dataclass
     return tuple(_filled(cls, slots, columns, len(columns[0])))
 
@@ -156,7 +152,7 @@ class Record:
 class Table:
     """A tuple of one dataclass as an object of columns.
 
-    A column that holds nothing but the field's default is left out, save the first: the table's length must show.
+    It omits a column that holds only the field's default, unless no other column shows the table's length.
     """
 
     classes: frozenset[type] = frozenset({tuple})

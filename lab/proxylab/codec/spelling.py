@@ -1,10 +1,7 @@
 """Long columns of few different texts, spelled: each text once, and for every row a letter that stands for it.
 
-Owns: the form of such a column, and when it is worth it.
-Must not: know what the texts stand for.
-
-Of tens of thousands of observations seven columns hold names, addresses and kinds. JSON reads one long string in a
-hundredth of the time of so many short ones, and what the texts mean is worked out once for each, not for each row.
+In tens of thousands of observations seven columns hold names, addresses and kinds. JSON reads one long string in a
+hundredth of the time of many short ones, and the reader decodes each text once, not for each row.
 """
 
 import string
@@ -18,11 +15,11 @@ __all__ = ["length_of", "read_spelled", "spelled"]
 _TEXTS, _ROWS = "texts", "rows"
 _LETTERS: Final = string.ascii_letters + string.digits
 _WORTH_IT: Final = 256
-"""Shorter columns stay lists, which people read more easily."""
+"""Shorter columns stay lists, which are easier to read."""
 
 
 def spelled(column: Sequence[Any]) -> Sequence[Any] | dict[str, Any]:
-    """An encoded column spelled, where it is long and holds few texts and nothing else; else itself."""
+    """The spelled form of a long encoded column of few texts; else the column itself."""
     if len(column) < _WORTH_IT or len({text for text in column[:_WORTH_IT] if type(text) is str}) > len(_LETTERS):
         return column
     if {*map(type, column)} != {str}:
@@ -35,7 +32,7 @@ def spelled(column: Sequence[Any]) -> Sequence[Any] | dict[str, Any]:
 
 
 def length_of(given: Any) -> int | None:
-    """How many rows a column has that was read, spelled or not; ``None`` for what is no column."""
+    """The number of rows of a column from a document, spelled or not; ``None`` for anything else."""
     if type(given) is list:
         return len(given)
     if type(given) is dict and given.keys() == {_TEXTS, _ROWS} and type(given[_ROWS]) is str:
@@ -44,7 +41,7 @@ def length_of(given: Any) -> int | None:
 
 
 def read_spelled(given: Mapping[str, Any], decode: Callable[[Sequence[Any]], Sequence[Any]]) -> Sequence[Any]:
-    """The values of a spelled column, of which ``decode`` makes those of its texts.
+    """The values of a spelled column; ``decode`` decodes its texts.
 
     Raises:
         MisfitError: for the first row whose text does not fit, or whose letter stands for none.

@@ -1,8 +1,4 @@
-"""The coder for unions.
-
-Owns: how the reader of a union learns what it reads.
-Must not: look at a hint (``hints`` does, once per type).
-"""
+"""The coder for unions, which chooses a member by a value's class, or by its tag or JSON type."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +8,14 @@ from proxylab.codec.records import Record
 
 __all__ = ["Union"]
 
-_TAG = "is"  # a keyword of Python, so no field can bear it
+_TAG = "is"  # a keyword of Python, so no field can have this name
 
 
 class Union:
-    """One of several coders, chosen by the value's class, and on the way back by what JSON holds.
+    """One of several coders, chosen by the value's class, and in decoding by its tag or JSON type.
 
     Raises:
-        TypeError: the reader could not tell two of the members apart.
+        TypeError: two members have the same JSON type and no tag.
     """
 
     def __init__(self, members: Sequence[Coder]) -> None:
@@ -67,7 +63,7 @@ class Union:
     def _scattered(
         self, column: Sequence[Any], keys: Sequence[Any], by_key: Mapping[Any, Coder], way: str
     ) -> list[Any]:
-        """``column`` coded in one go for each member, the results back in their places."""
+        """``column`` coded once for each member, with the results back in order."""
         groups: dict[Coder, list[int]] = {}
         for key in set(keys):
             groups.setdefault(by_key[key], [])

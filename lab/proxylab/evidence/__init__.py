@@ -1,1 +1,1 @@
-"""What was seen while a probe ran: observations, counters, connection tracking. Pure data."""
+"""The record of a probe: observations, counters, connection tracking. Pure data."""

@@ -1,7 +1,6 @@
-"""How an engine does, as it was found: pure data.
+"""The state of an engine: ``Progress``, as the engine reports it, and ``ProxyRecord``, as the lab observed it.
 
-Owns: ``Progress``, what an engine knows of itself, and ``ProxyRecord``, what was seen of one in its node.
-Must not: judge. Which of it is right follows from what else was seen (``proxylab.diagnosis``).
+Pure data; ``proxylab.diagnosis`` judges it.
 """
 
 from proxylab.frozen import dataclass
@@ -11,13 +10,13 @@ __all__ = ["Progress", "ProxyRecord"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far an engine has come.
+    """How far an engine has synchronised.
 
     Attributes:
-        runs: whether it lives.
-        reflects: the revision of the store that the rules in the kernel reflect; ``None`` where they do not tell.
-        due: the newest revision that it would have to reflect.
-        trouble: what went wrong last, in its own words; empty where nothing did.
+        runs: whether its process lives.
+        reflects: the revision of the store that the rules in the kernel reflect; ``None`` if unknown.
+        due: the newest revision that it must reflect.
+        trouble: its last error, in its own words; empty without one.
     """
 
     runs: bool
@@ -32,10 +31,10 @@ class ProxyRecord:
 
     Attributes:
         node: the node.
-        progress: by its own account, and that of the kernel.
-        healthz: the status of what it answers to GET /healthz; ``None`` where nobody answers.
-        asked: where that was asked; empty where its configuration switches it off.
-        eligible: whether it says that balancers may send to the node (KEP-3836).
+        progress: by its own report and the kernel's rules.
+        healthz: the status of its answer to GET /healthz; ``None`` without an answer.
+        asked: the URL of /healthz; empty where its configuration switches it off.
+        eligible: whether it reports that load balancers may send to the node (KEP-3836).
     """
 
     node: str

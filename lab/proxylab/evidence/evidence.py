@@ -1,7 +1,6 @@
-"""What was seen while a probe ran: pure data, complete enough to be judged anywhere.
+"""The frozen records that ``traffic`` fills in and ``verdict`` reads: pure data, complete enough to judge anywhere.
 
-Owns: the frozen records that ``traffic`` fills in and ``verdict`` reads.
-Must not: judge. A record says what was seen, never whether that is right.
+A record holds what the lab observed, never whether that is right.
 
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
@@ -39,9 +38,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SeenFrame:
-    """The bytes of one observation, as hexadecimal digits, for those who want to look for themselves.
+    """The bytes of one observation, as hexadecimal digits.
 
-    ``length`` is that of the frame on the wire, where only its beginning was kept; 0 where all of it was.
+    ``length`` is the frame's length on the network where the record holds only its beginning; 0 for a whole frame.
     """
 
     flow: int
@@ -56,9 +55,9 @@ class SeenFrame:
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """The frames of one run, of every flow and at every tap, in the order in which they were read.
+    """The frames of one run, of every flow and at every tap, in the order of reading.
 
-    ``left_out`` counts those that were one too many to be kept: the last ones.
+    ``left_out`` counts the last frames, which exceeded the limit.
     """
 
     frames: tuple[SeenFrame, ...] = ()
@@ -67,10 +66,10 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class ConnectReport:
-    """What the kernel's sockets said of one ``connect`` flow.
+    """What the kernel's sockets reported of one ``connect`` flow.
 
-    ``error`` is an errno name such as ``ECONNREFUSED``, empty when the flow was answered, ``timeout`` when nothing
-    came. ``backend`` and ``peer_*`` are what the responder said of itself and of the peer it saw.
+    ``error`` is an errno name such as ``ECONNREFUSED``, ``timeout`` when no answer came, empty when one came.
+    ``backend`` and ``peer_*`` are the responder's own name and the peer that it saw.
     """
 
     flow: int
@@ -84,7 +83,7 @@ class ConnectReport:
 
 @dataclass(frozen=True, slots=True)
 class HttpReport:
-    """What one flow was answered by HTTP. ``error`` is an errno's name or ``timeout``; then the status is 0."""
+    """The HTTP answer to one flow. ``error`` is an errno's name or ``timeout``; then the status is 0."""
 
     flow: int
     status: int
@@ -96,9 +95,9 @@ class HttpReport:
 class RuleCount:
     """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
 
-    Where the kernel told of each packet what the rule did with it, ``target`` is that, in iptables' word (``DROP``,
-    ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are of the probe, and ``destination`` is where a translation
-    sent them. Else ``target`` is empty, and the rule's text must say all of it.
+    Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
+    ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are the probe's, and ``destination`` is where a translation
+    sent them. Otherwise ``target`` is empty, and only the rule's text shows what it does.
     """
 
     node: str
@@ -116,8 +115,8 @@ class ForeignRule:
     """One rule of a node that belongs neither to its engine nor to the lab, or the policy of such a chain.
 
     ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
-    are those of a base chain; of any other they are empty and 0. ``packets`` is how far its counter moved during the
-    probe; ``None`` for a rule without a counter. A table that could not be listed is one rule without chain and text.
+    are those of a base chain; for other chains they are empty and 0. ``packets`` is how far its counter moved during
+    the probe; ``None`` without a counter. A table that the lab could not list is one rule without chain and text.
     """
 
     node: str
@@ -131,9 +130,9 @@ class ForeignRule:
 
 @dataclass(frozen=True, slots=True)
 class KernelCount:
-    """How far one counter of a network stack moved before any fence was sent, by nstat's name for it.
+    """How far one counter of a network stack moved before the first sentinel packet, by nstat's name for it.
 
-    ``node`` is the node, or the namespace of the pod or host that was watched.
+    ``node`` is the node, or the namespace of the watched pod or host.
     """
 
     node: str
@@ -143,7 +142,7 @@ class KernelCount:
 
 @dataclass(frozen=True, slots=True)
 class SentinelReport:
-    """Whether a fence was answered, and if so when."""
+    """Whether an answer to a sentinel packet came, and when."""
 
     name: str
     answered: bool
@@ -161,9 +160,9 @@ class TapLoss:
 
 @dataclass(frozen=True, slots=True)
 class TrackedFlow:
-    """What a node's connection tracking held of a flow when the run was over: who answers it there, and to whom.
+    """A node's conntrack entry for a flow at the end of the run: the source and destination of its replies.
 
-    Without translation ``reply_source`` is what was dialled, and ``reply_destination`` the sender.
+    Without translation ``reply_source`` is the dialled address, and ``reply_destination`` the sender.
     """
 
     flow: int
@@ -176,7 +175,7 @@ class TrackedFlow:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """One entry of a node's connection tracking, whosever it is: who dialled what, who answers, and whom."""
+    """Any entry of a node's connection tracking: both ends of the original packets and of the replies."""
 
     node: str
     protocol: Transport
@@ -192,13 +191,13 @@ class TableEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceStep:
-    """One rule, return or policy that a traced packet met in a node, and the packet as it came there.
+    """One rule, return or policy that a traced packet met in a node, and the packet before it.
 
-    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet as it came, before
-    any rule but the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty for what is no rule, and
+    ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet before any rule but
+    the lab's own. ``text`` is the rule as the tool that wrote it prints it; empty without a rule, and
     for a return at the end of a chain. ``verdict`` is nf_tables' own, such as ``drop`` or ``jump KUBE-SERVICES``;
-    legacy iptables tells none. A device is empty where there is none. ``at`` is 0 where the
-    kernel does not tell the time; steps stand in the order in which they were taken.
+    legacy iptables reports none. ``at`` is 0 where the kernel gives no time; the steps are in
+    order.
     """
 
     netns_name: str
@@ -220,9 +219,9 @@ class TraceStep:
 
 @dataclass(frozen=True, slots=True)
 class DropReason:
-    """A packet that the kernel dropped while a traced packet was sent, by the kernel's own word for why.
+    """A drop that the kernel reported during a trace, with the kernel's own word for the reason.
 
-    It does not say which packet that was: only of which IP version, and when.
+    The kernel does not report which packet it dropped, only its IP version and the time.
     """
 
     version: int
@@ -242,20 +241,20 @@ class NamedRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lookup:
-    """One question about a name, and what became of it.
+    """One DNS query, and its answer.
 
     Attributes:
         name: absolute, without the dot at the end.
         kind: of the records asked for, such as ``AAAA``.
-        server: the address that was asked.
-        error: why there is no answer: ``timeout``, the name of an errno, or ``malformed``; empty where there is one.
+        server: the address that got the query.
+        error: why no answer came: ``timeout``, the name of an errno, or ``malformed``; empty with an answer.
         code: of the answer, such as ``NXDOMAIN``.
         answers: the records of the answer's first section.
-        authority: those of the second; with no answers, the SOA that says how long to believe it.
+        authority: those of the second; without answers, the SOA with the time to cache it.
         additional: those of the third.
-        truncated: whether the answer by UDP did not fit, so that it was asked again by TCP.
+        truncated: whether the answer did not fit UDP, so that the client asked again by TCP.
         by_tcp: whether the answer came by TCP.
-        served_by: the pod that answered, by its own word (NSID, RFC 5001).
+        served_by: the pod that answered, as it names itself (NSID, RFC 5001).
     """
 
     name: str
@@ -272,24 +271,22 @@ class Lookup:
 
     @property
     def addresses(self) -> tuple[IPAddress, ...]:
-        """The addresses in the answer, whatever names lead to them."""
+        """The addresses in the answer, under whatever name."""
         return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that was seen of one probe. ``sent`` counts flows whose first packet left; ``refused_sends`` the others.
+    """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
-    ``observations`` are told one by one. Where there are many flows, what devices of nodes saw of them is packed, in
-    ``passages``; ``of_flow`` has both.
-    ``foreign`` are the rules of nodes that belong to no engine and no meter counts, where there are any.
-    ``counted`` are the nodes whose rule counters were read; a rule of theirs that is not in ``counts`` counted nothing.
-    ``unpinned`` is why the run could not be kept on one CPU; empty when it was. ``tracked`` is what all nodes'
-    connection tracking held of its flows, ``entries`` all that it held at all; ``None`` where that was not read.
-    ``http`` is what the flows that asked by HTTP were answered. ``kernel`` is what stacks counted until ``held_at``,
-    where some flow was missing; 0 where none was. ``lookups`` are the questions about the name that was dialled, in the
-    order of their asking. ``steps`` are those of a traced packet: the way there through every node, then the way back;
-    ``drops`` what the kernel dropped meanwhile, where it tells.
+    With many flows ``passages`` packs the observations at devices of nodes, and ``observations`` holds the others;
+    ``of_flow`` reads both. ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
+    ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
+    nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
+    entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
+    ``http`` holds the HTTP answers. ``kernel`` holds the stack counters until ``held_at``, where a flow was missing;
+    ``held_at`` is 0 where none was. ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of
+    a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops meanwhile.
     """
 
     sent: int
@@ -315,9 +312,9 @@ class Evidence:
     seconds: float = 0.0
 
     def of_flow(self, number: int) -> tuple[Observation, ...]:
-        """Everything that was seen of one flow, at the sender, in and out of every node, at the pod, and back.
+        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time.
 
-        In the order of time. To look at many flows, make one ``PassageBook``: it unpacks once.
+        For many flows, make one ``PassageBook``: it unpacks once.
         """
-        told = (each for each in self.observations if each.flow == number)
-        return tuple(sorted((*told, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))
+        single = (each for each in self.observations if each.flow == number)
+        return tuple(sorted((*single, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))

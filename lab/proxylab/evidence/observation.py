@@ -1,8 +1,4 @@
-"""One packet of one flow, as one tap saw it.
-
-Owns: ``Observation``, and the words for what a packet is to its flow and which way it went.
-Must not: judge, or know how observations are carried.
-"""
+"""``Observation``: one packet of one flow, as one tap saw it; with its kind and direction."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,7 +9,7 @@ __all__ = ["Direction", "Observation", "Packet"]
 
 
 class Packet(StrEnum):
-    """What a packet is to its flow."""
+    """The kind of a packet in its flow."""
 
     REQUEST = "request"
     REPLY = "reply"
@@ -34,10 +30,10 @@ class Observation:
     """One packet of one flow at one tap.
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is
-    ``(type, code)``; the flow is known from the packet the error quotes. ``netns_name`` names the node, pod or host.
-    Of an echo request and its reply the port of who asked is the identifier, as in connection tracking; that of who
-    answers is 0. ``otherhost`` says that the frame was addressed to another device's MAC (PACKET_OTHERHOST, packet(7)),
-    as a bridge floods it that does not know the MAC: the stack behind this device drops it unseen.
+    ``(type, code)``; the packet that the error quotes identifies the flow. ``netns_name`` names the node, pod or host.
+    For an echo request and its reply the requester's port is the identifier, as in connection tracking, and the other
+    port is 0. ``otherhost`` marks a frame for another device's MAC (PACKET_OTHERHOST, packet(7)), which a bridge floods
+    while it does not know the MAC: the stack behind this device drops it.
     """
 
     flow: int

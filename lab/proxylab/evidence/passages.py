@@ -1,16 +1,13 @@
-"""What devices of nodes saw of thousands of flows, packed column by column, and told flow by flow when it is asked for.
+"""Sightings of thousands of flows at devices of nodes, packed column by column (``Passages``).
 
-Owns: ``Passages`` and its layout, and ``PassageBook``, which turns it back into observations.
-Must not: read frames (``traffic`` does), or judge.
+A flow crosses eight devices of two nodes. An object for each sighting would cost more than the rest of the flow, and
+the judge looks only at the few flows that went wrong. So ``Passages`` keeps all sightings packed, and ``PassageBook``
+makes the observations of a flow on demand.
 
-A flow crosses eight devices of two nodes. An object for each sighting would cost more than all else about it, and a
-judge looks at few of them: at those that did not go as they should. So sightings lie beside each other as they were
-read, and become observations when somebody asks for their flow. Nothing is left out.
-
-A row has, byte by byte: the flow (4); what it is (bit 0: a reply; bit 1: it left the node; bit 2: it came in under a
-MAC that is not the device's); seconds and nanoseconds (4 each); source, destination and the port of either, as on the
-wire. The others begin with their lowest byte. Each byte of all rows is a *plane*; the planes are one behind the other,
-deflated, and text by base64. Most planes hold one value.
+A row has, byte by byte: the flow (4); its kind (bit 0: a reply; bit 1: it left the node; bit 2: it came in under a MAC
+that is not the device's); seconds and nanoseconds (4 each); source, destination and both ports in network byte order.
+The other fields are little-endian. Each byte of all rows is a *plane*; the planes follow each other, deflated and in
+base64. Most planes hold one value.
 """
 
 import struct
@@ -32,7 +29,7 @@ REPLY: Final = 1
 LEFT: Final = 2
 OTHERHOST: Final = 4
 
-_FASTEST: Final = 1  # of zlib's levels; what counts most is that planes of one value vanish
+_FASTEST: Final = 1  # of zlib's levels; planes of one value vanish at any level
 _ADDRESS_BYTES: Final = {4: 4, 6: 16}
 _HEAD: Final = struct.Struct("<4xBII")
 _ROW_BYTES: Final = _HEAD.size  # before addresses and ports
@@ -40,7 +37,7 @@ _ROW_BYTES: Final = _HEAD.size  # before addresses and ports
 
 @dataclass(frozen=True, slots=True)
 class Passages:
-    """Requests and replies that one device of a node saw, of any flows. ``columns`` is as the module says."""
+    """Requests and replies of any flows at one device of a node. The module describes ``columns``."""
 
     netns_name: str
     device: str
@@ -51,7 +48,7 @@ class Passages:
 
 
 def pack(netns_name: str, device: str, protocol: Transport, version: int, planes: Sequence[bytes]) -> Passages:
-    """Passages of planes as the module says, all as long as each other."""
+    """Passages of planes of equal length, as the module describes them."""
     text = b64encode(zlib.compress(b"".join(planes), _FASTEST)).decode("ascii")
     return Passages(netns_name, device, protocol, version, len(planes[0]), text)
 
@@ -64,7 +61,7 @@ def planes_of(numbers: "array[int]") -> tuple[bytes, ...]:
 
 
 def sightings(passages: Passages) -> tuple["array[int]", bytes]:
-    """The flow of each row, and what it is: the first two columns, without an object for any row."""
+    """The flow and the kind of each row: the first two columns, without an object for any row."""
     data, frames = zlib.decompress(b64decode(passages.columns)), passages.frames
     numbers = bytearray(4 * frames)
     for plane in range(4):
@@ -74,7 +71,7 @@ def sightings(passages: Passages) -> tuple["array[int]", bytes]:
 
 
 class PassageBook:
-    """Passages by flow. They are unpacked when the first flow is asked for."""
+    """Passages by flow. The first call of ``of`` unpacks them."""
 
     __slots__ = ("_by_flow", "_passages", "_unpacked")
 
@@ -84,7 +81,7 @@ class PassageBook:
         self._by_flow: dict[int, list[tuple[int, int]]] | None = None
 
     def of(self, number: int) -> tuple[Observation, ...]:
-        """What nodes saw of a flow, tap by tap, each in the order of time."""
+        """The observations of a flow at nodes, tap by tap, each in the order of time."""
         if self._by_flow is None:
             self._by_flow = self._opened()
         rows = self._by_flow.get(number, ())
@@ -101,7 +98,7 @@ class PassageBook:
 
 
 class _Columns:
-    """What one tap saw, row by row."""
+    """The sightings of one tap, row by row."""
 
     def __init__(self, passages: Passages) -> None:
         frames, wide = passages.frames, _ADDRESS_BYTES[passages.version]
@@ -119,7 +116,7 @@ class _Columns:
         self.flows = [number for (number,) in struct.iter_unpack(f"<I{row - 4}x", rows)]
 
     def observation(self, number: int, row: int) -> Observation:
-        """The frame of that row, which is of that flow."""
+        """The observation of that row, which belongs to flow ``number``."""
         passages, wide, start = self._passages, self._wide, row * self._row
         kind, seconds, nanoseconds = _HEAD.unpack_from(self._rows, start)
         ends = self._rows[start + _ROW_BYTES : start + self._row]

@@ -1,7 +1,6 @@
-"""What was seen of a dialogue: every segment at every tap, turn by turn.
+"""The record of a dialogue: every segment at every tap, turn by turn, with the queries that tests need.
 
-Owns: the frozen ``Segment`` and ``Spoken``, the questions a test asks them, and their words.
-Must not: judge: a dialogue has no expectation but those of the test that holds it.
+A dialogue has no expectations but those of its test.
 """
 
 from collections.abc import Iterator
@@ -19,7 +18,7 @@ __all__ = ["Segment", "Spoken"]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One TCP segment at one tap. ``turn`` counts from 1; what a kernel says to a segment belongs to its turn.
+    """One TCP segment at one tap. ``turn`` counts from 1; a kernel's answer to a segment belongs to its turn.
 
     ``at`` is CLOCK_REALTIME in nanoseconds.
     """
@@ -45,18 +44,18 @@ class Segment:
 
     @property
     def words(self) -> str:
-        """Its flags, and how much it carries."""
-        said = " ".join(name for name, bit in FLAGS.items() if self.flags & bit) or "no flag"
-        return said + (f", {len(self.data)} bytes" if self.data else "")
+        """Its flags, and its number of bytes."""
+        flags = " ".join(name for name, bit in FLAGS.items() if self.flags & bit) or "no flag"
+        return flags + (f", {len(self.data)} bytes" if self.data else "")
 
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A dialogue that was held, or as much of it as could be.
+    """A dialogue, or the part of it that took place.
 
-    ``stopped`` says why it could not go on; ``unproven`` are turns whose fences did not come back, so that what was not
-    seen of them may only be late; ``counts`` are the rules that counted anything meanwhile, and ``uncounted`` the nodes
-    of which that is not all.
+    ``stopped`` is why it could not go on; ``unproven`` are turns whose sentinel packets did not come back, so that
+    missing segments may only be late; ``counts`` are the rules that counted meanwhile, and ``uncounted`` the nodes
+    with incomplete counts.
     """
 
     client: str
@@ -70,7 +69,7 @@ class Spoken:
     uncounted: tuple[str, ...] = ()
 
     def arrived(self, netns_name: str, turn: int = 0) -> tuple[Segment, ...]:
-        """What came in at a pod or host, or at the programs of a node that spoke, in that turn or (0) in any."""
+        """The segments that came in at a pod or host, or at a node's programs, in that turn or (0) in any."""
         here = [each for each in self.segments if each.netns_name == netns_name and not each.outgoing]
         spoke = any(each.netns_name == netns_name and each.device == STACK for each in self.segments)
         return tuple(each for each in here if turn in (0, each.turn) and (not spoke or each.device == STACK))
@@ -80,16 +79,16 @@ class Spoken:
         return tuple(each for each in self.arrived(netns_name) if each.is_reset)
 
     def rules(self, words: str) -> int:
-        """How many packets were counted by all rules whose text has these words."""
+        """How many packets all rules with these words in their text counted."""
         return sum(each.packets for each in self.counts if words in each.text)
 
     @property
     def doubts(self) -> str:
-        """Why what was not seen may have happened all the same; empty when it has not."""
+        """Reasons why a segment that no tap saw may have existed; empty without any."""
         doubts = [self.stopped] if self.stopped else []
-        doubts += [f"the fences of turn {turn} did not come back" for turn in self.unproven]
+        doubts += [f"the sentinel packets of turn {turn} did not come back" for turn in self.unproven]
         doubts += [f"the tap on {loss.device} in {loss.netns_name} lost {loss.frames} frames" for loss in self.losses]
-        doubts += [f"the rules of {node} have not counted all" for node in self.uncounted]
+        doubts += [f"the rule counters of {node} are incomplete" for node in self.uncounted]
         return "; ".join(doubts)
 
     def __str__(self) -> str:
@@ -110,6 +109,6 @@ class Spoken:
                 for each in self.segments
                 if each.turn == number
             ]
-            yield from table(rows, "   ") if rows else ["   nobody saw it"]
+            yield from table(rows, "   ") if rows else ["   no tap saw it"]
         if self.doubts:
             yield from wrapped(f"in doubt: {self.doubts}")

@@ -1,9 +1,6 @@
-"""What was seen of streams in one step: pure data, complete enough to be judged anywhere.
+"""The frozen records of streams in one step, which ``traffic.streams`` fills in and ``verdict.steps`` reads.
 
-Owns: the frozen records that ``traffic.streams`` fills in and ``verdict.steps`` reads.
-Must not: judge.
-
-A pulse is one packet of a stream: a datagram, or a line on a connection. Times are nanoseconds of CLOCK_REALTIME.
+A stream packet is a datagram, or a line on a connection. Times are nanoseconds of CLOCK_REALTIME.
 """
 
 from enum import StrEnum
@@ -16,7 +13,7 @@ __all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFa
 
 
 class StreamPacketFate(StrEnum):
-    """What became of a pulse by the end of its step."""
+    """What became of a stream packet by the end of its step."""
 
     ANSWERED = "answered"
     REJECTED = "rejected"
@@ -24,7 +21,7 @@ class StreamPacketFate(StrEnum):
 
 
 class BreakKind(StrEnum):
-    """How a connection ended: by an RST, or in good order by the other side."""
+    """How a connection ended: by an RST, or by the other side's FIN."""
 
     RESET = "reset"
     CLOSED = "closed"
@@ -35,14 +32,14 @@ class StreamPacket:
     """One packet of a stream, and what became of it.
 
     Attributes:
-        number: counts the pulses of the stream from 0, over all steps.
+        number: counts the packets of the stream from 0, over all steps.
         at: when it was sent.
         fate: by the end of the step.
         delay: until the answer, in nanoseconds; 0 without one.
-        backend: who answered; empty without an answer.
-        peer: whom the backend saw.
-        peer_port: likewise.
-        error: the errno's name, where a socket named one: of an ICMP error, a reset, or a send that was refused.
+        backend: the pod that answered; empty without an answer.
+        peer: the source address that the backend saw.
+        peer_port: the source port that the backend saw.
+        error: the errno's name of an ICMP error, a reset, or a refused send; empty without one.
     """
 
     number: int
@@ -69,12 +66,12 @@ class StreamRecord:
 
     Attributes:
         stream: its name.
-        port: its source port; of the latest connection, where each had its own.
-        packets: those that were sent in the step, in order.
-        breaks: the ends of its connections, in order. A further RST of a connection that had ended is one more.
-        late: pulses that were lost to an earlier step, and answered in this one.
-        tracked: what the nodes' connection tracking held of it when the step ended.
-        silent: the fences that did not come back, by the names of their places; sent only where a pulse was missing.
+        port: its source port; with several connections, the latest one's.
+        packets: those sent in the step, in order.
+        breaks: the ends of its connections, in order. A further RST of an ended connection counts again.
+        late: packets that an earlier step lost, with an answer in this one.
+        tracked: its conntrack entries on the nodes when the step ended.
+        silent: the nodes, pods and hosts whose sentinel packets did not come back; sent only after a missing packet.
     """
 
     stream: str
@@ -88,15 +85,15 @@ class StreamRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEvidence:
-    """All that was seen of one step.
+    """The record of one step.
 
     Attributes:
-        began: when it began, with a pulse of every stream.
-        changed: when its change was made.
-        settled: when what it waits for was there, and pods that it deletes had fallen silent.
-        ended: when the last pulse of every stream was settled.
+        began: when it began, with a packet of every stream.
+        changed: when the lab made its change.
+        settled: when its wait ended, and the pods that it deletes were silent.
+        ended: when the last packet of every stream was settled.
         streams: in the order of the scenario.
-        entries: what the nodes' connection tracking held at the end; ``None`` where it was not read.
+        entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
     """
 
     began: int

@@ -1,8 +1,4 @@
-"""How addresses, numbers and repeated clauses are written, once for verdicts and explanations.
-
-Owns: the spelling of an endpoint, of a number of things, and of one clause that many flows share.
-Must not: know verdicts.
-"""
+"""The spelling of endpoints, amounts, lists of names, and clauses that many flows share."""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,7 +7,7 @@ from proxylab.addresses import IPAddress
 __all__ = ["amount", "endpoint", "listed", "tally", "times"]
 
 _MOST_KINDS = 4
-"""How many different clauses about flows are spelt out; the rest is only counted."""
+"""How many different clauses about flows ``tally`` spells out; it only counts the rest."""
 
 _MOST_NAMES = 8
 """How many names a clause lists."""
@@ -66,7 +62,7 @@ def listed(names: Sequence[str], last: str = "and") -> str:
 
 
 def tally(clauses: Iterable[str], flows: int, thing: str = "flow") -> list[str]:
-    """Each different clause once, most frequent first, with the number of flows it holds for if there are several.
+    """Each different clause once, most frequent first, with its number of flows if there are several.
 
     Of other things than flows, ``thing`` is their name.
 

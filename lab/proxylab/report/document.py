@@ -48,11 +48,11 @@ The document (every key is always there; ``null`` where there is nothing to say)
           judgement: fail
           expected: "0"
           observed: "5"
-          reasons: [5 of 6 pulses were lost]
+          reasons: [5 of 6 packets were lost]
           witnesses: []
           position: {file: scenarios/cluster-ip.lab.yaml, line: 33, column: 15}
         timeline:                      # from the beginning of the step; stream is null for what is the step's own
-        - {ms: 20.0, stream: queries, what: "pulses 10 to 14: lost"}
+        - {ms: 20.0, stream: queries, what: "packets 10 to 14: lost"}
 """
 
 import json

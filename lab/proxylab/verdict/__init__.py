@@ -1,5 +1,4 @@
-"""Judging: recorded observations against expectations.
+"""Recorded observations judged against expectations, and the explanation of each verdict.
 
-Owns: what counts as evidence, verdicts and their explanation.
-Must not: send, receive, or read anything: evidence from somebody's CI can be judged again on a laptop.
+The room sends, receives and reads nothing, so a laptop can judge evidence from a CI run again.
 """

@@ -1,7 +1,7 @@
-"""Who was reached, and as whom: backends, source and spread.
+"""The verdicts ``backends``, ``source`` and ``spread``: which pods the flows reached, and from which address.
 
-Owns: the verdicts on packets as they were seen at the pods.
-Must not: judge what became of flows that no pod saw (``judge`` does); such flows only cast doubt here.
+They rest on the packets that the taps saw at the pods. A flow that no pod saw only casts doubt here; ``judge`` judges
+what became of it.
 """
 
 from collections import Counter
@@ -27,7 +27,7 @@ from proxylab.verdict.rules import Rule, read_all
 __all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
-"""How many pods the one line of a verdict names with their flows; ``explain`` has a table."""
+"""How many pods the one line of a verdict names with their flows; ``explain`` prints a table."""
 
 
 def hits(case: Case) -> Counter[str]:
@@ -36,19 +36,19 @@ def hits(case: Case) -> Counter[str]:
 
 
 def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
-    """The pods that were hit are exactly ``expected``.
+    """The flows reached exactly the pods in ``expected``.
 
-    Which backend a flow gets is chance, so a few flows need not hit them all: only from ``flows_to_hit_all`` flows on
-    is a backend that none of them hit a missing one. Below, the pods hit must be among ``expected``, and the verdict
-    says so. Where flows stick it is each client's first that is chosen for. Behind a headless Service's name a client
-    dials one pod, and that the name gives all of them is the name's own verdict.
+    The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
+    on does a backend without a flow count as missing; below that the verdict says so. With session affinity the proxy
+    chooses once for each client. A client of a headless Service's name dials one pod; the verdict ``name`` checks that
+    the name gives all of them.
     """
     found = hits(case)
     findings = _unseen(case)
     for flow in case.arrived:
         strangers = [netns_name for netns_name in flow.reached if netns_name not in expected]
         if strangers:
-            findings.wrong.append((flow.number, f"{listed(strangers)} was hit, which is none of the backends"))
+            findings.wrong.append((flow.number, f"the request reached {listed(strangers)}, not an expected backend"))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
     question = case.resolved.question
@@ -57,18 +57,18 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     observed = _shares(found)
     sticky = case.probe.expect.spread is Spread.STICKY
     choices = len(_backends_of_clients(case)) if sticky else len(case.arrived)
-    told = bool(findings.wrong) and len(set(expected)) == 1  # that the one backend was not hit is the same thing twice
-    if never and found and not told and (choices > 1 or not sticky):
+    said = bool(findings.wrong) and len(set(expected)) == 1  # a stranger was hit, so the only backend was not
+    if never and found and not said and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
         if choices >= flows_to_hit_all(len(set(expected))):
-            findings.missing_overall.append(f"{listed(never)} never chosen in {chosen}")
+            findings.missing_overall.append(f"the proxy never chose {listed(never)} in {chosen}")
         else:
             observed += f" ({chosen} need not hit all {len(set(expected)):,})"
     return findings.settle(case, "backends", expected=listed(expected), observed=observed)
 
 
 def judge_source(case: Case, expected: IPAddress) -> Verdict:
-    """The source address of every packet that arrived is ``expected``, and it was changed once at most on each node."""
+    """Every packet that arrived has the source address ``expected``, and each node changed it once at most."""
     findings = _unseen(case)
     sender = case.resolved.sender
     kept = bool(sender.others) and isinstance(case.probe.expect.source, Preserved)
@@ -100,17 +100,17 @@ def judge_source(case: Case, expected: IPAddress) -> Verdict:
 
 
 def masqueraded_again(case: Case) -> Rule | None:
-    """The rule that changed more sources than there are flows; ``None`` where all did what they should.
+    """The rule that changed more sources than there are flows; ``None`` where there is none.
 
-    Source NAT is asked once for each flow, and a lab has no other traffic. What it changes beyond that is the packet of
-    a tunnel, which inherits the mark of the packet inside (skb->mark), and should have lost it before.
+    The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
+    tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
     """
     changing = (rule for rule in read_all(case.evidence.counts) if rule.target in ("MASQUERADE", "SNAT"))
     return next((rule for rule in changing if rule.count.packets > len(case.flows)), None)
 
 
 def _source(wanted: SourceExpectation | None, address: IPAddress, sender: Sender) -> str:
-    """What the author wrote, and the address it comes to."""
+    """What the author wrote, and the address that it resolves to."""
     match wanted:
         case Preserved() if sender.others:
             return f"preserved ({len(sender.addresses):,} addresses)"
@@ -138,7 +138,7 @@ def _disagreement_on_source(case: Case, flow: Flow) -> str:
 
 
 def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | None) -> Verdict:
-    """Flows are shared as the author wants, over ``backends``, or where none were named, over the pods that were hit.
+    """The spread of flows over ``backends``, or without ``backends`` over the pods that they reached.
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
     """
@@ -157,7 +157,7 @@ def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | 
 
 
 def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
-    """The flows of each pod are its due share of all, as far as chance allows."""
+    """Each pod got its due share of all flows, as far as chance allows."""
     found = hits(case)
     counts = [found[name] for name in due]
     shares = tuple(due.values())
@@ -167,7 +167,9 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
     chance = spread_p_value(counts, shares) if due else 1.0
     if not named and len(due) == 1:
         only = next(iter(due))
-        findings.doubts_overall.append(f"only {only} was hit; without backends nothing shows that it is not alone")
+        findings.doubts_overall.append(
+            f"the flows reached only {only}; without backends the judge cannot know whether there are others"
+        )
     elif due and flows < (needed := flows_needed_for(shares)):
         findings.doubts_overall.append(
             f"{amount(flows, 'flow')} over {amount(len(due), 'backend')} cannot show a change of one share by "
@@ -179,10 +181,9 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
 
 
 def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
-    """All flows of a client went to one backend, and there were enough of them that chance does not do that.
+    """All flows of a client went to one backend, and there were too many of them for chance.
 
-    A client is an address. With many, each may have another backend; what shows that it held is whatever a client sent
-    after its first flow.
+    A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
     """
     found = hits(case)
     clients = _backends_of_clients(case)
@@ -198,7 +199,7 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
         findings.wrong_overall.append(f"the flows of one client went to {listed(list(found))}")
     elif len(names) < 2:
         only = listed(list(found))
-        findings.doubts_overall.append(f"only {only} was hit; without two backends or more nothing shows that it held")
+        findings.doubts_overall.append(f"the flows reached only {only}; affinity shows only among two backends or more")
     elif len(case.arrived) < (needed := flows_to_stick(len(names)) + max(len(clients), 1) - 1):
         findings.doubts_overall.append(
             f"{amount(len(case.arrived), 'flow')} may all go to one of {len(names):,} backends by chance; "
@@ -219,7 +220,7 @@ def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
 
 
 def due_shares(case: Case) -> Mapping[str, float]:
-    """The share of the flows that is due to each pod: as the author wrote it, or an equal one for each backend."""
+    """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
     spread = case.probe.expect.spread
     if isinstance(spread, Shares):
         return spread.of
@@ -230,22 +231,22 @@ def due_shares(case: Case) -> Mapping[str, float]:
 def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[str]) -> None:
     strangers = [name for name in found if name not in names]
     if strangers:
-        findings.wrong_overall.append(f"{listed(strangers)} was hit, which is none of the backends")
+        findings.wrong_overall.append(f"requests reached {listed(strangers)}, not an expected backend")
 
 
 def _unseen(case: Case) -> Findings:
-    """What every verdict about arrivals starts from: the flows that no pod saw show nothing."""
+    """The findings that every verdict about arrivals starts from: flows that no pod saw show nothing."""
     unseen = len(case.flows) - len(case.arrived)
     if not unseen:
         return Findings()
-    clause = "no flow arrived, so nothing was seen of this"
+    clause = "no flow arrived, so the judge has nothing to compare"
     if case.arrived:
-        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so nobody knows of those"
+        clause = f"{unseen:,} of {amount(len(case.flows), 'flow')} did not arrive, so the judge cannot compare those"
     return Findings(doubts_overall=[clause])
 
 
 def _shares(found: Counter[str]) -> str:
-    """Names with their flows, in a line; the name alone if there was one flow."""
+    """Names with their flows, in a line; the name alone for one flow."""
     if found.total() <= 1:
         return listed(list(found))
     shown = [f"{name} {count:,}" for name, count in found.most_common(_MOST_SHARES)]

@@ -1,16 +1,17 @@
-"""One probe before its judge: the flows, and every reason not to trust what was seen.
+"""One probe before its judge: its flows, and every reason to doubt the evidence.
 
-Owns: ``Case``, with the doubts that the evidence itself raises, and ``Findings``, which turn into a verdict.
-Must not: know any particular expectation.
+``Case`` holds the doubts that the evidence itself raises; ``Findings`` turn into a verdict. Neither knows a particular
+expectation.
 
-Theory of operation. A finding is of one of three kinds, and they weigh differently:
+Theory of operation. A finding is of one of three kinds, which weigh differently:
 
-* *wrong*: something was seen that the expectation forbids. That is a fail, whatever else may be in doubt.
-* *missing*: something was not seen. That is a fail only if nothing casts doubt on the silence; else nobody knows.
-* *doubts*: something speaks against relying on what was seen. No pass stands beside a doubt.
+* *wrong*: the taps saw something that the expectation forbids. That is a fail, whatever else is in doubt.
+* *missing*: the taps did not see something. That is a fail only if nothing casts doubt on the silence; otherwise the
+  verdict is inconclusive.
+* *doubts*: something speaks against relying on the evidence. A doubt rules out a pass.
 
-A pass is what is left when there is none of them. Doubts about the evidence as a whole (a tap lost frames, the run was
-cut short) weigh on every expectation, since each rests on all flows having been seen, and on nothing else having been.
+Without any of them the verdict is a pass. Doubts about the evidence as a whole (a tap lost frames, the run was cut
+short) weigh on every expectation, since each assumes that the taps saw all flows of the probe and nothing else.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ from proxylab.verdict.retranslation import Retranslation, retranslated
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 
-_OWN_WORDS = {"timeout": "that nothing came", "": "that it was answered"}
+_OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 
 _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
@@ -45,21 +46,21 @@ _UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One probe and all that was seen of it.
+    """One probe and its evidence.
 
     Attributes:
         probe: with the expectations.
         resolved: the probe, resolved.
         evidence: as recorded.
-        flows: every flow of the errand, in order.
+        flows: every flow of the probe, in order.
         fates: what became of each.
-        arrived: the flows that reached a pod, or several.
+        arrived: the flows that reached one pod or more.
         disagreements: where taps contradict sockets or connection tracking, by flow number.
-        doubts: why the evidence as a whole is not to be relied on.
-        silence: why it proves nothing that a flow was not seen again.
-        again: flows that another node translated once more, as every hop has shown, by flow number.
+        doubts: reasons to doubt the evidence as a whole.
+        silence: reasons why a flow that no tap saw again may only be late.
+        again: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
-        lost_reply_copies: copies of replies likewise.
+        lost_reply_copies: copies of replies that ended at a node, by flow number.
     """
 
     probe: Probe
@@ -77,25 +78,25 @@ class Case:
 
     @property
     def counted(self) -> tuple[int, str]:
-        """How many flows there are."""
+        """The number of flows, and the word for one."""
         return len(self.flows), "flow"
 
     def position(self, key: str) -> Position:
-        """Where the author wrote that expectation; the whole of ``expect`` for one that was not written."""
+        """Where the author wrote that expectation; the position of ``expect`` for one that the author did not write."""
         expect = self.probe.expect
         return expect.positions.get(key, expect.position)
 
 
 class Judged(Interface):
-    """What findings are about: a probe, or a step."""
+    """The subject of findings: a probe or a step."""
 
     @property
     def counted(self) -> tuple[int, str]:
-        """Of how many flows, or pulses, clauses are true of some, and what they are called."""
+        """The number of flows or stream packets, and the word for one."""
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the evidence as a whole is not to be relied on."""
+        """Reasons to doubt the evidence as a whole."""
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation."""
@@ -103,7 +104,7 @@ class Judged(Interface):
 
 @dataclass(slots=True)
 class Findings:
-    """What was found about one expectation, as (flow number, clause) pairs; see the module for the three kinds."""
+    """The findings about one expectation, as (flow number, clause) pairs; the module explains the three kinds."""
 
     wrong: list[tuple[int, str]] = field(default_factory=list)
     missing: list[tuple[int, str]] = field(default_factory=list)
@@ -122,7 +123,7 @@ class Findings:
         silence: Iterable[str] = (),
         witnesses: Iterable[str] = (),
     ) -> Verdict:
-        """The verdict. ``silence`` are the doubts that bear on what is missing, and on nothing else."""
+        """The verdict. ``silence`` holds the doubts that bear on missing findings only."""
         number, thing = case.counted
         wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), number, thing)]
         missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), number, thing)]
@@ -139,7 +140,7 @@ class Findings:
         return Verdict(
             expectation=expectation,
             judgement=judgement,
-            expected=str(expected),  # an outcome is an enum, and what a verdict carries is text
+            expected=str(expected),  # an outcome is an enum, and a verdict carries text
             observed=str(observed),
             reasons=tuple(reasons),
             witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
@@ -166,7 +167,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case
             clause = disagreement(flow, fate, resolved.protocol)
             if clause:
                 disagreements[flow.number] = clause
-    # A hop that was not captured looks like a copy that ended there, so a flow whose witnesses disagree has none.
+    # An uncaptured hop looks like a copy that ended there, so a flow with disagreeing witnesses has no copies.
     sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
     lost = lost_copies(evidence, resolved, flows, sound, Packet.REQUEST)
     lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
@@ -191,26 +192,26 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case
 
 
 def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
-    """Why the evidence as a whole is not to be relied on."""
+    """Reasons to doubt the evidence as a whole."""
     if evidence.unfinished:
         yield f"the run did not finish: {evidence.unfinished}"
     for loss in evidence.losses:
         if loss.frames:
             yield f"the tap at {loss.netns_name} {loss.device} lost {amount(loss.frames, 'frame')}"
     if evidence.sent + len(evidence.refused_sends) < resolved.flows:
-        yield f"{evidence.sent:,} of {amount(resolved.flows, 'flow')} were sent"
+        yield f"the sender sent {evidence.sent:,} of {amount(resolved.flows, 'flow')}"
     if evidence.sent > resolved.flows:
-        yield f"{amount(evidence.sent, 'flow')} were sent, but the probe has {resolved.flows:,}"
+        yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
     numbers = range(resolved.flows)
     if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations) or any(
         seen.protocol is not resolved.protocol for seen in evidence.passages
     ):
-        yield "packets were seen that claim to be of this probe, but of none of its flows"
-    # A send that the kernel refused leaves no trace; which flow's it was, only a flow without any trace can claim.
+        yield "the taps saw packets that claim to be of this probe, but of none of its flows"
+    # A send that the kernel refused leaves no trace: only flows without a trace can be the refused ones.
     unsent = [flow for flow in flows if not flow.departures]
     unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
     if unseen > 0:
-        yield f"{amount(unseen, 'flow')} {_was(unseen)} never seen to leave {resolved.sender.name}"
+        yield f"the taps never saw {amount(unseen, 'flow')} leave {resolved.sender.name}"
     if resolved.manner is Manner.CONNECT:
         unreported = sum(len(flow.reports) != 1 for flow in flows)
         if unreported or any(report.flow not in numbers for report in evidence.connects):
@@ -218,12 +219,12 @@ def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]
 
 
 def packets_of(flows: Iterable[Flow]) -> int:
-    """How many packets something must have counted, if it ended every flow: a repeated SYN is one more."""
+    """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
     return sum(max(1, len(flow.departures)) for flow in flows)
 
 
 def packets_until(flows: Iterable[Flow], held_at: int) -> int:
-    """How many of them had left when the counters of stacks were read; all, where nobody says when that was."""
+    """How many of them had left when the lab read the stack counters; all where the evidence has no such time."""
     if not held_at:
         return packets_of(flows)
     return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
@@ -232,7 +233,7 @@ def packets_until(flows: Iterable[Flow], held_at: int) -> int:
 def _counted_as_dropped(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> bool:
-    """Whether a node's stack, or a foreign rule, counted every packet as dropped: then nothing of it can come late."""
+    """Whether a node's stack or a foreign rule counted every packet as dropped: then no packet can be late."""
     if set(fates) != {Fate.LOST}:
         return False
     packets = packets_until(flows, evidence.held_at)
@@ -242,14 +243,14 @@ def _counted_as_dropped(
 def _silence(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> Iterator[str]:
-    """Why it proves nothing that a flow was not seen again: a fence is not back, or was back too early."""
+    """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
     names = dict.fromkeys(
         [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
     )
     if not names:
-        yield "no fence was sent after it, so silence proves nothing"
+        yield "no sentinel packet was sent after it, so silence proves nothing"
     if evidence.unpinned:
-        yield f"the run could not be kept on one CPU ({evidence.unpinned}): a fence may have come before a late packet"
+        yield f"the run could not stay on one CPU ({evidence.unpinned}): a sentinel packet may have overtaken another"
     left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
     unsent, unanswered, early = [], [], []
     for name in names:
@@ -261,47 +262,47 @@ def _silence(
         elif min(report.at for report in reports) < left:
             early.append(name)
     if unanswered:
-        yield f"the way to {listed(unanswered)} is itself broken, so silence proves nothing"
+        yield f"no sentinel packet came back from {listed(unanswered, 'or')}, so silence proves nothing"
     if unsent:
-        yield f"no fence was sent to {listed(unsent)}, so silence proves nothing"
+        yield f"no sentinel packet was sent to {listed(unsent)}, so silence proves nothing"
     if early:
-        yield f"the fence to {listed(early)} was back before the last flow had left, so silence proves nothing"
+        yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
 
 
 def _silent(flow: Flow, fate: Fate) -> bool:
-    """Whether the flow left and something of it was not seen again."""
+    """Whether the flow left and its arrival or its reply is missing."""
     return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
 
 
 def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
     """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
 
-    Over TCP a socket may fail although the taps saw a reply: the handshake was answered and the data was not. That is
+    Over TCP a socket may fail although the taps saw a reply: the pod answered the handshake and not the data. That is
     no contradiction; ``reply`` judges it.
     """
     report = flow.report
     if report is None:
         return ""
-    says = f"the socket says {_OWN_WORDS.get(report.error, report.error)}"
+    says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
     if fate in _ERRNO_OF:
-        return "" if report.error in _ERRNO_OF[fate] else f"the taps say {fate}, {says}"
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps show {fate}, but {says}"
     if fate is not Fate.DELIVERED:
-        return f"the taps say {fate}, {says}" if fate in _UNANSWERED and not report.error else ""
+        return f"the taps show {fate}, but {says}" if fate in _UNANSWERED and not report.error else ""
     netns_name = flow.reached[0]
     if not report.error:
         if not flow.replies:
-            return f"the taps saw no reply, {says}"
+            return f"the taps saw no reply, but {says}"
         if report.backend != netns_name:
-            return f"the tap at {netns_name} saw it arrive, but the answer is by {report.backend or 'nobody it names'}"
+            return f"the tap at {netns_name} saw it arrive, but {report.backend or 'an unnamed backend'} answered"
     elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
-        return f"the taps saw a reply, {says}"
+        return f"the taps saw a reply, but {says}"
     elif report.error == "ECONNREFUSED":
-        return f"the taps saw neither reset nor ICMP error, {says}"
+        return f"the taps saw neither reset nor ICMP error, but {says}"
     return ""
 
 
 def _from_dialled(flow: Flow, reply: Observation) -> bool:
-    """Whether a connected socket takes the reply: it hears nobody but whom it dialled."""
+    """Whether a connected socket accepts the reply: it accepts packets only from the address that it dialled."""
     dialled = {(departure.destination, departure.destination_port) for departure in flow.departures}
     return not dialled or (reply.source, reply.source_port) in dialled
 
@@ -309,9 +310,9 @@ def _from_dialled(flow: Flow, reply: Observation) -> bool:
 def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
-    Of the nodes on the way, one translated the flow, and its entry names the pod and the source that the pod saw. A
-    flow that arrived as it was sent may have passed nodes that track nothing. That another node translated it again is
-    for the captured hops to say (``retranslation``).
+    One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
+    untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
+    ``retranslation`` reads from the captured hops.
     """
     if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""
@@ -326,11 +327,7 @@ def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
         at_tap = f"the tap at {arrival.netns_name} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
         if entries:
             says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
-            return f"{at_tap}, conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+            return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
         if seen[:2] != (resolved.destination, resolved.port):
             return f"{at_tap}, but no node's conntrack has an entry for the flow"
     return ""
-
-
-def _was(number: int) -> str:
-    return "was" if number == 1 else "were"

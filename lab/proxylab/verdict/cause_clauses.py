@@ -1,8 +1,4 @@
-"""Parts of sentences that causes of several kinds share.
-
-Owns: how a rule is named, and what counters and connection tracking say in a clause.
-Must not: choose among causes.
-"""
+"""Clauses that causes of several kinds share: the name of a rule, and what counters and connection tracking show."""
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import endpoint, listed
@@ -29,37 +25,37 @@ REWRITING = frozenset({"MASQUERADE", "SNAT"})
 
 
 def by_rule(case: Case, target: str, participle: str) -> str:
-    """That a rule which speaks of the errand ended it; empty if none did."""
+    """The sentence that a rule naming the dialled address ended the flows; empty without such a rule."""
     rules = ending(case.resolved, case.evidence.counts, target)
-    return f"{rules[0].count.node} {participle} it: {the_rule(rules[0])}." if rules else ""
+    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}." if rules else ""
 
 
 def the_rule(rule: Rule) -> str:
-    """A rule, named so that it can be found: what its writer said about it, and its chain; or the map that it asks."""
+    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up."""
     if rule.comment:
         return f'its rule "{rule.comment}" in {rule.count.chain}'
-    asking = f", which asks the map {rule.looked_up}" if rule.looked_up else ""
+    asking = f", which looks up the map {rule.looked_up}" if rule.looked_up else ""
     return f"its rule in {rule.count.chain}{asking}"
 
 
 def translation(case: Case, address: IPAddress) -> Rule | None:
-    """The DNAT rule to an address that counted."""
+    """The DNAT rule to an address, if it counted."""
     found = translations(case.evidence.counts)
     return next((rule for rule in found if rule.translates_to and rule.translates_to[0] == address), None)
 
 
 def rewriting(case: Case) -> list[Rule]:
-    """The rules that changed source addresses."""
+    """The rules that counted and change source addresses."""
     return [rule for rule in read_all(case.evidence.counts) if rule.target in REWRITING]
 
 
 def marking(case: Case) -> list[Rule]:
-    """The rules that asked for masquerading."""
+    """The rules that counted and mark packets for masquerading."""
     return [rule for rule in read_all(case.evidence.counts) if rule.target.endswith(MARKING)]
 
 
 def marked_in_vain(case: Case) -> str:
-    """That a packet was to be masqueraded and was not, as the rest of a sentence about it; empty if that is not so."""
+    """The clause that a rule marked the packet and no rule masqueraded it; empty otherwise."""
     asked = marking(case)
     if not asked or rewriting(case):
         return ""
@@ -68,9 +64,9 @@ def marked_in_vain(case: Case) -> str:
 
 
 def remembered(case: Case, flow: Flow) -> str:
-    """That connection tracking sent a flow where no rule of today sends it; empty if that is not so.
+    """The sentence that connection tracking sent a flow where no current rule sends it; empty otherwise.
 
-    A flow that conntrack knows is translated as it was the first time, and no rule is asked (nf_nat_inet_fn in
+    The kernel translates a flow that conntrack knows as it did the first time, and consults no rule (nf_nat_inet_fn in
     net/netfilter/nf_nat_core.c).
     """
     sent = (case.resolved.destination, case.resolved.port)
@@ -78,19 +74,20 @@ def remembered(case: Case, flow: Flow) -> str:
         there = (entry.reply_source, entry.reply_source_port)
         if there != sent and case.evidence.counted and translation(case, entry.reply_source) is None:
             pods = {pod.address: pod.name for pod in case.resolved.receivers}
-            name = pods.get(entry.reply_source, "nobody of this lab")
+            name = pods.get(entry.reply_source, "")
+            to = f"{name} ({endpoint(*there)})" if name else f"{endpoint(*there)}, which is no pod of this lab,"
             return (
-                f"conntrack on {entry.node} sent it to {name} ({endpoint(*there)}) by an entry that was there before: "
+                f"conntrack on {entry.node} sent the flow to {to} by an older entry: "
                 f"no DNAT rule to that address counted it."
             )
     return ""
 
 
 def dialled(case: Case) -> str:
-    """The address and port that were dialled."""
+    """The address and port that the probe dialled."""
     return endpoint(case.resolved.destination, case.resolved.port)
 
 
 def nodes(case: Case) -> str:
-    """The nodes of the errand."""
+    """The nodes of the resolved probe."""
     return listed(case.resolved.nodes, "or")

@@ -1,27 +1,27 @@
-"""What a failure comes down to where no rule, counter or plan says who did it: what was seen, as a sentence.
+"""The sentence for a failure whose cause no rule, counter or plan shows: what the taps saw.
 
-Owns: that sentence, for every expectation. No failure is left without one.
-Must not: choose it where a cause is known (``causes`` does), or say more than was seen.
+Every failed expectation gets such a sentence. ``causes`` goes first, where the cause is known.
 """
 
+from proxylab.evidence.evidence import Direction
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.verdict.case import Case
 from proxylab.verdict.cause_clauses import dialled
-from proxylab.verdict.flow_clauses import told
+from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import hop, last_seen
 from proxylab.verdict.last_sightings import vanished
 from proxylab.verdict.model import Verdict
 
-__all__ = ["otherwise"]
+__all__ = ["as_seen"]
 
 
-def otherwise(case: Case, verdict: Verdict) -> str:
-    """Why this expectation failed, by what was seen.
+def as_seen(case: Case, verdict: Verdict) -> str:
+    """What the taps saw of this failed expectation.
 
     Args:
-        case: whose expectation it is.
-        verdict: which is a fail, for a reason.
+        case: the probe.
+        verdict: a fail, with reasons.
     """
     flow = case.flows[verdict.example or 0]
     match verdict.expectation:
@@ -30,7 +30,9 @@ def otherwise(case: Case, verdict: Verdict) -> str:
         case "source":
             sentence = _of_source(case, flow)
         case "backends" if verdict.example is not None and flow.arrivals:
-            sentence = f"it was led to {flow.arrivals[0].netns_name}, and nothing that counted says by whom."
+            sentence = (
+                f"the packet reached {flow.arrivals[0].netns_name}, and no counter shows which rule sent it there."
+            )
         case "reply":
             sentence = _of_reply(case, flow)
         case "at":
@@ -51,24 +53,30 @@ def _of_fate(case: Case, flow: Flow) -> str:
             return vanished(case)
         case Fate.UNSENT:
             errors = listed(sorted(set(case.evidence.refused_sends)), "or")
-            who = f"a rule of {sender}'s own" if set(case.evidence.refused_sends) == {"EPERM"} else f"{sender}'s kernel"
-            return f"{who} kept it from leaving: the send failed with {errors}."
+            who = (
+                f"a rule in {sender}'s own namespace"
+                if set(case.evidence.refused_sends) == {"EPERM"}
+                else f"{sender}'s kernel"
+            )
+            return f"{who} kept the packet from leaving: the send failed with {errors}."
         case Fate.STRAYED:
             stray = flow.strays[0]
             to = endpoint(stray.destination, stray.destination_port)
-            return f"it was led to {stray.netns_name}, which is not whom it was addressed to: {to}."
+            return (
+                f"the packet came in at {stray.netns_name} addressed to {to}, which {stray.netns_name} does not have."
+            )
         case Fate.MULTIPLIED:
-            return f"it was copied on its way: {told(case, flow, Fate.MULTIPLIED)}."
+            return f"the packet was copied on its way: {fate_clause(case, flow, Fate.MULTIPLIED)}."
         case Fate.REFUSED if not flow.arrivals:
             reset = flow.resets[0]
-            whose = f"{endpoint(reset.source, reset.source_port)} refused it"
-            return f"{whose} before any pod saw it: nobody listens there, or a rule resets it."
+            refused = f"{endpoint(reset.source, reset.source_port)} refused the connection"
+            return f"{refused} before any pod saw it: no program listens there, or a rule resets it."
         case Fate.DELIVERED if flow.arrivals:
             arrival = flow.arrivals[0]
             to = endpoint(arrival.destination, arrival.destination_port)
-            return f"nothing stopped it: it came in at {arrival.netns_name}, addressed to {to}."
+            return f"nothing stopped the packet: it came in at {arrival.netns_name}, addressed to {to}."
         case fate:
-            return f"{told(case, flow, fate)}."
+            return f"{fate_clause(case, flow, fate)}."
 
 
 def _of_source(case: Case, flow: Flow) -> str:
@@ -76,10 +84,10 @@ def _of_source(case: Case, flow: Flow) -> str:
     for arrival in flow.arrivals:
         if arrival.source != client:
             return (
-                f"{arrival.source} was put in the place of {client} on the way to {arrival.netns_name}, "
-                f"and nothing that counted says by whom."
+                f"the source changed from {client} to {arrival.source} on the way to {arrival.netns_name}, "
+                f"and no counter shows which rule changed it."
             )
-    return f"nothing changed its source: {listed(flow.reached)} saw {client} itself." if flow.arrivals else ""
+    return f"nothing changed the packet's source: {listed(flow.reached)} saw {client}." if flow.arrivals else ""
 
 
 def _of_reply(case: Case, flow: Flow) -> str:
@@ -89,12 +97,15 @@ def _of_reply(case: Case, flow: Flow) -> str:
     came, due = endpoint(reply.source, reply.source_port), dialled(case)
     if came == due:
         return ""
-    return f"whoever has {came} answered, or something made that the reply's source: {due} was dialled."
+    return f"the probe dialled {due}, but {came} answered, or a rule made that the reply's source."
 
 
 def _of_ending(flow: Flow) -> str:
     seen = last_seen(flow)
-    return "" if seen is None else f"it got as far as {hop(seen)}: {seen.direction} was the last that was seen of it."
+    if seen is None:
+        return ""
+    went = "leaving" if seen.direction is Direction.OUT else "coming in"
+    return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
 
 
 def _of_http(case: Case, flow: Flow) -> str:
@@ -102,8 +113,8 @@ def _of_http(case: Case, flow: Flow) -> str:
     if report is None:
         return ""
     if report.error:
-        return f"nobody answered {case.resolved.sender.name} by HTTP at {dialled(case)}: {report.error}."
-    return f"who answers at {dialled(case)} said {report.status}."
+        return f"{dialled(case)} did not answer {case.resolved.sender.name} by HTTP: {report.error}."
+    return f"{dialled(case)} answered with status {report.status}."
 
 
 def _of_tables(case: Case) -> str:
@@ -112,5 +123,5 @@ def _of_tables(case: Case) -> str:
         return ""
     nodes = (wanted.node,) if wanted.node is not None else case.resolved.nodes
     there = amount(sum(each.node in nodes for each in entries), "entry")
-    whose = f"{listed(list(nodes), 'or')} tracks no such flow among {there}"
-    return f"{whose}: nothing that would leave one passed there, or it is forgotten."
+    missing = f"conntrack on {listed(list(nodes), 'or')} has no such entry among {there}"
+    return f"{missing}: no such flow passed there, or its entry is gone."

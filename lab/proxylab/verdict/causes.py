@@ -1,10 +1,10 @@
-"""The one sentence that names the cause, where the evidence shows one.
+"""The sentence that names the cause of a failed expectation, where the evidence shows one.
 
-Owns: which cause belongs to which failed expectation, and the causes of wrong outcomes, sources, backends and shares.
-Must not: guess. Every sentence names what it rests on; where nothing in the evidence points at a cause, there is none.
+The module chooses the cause for each expectation and finds those of wrong outcomes, sources, backends and shares. It
+does not guess: every sentence names what it rests on.
 
-A cause rests on the evidence of the probe. Two more things may help to name it: the plan, which says how the lab was
-wired, and one more packet that was traced afterwards; a sentence that needs that packet says so.
+A cause rests on the evidence of the probe. Two more things help to name it: the plan of the lab's network, and one more
+packet that the lab traced afterwards. A sentence that needs that packet says so.
 """
 
 from collections.abc import Callable
@@ -56,7 +56,7 @@ _ICMP_NAMES = {
 
 
 def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
-    """Why this expectation failed, as a sentence; empty if the evidence does not show it, or if it did not fail."""
+    """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause."""
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
@@ -78,7 +78,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
 
 
 def _of_name(case: Case, traced: Evidence | None) -> str:
-    """Why nobody answered, where one more packet to the name server was followed: nothing led it to a pod."""
+    """Why no answer came to a DNS query, where a packet traced afterwards went to no pod."""
     if traced is None or not led_nowhere(case.resolved, case.evidence.lookups):
         return ""
     if not any(each.error for each in case.evidence.lookups):
@@ -87,7 +87,7 @@ def _of_name(case: Case, traced: Evidence | None) -> str:
     requests = [each for each in traced.observations if each.packet is Packet.REQUEST]
     if not requests or any((each.destination, each.destination_port) != asked for each in requests):
         return ""
-    return f"no rule translated the question: a packet that was sent after it went on to {endpoint(*asked)} as it was."
+    return f"no rule translated the DNS query: a packet traced after it went on to {endpoint(*asked)} untranslated."
 
 
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
@@ -103,7 +103,7 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
             return (
                 by_rule(case, "REJECT", "rejected")
                 or _rejected_by_foreign_rule(case)
-                or f"{flow.unreachables[0].source} rejected it."
+                or f"{flow.unreachables[0].source} rejected the packet."
             )
         case Fate.UNREACHABLE if flow.arrivals and flow.unreachables:
             return _nobody_there(flow, "an ICMP port unreachable")
@@ -114,32 +114,44 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
         case Fate.REFUSED if flow.arrivals:
             return _nobody_there(flow, "a reset")
         case Fate.DELIVERED:
-            rule = translation(case, flow.arrivals[0].destination)
-            return f"{rule.count.node} has an endpoint for it: {the_rule(rule)}." if rule else remembered(case, flow)
+            return _of_delivery(case, flow)
         case _:
             return ""
 
 
+def _of_delivery(case: Case, flow: Flow) -> str:
+    arrival = flow.arrivals[0]
+    rule = translation(case, arrival.destination)
+    if rule is None:
+        return remembered(case, flow)
+    to = endpoint(arrival.destination, arrival.destination_port)
+    return f"{rule.count.node} translated the packet to {to} by {the_rule(rule)}."
+
+
 def _rejected_by_foreign_rule(case: Case) -> str:
     rule = ended_by(case.evidence, packets_of(case.flows), rejected=True)
-    return f"{rule.node} rejected it by {rule_words(rule)}, which belongs to no engine." if rule is not None else ""
+    return (
+        f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
+        if rule is not None
+        else ""
+    )
 
 
 def _again(case: Case, flow: Flow) -> Retranslation | None:
-    """The second translation of a flow that arrived, or that led it to where no pod is."""
+    """The second translation of a flow that arrived, or that went to an address without a pod."""
     if case.fates[flow.number] in _LED_ASTRAY:
         return retranslated(flow, case.resolved)
     return case.again.get(flow.number)
 
 
 def _of_two_translations(case: Case, again: Retranslation) -> str:
-    """Both of them, each with the rule that counted, or that stands there."""
+    """Both translations, each with the rule that counted or may have done it."""
     first, second = (_whose(case, each) for each in (again.first, again.second))
-    return f"the packet was translated twice: {again.told(first, second)}."
+    return f"the packet was translated twice: {again.clause(first, second)}."
 
 
 def _whose(case: Case, translation: Translation) -> str:
-    """The rule behind a translation, or what connection tracking of its node has, as a clause in brackets."""
+    """The rule behind a translation, or its node's conntrack entry, as the end of a clause."""
     node = translation.node
     counted = [each for each in read_all(case.evidence.counts) if each.count.node == node]
     targets = {"DNAT"} if translation.of_destination else REWRITING
@@ -151,13 +163,13 @@ def _whose(case: Case, translation: Translation) -> str:
         perhaps = "" if foreign.packets else "perhaps "
         return f" {perhaps}by {rule_words(foreign)}, which belongs to no engine"
     entries = case.flows[0].tracked
-    return " as its conntrack has it" if any(each.node == node for each in entries) else ""
+    return " by an entry of its conntrack" if any(each.node == node for each in entries) else ""
 
 
 def _nobody_there(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
-    return f"nobody listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."
+    return f"no program listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."
 
 
 def _of_copied_request(case: Case, flow: Flow, plan: Plan | None) -> str:
@@ -184,7 +196,7 @@ def _of_copied_reply(case: Case, flow: Flow, plan: Plan | None) -> str:
 
 
 def _of_port(case: Case, flow: Flow) -> str:
-    """The rule that translated to the wrong port, and what the Service has there."""
+    """The rule that translated to the wrong port, and the right port."""
     resolved = case.resolved
     arrival = next(each for each in flow.arrivals if due_at(resolved, each.destination, each.destination_port))
     there = (arrival.destination, arrival.destination_port)
@@ -192,7 +204,7 @@ def _of_port(case: Case, flow: Flow) -> str:
     if rule is None:
         return remembered(case, flow)
     due = listed([endpoint(*each) for each in due_at(resolved, *there)], "or")
-    has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"{due} was dialled"
+    has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"the probe dialled {due}"
     return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
 
@@ -209,29 +221,27 @@ def _of_source(case: Case, flow: Flow, plan: Plan | None) -> str:
         if changed or not case.evidence.counts:
             return ""
         if asked:
-            return f"the client's address was kept: the packet {marked_in_vain(case)}."
-        return "the client's address was kept: nothing masqueraded it."
+            return f"the packet kept the client's address: it {marked_in_vain(case)}."
+        return "the packet kept the client's address: nothing masqueraded it."
     if not changed:
         return ""
-    # A rule for packets from one endpoint to itself explains nothing but those, and nothing else explains those.
+    # Only a rule for packets from an endpoint to itself explains such a packet, and it explains no other.
     to_itself = arrival.destination == client
     rule = next((rule for rule in asked if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
-        return f"{changed[0].count.node} masqueraded the packet: {the_rule(changed[0])}."
+        return f"{changed[0].count.node} masqueraded the packet by {the_rule(changed[0])}."
     why = why_masqueraded(rule, case.resolved) or " because of"
     return f"{changed[0].count.node} masqueraded the packet{why} {the_rule(rule)}."
 
 
 def _masqueraded_again(case: Case, plan: Plan | None) -> str:
-    """A tunnel's packet inherits the mark of the packet that it carries, unless a rule has cleared it."""
+    """A tunnel's packet inherits the mark of the packet that it carries, unless a rule cleared it."""
     again = masqueraded_again(case)
     if again is None:
         return ""
     node, chain = again.count.node, again.count.chain
     tunnels = [vxlan.device for vxlan in plan.namespace(node).vxlans] if plan is not None else []
-    around = (
-        f"the packet of the tunnel around it ({listed(tunnels)})" if tunnels else "a packet that bore the same mark"
-    )
+    around = f"the tunnel's packet around it ({listed(tunnels)})" if tunnels else "a packet with the same mark"
     cleared = any(
         rule.target == "MARK" and (rule.count.node, rule.count.chain) == (node, chain)
         for rule in read_all(case.evidence.counts)
@@ -255,16 +265,18 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
         rule = translation(case, stranger.destination) if stranger else None
         if rule is None or stranger is None:
             return remembered(case, flow)
-        return f"{rule.count.node} has {stranger.netns_name} for an endpoint: {the_rule(rule)}."
+        return f"{rule.count.node} sent the packet to {stranger.netns_name} by {the_rule(rule)}."
     never = [name for name in expected if not hits(case)[name]]
     if not never:
         return ""
-    sentence = f"{listed(never)} never chosen in {amount(len(case.arrived), 'flow')}: its share is 0"
+    sentence = f"the proxy never chose {listed(never)} in {amount(len(case.arrived), 'flow')}: its share is 0"
     if len(never) > 1:
         sentence = sentence.replace("its share is", "their share is")
     unruled = [pod for pod in case.resolved.receivers if pod.name in never and not translation(case, pod.address)]
     if unruled and translations(case.evidence.counts):
-        sentence += f", and no rule counted that translates to {listed([str(pod.address) for pod in unruled], 'or')}"
+        sentence += (
+            f", and no rule that translates to {listed([str(pod.address) for pod in unruled], 'or')} counted a packet"
+        )
     return f"{sentence}."
 
 
@@ -280,24 +292,24 @@ def _of_spread(case: Case) -> str:
         return ""
     furthest = max(shares, key=lambda name: abs(found[name] - flows * shares[name]))
     if not found[furthest]:
-        return f"{furthest} never chosen in {amount(flows, 'flow')}: its share is 0."
+        return f"the proxy never chose {furthest} in {amount(flows, 'flow')}: its share is 0."
     got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
     return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
 
 
 def _of_http(case: Case, verdict: Verdict) -> str:
-    """A health-check node port answers by what the proxy of its node knows of local endpoints."""
+    """A health-check node port answers by the number of local endpoints that the proxy of its node knows."""
     report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
     if report is None or report.error or report.local_endpoints is None:
         return ""
-    told = amount(report.local_endpoints, "local endpoint")
-    return f"the proxy that serves {dialled(case)} knows of {told}, and answers {report.status} by that."
+    known = amount(report.local_endpoints, "local endpoint")
+    return f"the proxy that serves {dialled(case)} knows of {known}, so it answers {report.status}."
 
 
 def _of_conntrack(case: Case) -> str:
     wanted, resolved = case.probe.expect.conntrack, case.resolved
     left = unwanted_entries(wanted, case.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
-    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
+    return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it." if left else ""
 
 
 def _still_dialled(case: Case, stray: Observation) -> bool:

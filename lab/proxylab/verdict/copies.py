@@ -1,14 +1,11 @@
 """Copies of packets: which pods and hosts got one, and which ended at a node.
 
-Owns: the words for a copy, and the search for packets of which more came to a node than left it.
-Must not: judge.
+Where a flow arrived, each node forwarded or consumed every packet that came to it. A packet that came to a node and
+neither left it nor reached a program on it is a copy, unless the sender repeated a lost packet. The search reads all
+flows in columns: two of thousands may be copied.
 
-Where a flow arrived, each node has passed on, or taken, what came to it. So a packet that came to a node, and neither
-left it nor was taken by a program of it, is one too many; but for packets that were sent again and that were lost. This
-is asked of all flows, in columns: of thousands of flows two may be copied.
-
-What crosses a bridge is counted at its ports, and not at the bridge itself, which sees some of it once more. A frame
-under another device's MAC is not counted: the node drops it, if it is no bridge that passes it on.
+It counts what crosses a bridge at the bridge's ports, since the bridge itself sees some of it a second time. It does
+not count a frame under another device's MAC: a node that does not bridge it drops it.
 """
 
 from collections import Counter, defaultdict
@@ -29,24 +26,24 @@ __all__ = ["copies", "copying", "lost_copies"]
 _ENDED: Final = frozenset({Fate.DELIVERED, Fate.REFUSED})
 
 _ONLY: Final = {wanted: bytes(each == wanted for each in range(256)) for wanted in (0, LEFT, REPLY, REPLY | LEFT)}
-"""Tables for ``translate`` that leave 1 for one kind of row, and 0 for all others: those under another MAC, too."""
+"""Tables for ``translate`` that map one kind of row to 1 and all others to 0, also those under another MAC."""
 
 
 def copies(strays: Sequence[Observation]) -> str:
-    """Where copies came in, and how they were addressed."""
+    """Where copies came in, and their destinations."""
     found = [f"{each.netns_name}/{each.device}, addressed to {_to(each)}" for each in strays]
     return listed(list(dict.fromkeys(found)))
 
 
 def copying(flow: Flow, strays: Sequence[Observation], plan: Plan | None) -> str:
-    """Who got copies, by which device of which node they went there, and who answered them."""
+    """Which pods or hosts got copies, which node's device sent them there, and which pod answered."""
     clauses = [f"a copy came in at {copies([each])}{_sent_by(each, plan)}" for each in strays]
     clauses += [f"{each.netns_name} answered it" for each in flow.strange_answers]
     return "; ".join(dict.fromkeys(clauses))
 
 
 def _sent_by(stray: Observation, plan: Plan | None) -> str:
-    """The device at the other end of the link, where that is a node's."""
+    """The device at the other end of the link, if a node has it."""
     if plan is None:
         return ""
     try:
@@ -60,9 +57,9 @@ def _sent_by(stray: Observation, plan: Plan | None) -> str:
 def lost_copies(
     evidence: Evidence, resolved: ResolvedProbe, flows: Sequence[Flow], fates: Sequence[Fate | None], packet: Packet
 ) -> Mapping[int, str]:
-    """The flows of which a request, or a reply, ended at a node although it arrived; and what was seen of it.
+    """Flows that arrived while a copy of their request or reply ended at a node; and where it ended.
 
-    Nothing is known of this where a tap has lost frames: what was not seen to leave may have left.
+    Empty where a tap lost frames: a packet that no tap saw leave may have left.
     """
     if any(loss.frames for loss in evidence.losses):
         return {}
@@ -82,14 +79,14 @@ def lost_copies(
 
 
 def _lost(flow: Flow, packet: Packet) -> int:
-    """How many packets may have ended anywhere: those that were sent again. Without an answer, any number."""
+    """How many packets may have ended on the way: those that the sender repeated. Without a reply, any number."""
     if packet is Packet.REQUEST:
         return max(0, len(flow.departures) - len(flow.arrivals))
     return max(0, len(flow.answers) - len(flow.replies)) if flow.replies else len(flow.answers)
 
 
 def _ended_at(flow: Flow, node: str, packet: Packet) -> str:
-    """The device of a node by which the last came in; empty where none did, since a program of the node sent it."""
+    """The device of a node by which the last came in; empty for packets that a program of the node sent."""
     came = [
         each
         for each in flow.passages
@@ -100,12 +97,12 @@ def _ended_at(flow: Flow, node: str, packet: Packet) -> str:
 
 
 def _by_node(evidence: Evidence, resolved: ResolvedProbe, packet: Packet) -> dict[str, tuple[list[int], list[int]]]:
-    """For each node the flows whose packets came to it, and those whose packets it passed on or took."""
+    """For each node, the flow numbers of packets that came to it, and of those that it forwarded or consumed."""
     found: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     nodes = frozenset(resolved.nodes)
     for seen in evidence.observations:
         if seen.packet is packet and seen.netns_name in nodes and seen.device != POD_BRIDGE and not seen.otherhost:
-            # What a program gets has gone from the node's devices, and what it sends has come to them.
+            # A packet to a program leaves the devices, and a packet from a program comes to them.
             gone = (seen.direction is Direction.OUT) is (seen.device != STACK)
             found[seen.netns_name][gone].append(seen.flow)
     kind = REPLY if packet is Packet.REPLY else 0

@@ -1,12 +1,10 @@
 """The kernel's own word for why it dropped a traced packet.
 
-Owns: which of the drops that the kernel told of is the packet's, and what its words mean.
-Must not: let a verdict rest on it. The kernel says when it dropped something, and not what: whatever else arrived on
-this machine just then is received on the same thread's back.
+No verdict rests on it. The kernel reports when it dropped a packet, not which one: the same thread may receive other
+packets of this machine in between.
 
-A packet is dropped after it was seen for the last time and, since all of its way is walked within one send(2), before
-anything else is sent. So where something is missing the first drop after the last sighting is told, and none that came
-after the first fence.
+The kernel drops a packet after its last sighting and, since one send(2) carries it the whole way, before the sender
+sends anything else. So the module picks the first drop after the last sighting and before the first sentinel packet.
 """
 
 from typing import Final
@@ -25,22 +23,22 @@ _MEANINGS: Final = {
     "ICMP_CSUM": "a wrong checksum",
     "IP_CSUM": "a wrong checksum",
     "IP_INADDRERRORS": "not for this machine, which does not forward",
-    "IP_INHDR": "a header that cannot be, or no time left to live",
+    "IP_INHDR": "a malformed header, or TTL exceeded",
     "IP_INNOROUTES": "no route leads there",
-    "IP_INVALID_DEST": "nobody can have that destination",
-    "IP_INVALID_SOURCE": "nobody can have that source address",
-    "IP_LOCALNET": "a loopback address from a wire",
-    "IP_LOCAL_SOURCE": "the source is an address of its own",
-    "IP_NOPROTO": "nobody takes that protocol",
+    "IP_INVALID_DEST": "no valid destination address",
+    "IP_INVALID_SOURCE": "no valid source address",
+    "IP_LOCALNET": "a loopback address from the network",
+    "IP_LOCAL_SOURCE": "the source is the receiver's own address",
+    "IP_NOPROTO": "no handler for that protocol",
     "IP_OUTNOROUTES": "no route leads there",
     "IP_RPFILTER": "reverse-path filter",
     "IPV6DISABLED": "IPv6 is off there",
-    "LOCAL_MAC": "the source MAC is its own",
-    "NEIGH_FAILED": "nobody answers for the next hop",
+    "LOCAL_MAC": "the source MAC is the receiver's own",
+    "NEIGH_FAILED": "no answer to ARP or NDP for the next hop",
     "NEIGH_QUEUEFULL": "too many wait for the next hop's MAC",
     "NETFILTER_DROP": "a rule or policy of netfilter",
-    "NOMEM": "want of memory",
-    "NO_SOCKET": "nobody listens there",
+    "NOMEM": "out of memory",
+    "NO_SOCKET": "no socket listens there",
     "NO_TX_TARGET": "the bridge has no other port for it",
     "OTHERHOST": "the frame was for another MAC",
     "PKT_TOO_BIG": "above the MTU",
@@ -50,24 +48,24 @@ _MEANINGS: Final = {
     "SOCKET_FILTER": "the receiver's own filter",
     "SOCKET_RCVBUFF": "the receiver's buffer is full",
     "TCP_CSUM": "a wrong checksum",
-    "TCP_FLAGS": "flags that cannot be",
+    "TCP_FLAGS": "impossible TCP flags",
     "TC_EGRESS": "a classifier of tc on the way out",
     "TC_INGRESS": "a classifier of tc on the way in",
     "UDP_CSUM": "a wrong checksum",
-    "UNHANDLED_PROTO": "nobody takes that protocol",
-    "UNICAST_IN_L2_MULTICAST": "an address of one in a frame to many",
-    "VXLAN_VNI_NOT_FOUND": "no tunnel of that number",
+    "UNHANDLED_PROTO": "no handler for that protocol",
+    "UNICAST_IN_L2_MULTICAST": "a unicast address in a broadcast or multicast frame",
+    "VXLAN_VNI_NOT_FOUND": "no tunnel with that VNI",
     "XDP": "an XDP program",
     "XFRM_POLICY": "an IPsec policy",
 }
-"""What reasons mean that packets of a lab may meet (include/net/dropreason-core.h)."""
+"""The meaning of the reasons that packets of a lab may meet (include/net/dropreason-core.h)."""
 
-# The clock of a drop is set to that of sightings, to within less than a packet needs from one to the other.
+# The lab sets the clock of drops to that of sightings, more precisely than a packet's time between the two.
 _APART_NS: Final = 1_000
 
 
 def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
-    """The drop at which a traced packet, or its answer, ended; ``None`` if nothing is missing, or nothing is told."""
+    """The drop that ended a traced packet or its reply; ``None`` if nothing is missing or the kernel reports none."""
     if not evidence.held_at:
         return None
     seen: tuple[Observation | TraceStep, ...] = (*evidence.observations, *evidence.steps)
@@ -79,6 +77,6 @@ def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
 
 
 def reason_words(drop: DropReason) -> str:
-    """The kernel's word, and what it means where that is known: ``IP_RPFILTER (reverse-path filter)``."""
+    """The kernel's word with its meaning, if known: ``IP_RPFILTER (reverse-path filter)``."""
     meaning = _MEANINGS.get(drop.reason)
     return f"{drop.reason} ({meaning})" if meaning else drop.reason

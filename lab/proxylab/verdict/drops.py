@@ -1,10 +1,7 @@
-"""Drops that no rule made: what a node's own stack counted of the packets of a probe.
+"""Drops by a node's own stack, which no rule made: the kernel counters that show them, and their words.
 
-Owns: which of the kernel's counters tell of a drop, and in what words; and the drop that has no counter of its own.
-Must not: take a counter for a witness that does not account for every packet.
-
-The counters of a node are read before a probe and again before its first fence leaves, so that they tell of the probe's
-packets and of nothing that was sent to learn about them.
+A counter is a witness only if it accounts for every packet of the probe. The lab reads the counters of a node before a
+probe and again before the first sentinel packet leaves, so that they count the probe's packets only.
 """
 
 import re
@@ -25,24 +22,24 @@ _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
     "IpInAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
     "Ip6InAddrErrors": "its routing: the packet is not for this node, and forwarding is off",
-    "IpInHdrErrors": "its IP layer: a header that cannot be (or no time left to live)",
-    "Ip6InHdrErrors": "its IP layer: a header that cannot be (or no hop left)",
-    "IpInDiscards": "its IP layer, for want of memory",
-    "Ip6InDiscards": "its IP layer, for want of memory",
+    "IpInHdrErrors": "its IP layer: a malformed header (or TTL exceeded)",
+    "Ip6InHdrErrors": "its IP layer: a malformed header (or hop limit exceeded)",
+    "IpInDiscards": "its IP layer, out of memory",
+    "Ip6InDiscards": "its IP layer, out of memory",
     "IpOutDiscards": "its IP layer on the way out",
     "Ip6OutDiscards": "its IP layer on the way out",
     "IpOutNoRoutes": "its routing: no route leads there",
     "Ip6OutNoRoutes": "its routing: no route leads there",
-    "ConntrackInsertFailed": "its connection tracking: two flows would have had one tuple",
+    "ConntrackInsertFailed": "its connection tracking: two flows would share one tuple",
     "ConntrackDrop": "its connection tracking: the table is full",
 }
-"""What a counter says of a packet that it counted (networking/snmp_counter in Linux's documentation; RFC 2011)."""
+"""Why a counter counted a packet (networking/snmp_counter in Linux's documentation; RFC 2011)."""
 
 _RECEIVED = {4: "IpInReceives", 6: "Ip6InReceives"}
 _PASSED_ON = {4: ("IpForwDatagrams", "IpInDelivers"), 6: ("Ip6OutForwDatagrams", "Ip6InDelivers")}
 
 COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSED_ON.values() for name in names)})
-"""The counters that evidence is to have, where they moved."""
+"""The counters that evidence holds, where they moved."""
 
 
 _ENDING = re.compile(r"-j (DROP|REJECT)\b|-P \S+ DROP")
@@ -52,7 +49,7 @@ _POLICY = re.compile(r"-P (\S+) DROP")
 
 @dataclass(frozen=True, slots=True)
 class KernelDrop:
-    """A node that dropped every packet of a probe: by what, and which counter says so."""
+    """A node that dropped every packet of a probe: what dropped them, and the counter that shows it."""
 
     node: str
     by: str
@@ -62,16 +59,16 @@ class KernelDrop:
     def __str__(self) -> str:
         counted = f"{self.counter} counted {amount(self.packets, 'packet')}"
         if self.counter in _RECEIVED.values():
-            counted += ", and nothing was forwarded, delivered or refused"
-        return f"{self.node} dropped it by {self.by}: {counted}"
+            counted += ", and the stack forwarded, delivered or refused none"
+        return f"{self.node} dropped the packet by {self.by}: {counted}"
 
 
 def kernel_drop(
     resolved: ResolvedProbe, evidence: Evidence, packets: int, plan: Plan | None = None
 ) -> KernelDrop | None:
-    """The drop that accounts for exactly ``packets`` packets, if the stack of one node made one.
+    """The drop by the stack of one node that accounts for exactly ``packets`` packets.
 
-    A counter that counted more or fewer is no witness: it tells of something else as well, or not of all.
+    A counter with more or fewer is no witness: it counted other packets too, or not all.
     """
     if not packets:
         return None
@@ -84,9 +81,9 @@ def kernel_drop(
 def drop_at(
     resolved: ResolvedProbe, evidence: Evidence, namespace: str, packets: int, own: IPAddress | None
 ) -> KernelDrop | None:
-    """The drop that accounts for exactly ``packets`` packets, if the stack of that pod or host made one.
+    """The drop by the stack of that pod or host that accounts for exactly ``packets`` packets.
 
-    ``own`` is an address of its own from which all of them came, which no stack takes from a wire.
+    ``own`` is its own address, if all packets came from it: no stack accepts its own address from the network.
     """
     for count in evidence.kernel:
         if count.node == namespace and _tells(count, resolved, packets):
@@ -98,7 +95,7 @@ def drop_at(
 
 
 def _tells(count: KernelCount, resolved: ResolvedProbe, packets: int) -> bool:
-    """Whether a counter tells of a drop, and of as many packets of the errand's IP version."""
+    """Whether a counter shows a drop of exactly as many packets of the probe's IP version."""
     return (
         count.packets == packets and count.counter in _REASONS and _counts(count.counter, resolved.destination.version)
     )
@@ -114,11 +111,11 @@ def _counts(counter: str, version: int) -> bool:
 def _unrouted(
     resolved: ResolvedProbe, evidence: Evidence, reached: Iterable[str], packets: int, plan: Plan | None
 ) -> KernelDrop | None:
-    """A drop without a counter: the stack got every packet, passed none on, and no rule and no counter took any.
+    """A drop without a counter: the stack received every packet, passed none on, and no rule or counter took any.
 
-    IpInReceives counts before the hook prerouting (ip_rcv_core in net/ipv4/ip_input.c). Between it and every other
-    counter stand the rules of that hook and routing, so routing is shown by exclusion: no rule of anybody may have
-    ended the packets. Where a foreign rule may have, nothing tells the two apart.
+    IpInReceives counts before the hook prerouting (ip_rcv_core in net/ipv4/ip_input.c). Only the rules of that hook and
+    routing stand between it and the other counters, so exclusion shows routing: no rule may have ended the packets.
+    Where a foreign rule may have, the two cannot be told apart.
     """
     version = resolved.destination.version
     for node in reached:
@@ -143,9 +140,9 @@ def _martian(resolved: ResolvedProbe, node: str, plan: Plan | None) -> str:
     if plan is not None and source in (address.interface.ip for address in plan.namespace(node).addresses):
         return f", since {node} itself has the source address {source}"
     if _never_a_source(source):
-        return f", since {source} can be nobody's source address"
+        return f", since {source} is no valid source address"
     if destination.is_loopback:
-        return f", since {destination} is never reached over a wire"
+        return f", since no network may carry the loopback address {destination}"
     return ""
 
 
@@ -154,12 +151,12 @@ def _never_a_source(address: IPAddress) -> bool:
 
 
 def policy_drop(evidence: Evidence, packets: int) -> str:
-    """That a chain's policy dropped as many packets as the probe has, or more, as a sentence; empty if none did.
+    """The sentence that a chain's policy dropped as many packets as the probe has, or more; empty if none did.
 
-    They may have been others, and fences are among them, so this explains a loss and proves none.
+    The count includes sentinel packets and perhaps others, so this explains a loss and proves none.
     """
     for count in evidence.counts:
         if 0 < packets <= count.packets and (policy := _POLICY.fullmatch(count.text)):
             counted = f"which counted {amount(count.packets, 'packet')}"
-            return f"{count.node} dropped it by the policy of {policy[1]}, {counted}."
+            return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
     return ""

@@ -1,8 +1,4 @@
-"""Where flows ended: ``at``.
-
-Owns: the verdict on ``at``, and which fate and which target of rules an outcome stands for.
-Must not: judge the outcome itself.
-"""
+"""The verdict ``at``: where flows ended; and the fate and rule target that each outcome stands for."""
 
 from collections import Counter
 
@@ -31,7 +27,7 @@ TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
 
 
 def judge_ending(case: Case, expected: str) -> Verdict:
-    """``at``: the node whose rule or stack ended every flow, or the place that refused every flow."""
+    """``at``: the node whose rule or stack ended every flow, or the node, pod or host that refused every flow."""
     outcome = case.probe.expect.outcome
     if ends_beyond_nodes(case):
         return judge_end_beyond_nodes(case)
@@ -49,7 +45,7 @@ def _of_rules(case: Case, expected: str) -> Verdict:
     elsewhere = [node for node in counted if node != expected and counted[node]]
     ended = sum(fate in (FATE[outcome], Fate.UNSENT) for fate in case.fates)
     if expected not in case.resolved.nodes:
-        findings.doubts_overall.append(f"only rules on nodes are counted, and {expected} is no node of this lab")
+        findings.doubts_overall.append(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
     elif ended < len(case.flows):
         findings.doubts_overall.append(f"{ended:,} of {amount(len(case.flows), 'flow')} {_were(ended)} {outcome}")
     elif here < needed and elsewhere:
@@ -62,7 +58,7 @@ def _of_rules(case: Case, expected: str) -> Verdict:
 
 
 def went_no_further(case: Case) -> bool:
-    """Whether each flow was seen last where the author says that it ends, and no rule says otherwise."""
+    """Whether the taps saw each flow last where the author expects its end, and no rule counted its end."""
     where = case.probe.expect.at
     if case.probe.expect.outcome is not Outcome.DROPPED or where is None or ending_rules(case, Outcome.DROPPED):
         return False
@@ -71,7 +67,7 @@ def went_no_further(case: Case) -> bool:
 
 
 def ending_rules(case: Case, outcome: Outcome) -> tuple[Rule, ...]:
-    """The rules that counted, end flows in that way, and speak of what the probe dials."""
+    """The rules that counted, end flows in that way, and name what the probe dials."""
     return ending(case.resolved, case.evidence.counts, TARGET[outcome])
 
 

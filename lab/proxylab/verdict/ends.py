@@ -1,17 +1,15 @@
-"""Flows that end at a pod or an outside host, which got their packets and did not take them.
+"""The verdicts ``outcome`` and ``at`` of a drop that the author expects at a pod or an outside host.
 
-Owns: the verdicts on ``outcome`` and ``at`` of a drop that is said to be there.
-Must not: take a rule for a witness; rules drop on nodes.
-
-That a packet came in there is seen. That the stack behind the device took none of them has to be proven like any other
-drop: its counters tell of every packet, and were read before a fence or anything else came.
+A tap sees the packets come in there. That the stack behind the device dropped them needs the proof of any other drop:
+its counters account for every packet, and the lab read them before a sentinel packet came. Rules drop on nodes, so no
+rule is a witness here.
 """
 
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings, disagreement, packets_until
 from proxylab.verdict.drops import KernelDrop, drop_at
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.last_hop import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
@@ -21,31 +19,31 @@ __all__ = ["ends_beyond_nodes", "judge_drop_beyond_nodes", "judge_end_beyond_nod
 
 
 def ends_beyond_nodes(case: Case) -> bool:
-    """Whether the author says of a drop that it is at a pod or host."""
+    """Whether the author expects the drop at a pod or host."""
     return case.probe.expect.outcome is Outcome.DROPPED and bool(case.resolved.watched)
 
 
 def judge_drop_beyond_nodes(case: Case) -> Verdict:
-    """Every flow came in there, and its stack counted each packet as received and passed none on."""
+    """Every flow came in there, and the stack counted each packet as received and passed none on."""
     where = str(case.probe.expect.at)
     findings = Findings()
     drop = _drop(case)
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        # Connection tracking is no witness here: what came to a pod past it, or twice, is what such drops are about.
+        # Connection tracking is no witness here: such drops are about packets that bypassed it or came twice.
         contradiction = disagreement(flow, fate, case.resolved.protocol)
         if contradiction:
             findings.doubts.append((flow.number, contradiction))
         elif _answered(flow):
             findings.wrong.append((flow.number, _answer(case, flow, fate)))
         elif fate is Fate.LOST:
-            findings.missing.append((flow.number, f"it was not seen to come to {where}"))
+            findings.missing.append((flow.number, f"no tap saw it come to {where}"))
         elif fate not in (Fate.DELIVERED, Fate.COPIED, Fate.STRAYED) or not _came(flow, where):
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif drop is None:
-            findings.doubts.append((flow.number, f"it came to {where}, and no counter says that {where} dropped it"))
+            findings.doubts.append((flow.number, f"it came to {where}, but no counter shows that {where} dropped it"))
     for rule in ending(case.resolved, case.evidence.counts, "DROP"):
         counted = amount(rule.count.packets, "packet")
-        findings.doubts_overall.append(f"a rule on {rule.count.node} says that it dropped {counted} on the way")
+        findings.doubts_overall.append(f"a rule on {rule.count.node} dropped {counted} on the way")
     return findings.settle(
         case,
         "outcome",
@@ -57,7 +55,7 @@ def judge_drop_beyond_nodes(case: Case) -> Verdict:
 
 
 def judge_end_beyond_nodes(case: Case) -> Verdict:
-    """``at``: every flow was seen last there, and nothing answered it."""
+    """``at``: the taps saw every flow last there, and nothing answered it."""
     where = str(case.probe.expect.at)
     findings = Findings()
     reached: dict[str, None] = {}
@@ -68,7 +66,7 @@ def judge_end_beyond_nodes(case: Case) -> Verdict:
         if _answered(flow):
             findings.wrong.append((flow.number, f"it did not end: {_answer(case, flow, fate)}"))
         elif seen is None:
-            findings.missing.append((flow.number, "it was not seen on its way"))
+            findings.missing.append((flow.number, "no tap saw it on its way"))
         elif not _came(flow, where):
             strangers = [hop(each) for each in (seen, *flow.strays, *flow.arrivals) if not is_at(each, where)]
             findings.wrong.append((flow.number, f"it was seen last at {strangers[0]}"))
@@ -84,7 +82,7 @@ def _drop(case: Case) -> KernelDrop | None:
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:
-    return told(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
+    return fate_clause(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
 
 
 def _answered(flow: Flow) -> bool:
@@ -97,6 +95,6 @@ def _heard(flow: Flow) -> bool:
 
 
 def _came(flow: Flow, where: str) -> bool:
-    """Whether it came in there, and nowhere else."""
+    """Whether the flow came in there, and nowhere else."""
     seen = [*flow.arrivals, *flow.strays]
     return all(is_at(each, where) for each in seen) and (last := last_seen(flow)) is not None and is_at(last, where)

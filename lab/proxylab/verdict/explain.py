@@ -1,11 +1,8 @@
-"""The words of a verdict: what was expected, what was seen, where it changed, why, and how to see it again.
+"""The explanation of a verdict, as plain lines of 80 columns or the terminal's width, without colour.
 
-Owns: the order and the layout of an explanation, as plain lines of 80 columns, or as many as there are.
-Must not: colour anything, or say what the evidence does not show. Long rules and commands keep their words whole.
-
-The order is that of a reader who has to mend something: where in the file; what was sent; expected against observed;
-what that rests on; the way of one packet that shows it; how flows were shared out; what the rules did; the cause in one
-sentence; the command.
+The order serves a reader who must fix something: the position in the file, what the probe sent, expected against
+observed, the reasons, the path of one packet that shows it, the shares of flows, what the rules did, the cause in one
+sentence, the command that shows it again. Long rules and commands keep their words whole.
 """
 
 import shlex
@@ -16,7 +13,7 @@ from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, Servic
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.arrivals import due_shares, hits
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.cause_from_sightings import otherwise
+from proxylab.verdict.cause_from_sightings import as_seen
 from proxylab.verdict.causes import cause
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.naming import led_nowhere
@@ -33,10 +30,10 @@ _ABOUT_SHARES = frozenset({"backends", "spread"})
 
 
 def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
-    """The explanation of a probe or step that is not a pass; of a pass, what it rests on.
+    """The explanation of a probe or step that did not pass; of a pass, its witnesses.
 
     Args:
-        verdict: with all that it rests on.
+        verdict: with its evidence.
         width: of the lines, where words allow it.
 
     Returns:
@@ -63,7 +60,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 
 def summary(verdict: ProbeVerdict | StepVerdict) -> str:
-    """What was seen of a probe or in a step, in one line: ``delivered; reply from 10.96.0.10:80; …``."""
+    """What the lab observed, in one line: ``delivered; reply from 10.96.0.10:80; …``."""
     if isinstance(verdict, StepVerdict):
         return summary_of_step(verdict)
     return "; ".join(
@@ -74,7 +71,7 @@ def summary(verdict: ProbeVerdict | StepVerdict) -> str:
 
 
 def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
-    """What passed, in a few sentences: what was seen, where the packet was, and what the rules did to it."""
+    """A pass in a few lines: the observation, where the packet was, and what the rules did to it."""
     if isinstance(verdict, StepVerdict):
         return (summary_of_step(verdict),)
     case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
@@ -84,13 +81,13 @@ def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
 def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
     """The command that runs this probe, or step, alone, quoted for a shell: the run, and the option that names it.
 
-    A probe of a Python test is run by its test, and has no option.
+    A Python test runs its own probes, so there is no option.
     """
     if verdict.again:
         return verdict.again, ""
     judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
-    told = "".join(f" {shlex.quote(option)}" for option in verdict.options)
-    return f"proxylab run {shlex.quote(judged.position.file)}{told}", f"--probe {_quoted(judged.name)}"
+    options = "".join(f" {shlex.quote(option)}" for option in verdict.options)
+    return f"proxylab run {shlex.quote(judged.position.file)}{options}", f"--probe {_quoted(judged.name)}"
 
 
 def _reproduce(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
@@ -135,7 +132,7 @@ def _head(verdict: ProbeVerdict, main: Verdict, width: int) -> Iterator[str]:
 
 
 def intent(verdict: ProbeVerdict) -> str:
-    """What was sent: by whom, to which target, dialling what, and how many flows."""
+    """What the probe sent: sender, target, the address dialled, and the number of flows."""
     resolved = verdict.resolved
     sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"
     if resolved.sender.frame_mac:
@@ -168,7 +165,7 @@ def _verdicts(verdict: ProbeVerdict, width: int) -> list[str]:
 
 
 def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
-    """How flows were shared out, where that is what failed: furthest from its due first, the rest only counted."""
+    """The shares of flows, where those failed: the furthest from its due first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
         return []
@@ -183,7 +180,7 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     rows: list[tuple[str, ...]] = [("backend", "flows", "share", "due")]
     rows += [(name, f"{found[name]:,}", f"{found[name] / total:.1%}", f"{due.get(name, 0.0):.1%}") for name in shown]
     if case.probe.expect.spread is Spread.STICKY:
-        rows = [row[:3] for row in rows]  # one of them is due all, and nobody says which
+        rows = [row[:3] for row in rows]  # one of them is due all, and the author does not say which
     lines = table(rows, _INDENT, right=frozenset({1, 2, 3}), width=width)
     if len(names) > len(shown):
         lines.append(f"{_INDENT}and {len(names) - len(shown):,} more, closer to their due")
@@ -191,15 +188,15 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
 
 
 def known_cause(case: Case, verdict: ProbeVerdict) -> str:
-    """Who or what made it fail, in one sentence; empty if nothing failed, or if nothing says."""
+    """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
     sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
     return next(filter(None, sentences), "")
 
 
 def why(case: Case, verdict: ProbeVerdict) -> str:
-    """The cause of a failure in one sentence; what was seen, where nothing says more; empty if nothing failed."""
+    """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
     failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
-    return known_cause(case, verdict) or next((otherwise(case, each) for each in failed), "")
+    return known_cause(case, verdict) or next((as_seen(case, each) for each in failed), "")
 
 
 def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

@@ -1,8 +1,4 @@
-"""What was seen of a flow, in clauses that several verdicts share.
-
-Owns: the words for a fate, and which packets and nodes a rule has to account for.
-Must not: judge.
-"""
+"""Clauses about flows that several verdicts share: the words for a fate, and the packets that a rule must count."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,11 +10,11 @@ from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.rules import Rule, ending
 
-__all__ = ["fates", "nodes_of", "packets", "stack_drop", "told"]
+__all__ = ["fate_clause", "fates", "nodes_of", "packets", "stack_drop"]
 
 
 def fates(case: Case) -> str:
-    """What became of the flows; silence is called a drop only where rules, or a stack, account for all of it."""
+    """What became of the flows; a loss is called a drop only where rules or a stack account for all of it."""
     counts = Counter(case.fates)
     rules = ending(case.resolved, case.evidence.counts, "DROP")
     if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= packets(case):
@@ -30,8 +26,8 @@ def fates(case: Case) -> str:
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
 
 
-def told(case: Case, flow: Flow, fate: Fate) -> str:
-    """A clause that tells what was seen of a flow."""
+def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
+    """A clause about what the taps saw of a flow."""
     heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
     heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
@@ -64,12 +60,12 @@ def told(case: Case, flow: Flow, fate: Fate) -> str:
 
 
 def packets(case: Case) -> int:
-    """How many packets a rule must have counted, if it ended every flow: a repeated SYN is one more."""
+    """How many packets a rule must have counted if it ended every flow: a repeated SYN is one more."""
     return packets_of(case.flows)
 
 
 def stack_drop(case: Case) -> KernelDrop | None:
-    """The drop by a node's stack that accounts for every packet of the probe."""
+    """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
     if set(case.fates) != {Fate.LOST}:
         return None
     return kernel_drop(case.resolved, case.evidence, packets_until(case.flows, case.evidence.held_at))

@@ -1,13 +1,9 @@
-"""Observations sorted by flow, and what became of each flow.
+"""Observations sorted by flow (``Flow``), and what became of each flow (``Fate``), without any expectation.
 
-Owns: ``Flow``, all that was seen of one flow, and ``Fate``, what that amounts to.
-Must not: know what was expected.
-
-A fate is read from the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither
-delivered nor rejected, a copy too many is not a delivery, and a frame that reached a pod's device while still addressed
-to another pod has not arrived, since the pod's stack will not take it. Where the packet has arrived as well, such a
-frame is a copy of it. A frame under another device's MAC is neither: a bridge floods it that has not learned the MAC,
-and the stack behind the device drops it unseen.
+A fate rests on the taps alone. It is exact on purpose: a packet that arrived *and* was rejected is neither delivered
+nor rejected, and a copy is not a delivery. A packet that reached a pod's device under another pod's address has not
+arrived, since the pod's stack drops it; if the packet arrived as well, it is a copy. A frame under another device's MAC
+is neither: a bridge that has not learned the MAC floods it, and the stack behind the device drops it.
 """
 
 from collections import Counter, defaultdict
@@ -28,18 +24,18 @@ _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
 
 _ADVICE_TYPES = {4: frozenset({5}), 6: frozenset({2, 137})}
-"""ICMP types that advise the sender and do not end a flow: redirects (RFC 792; RFC 4861, section 4.5), and for IPv6
+"""ICMP types that advise the sender and do not end a flow: redirects (RFC 792; RFC 4861, section 4.5), and in IPv6
 packet too big (RFC 4443, section 3.2)."""
 
 _FRAGMENTATION_NEEDED = (3, 4)
-"""What IPv4 has for packet too big: RFC 1191."""
+"""IPv4's packet too big: RFC 1191."""
 
 
 _NOTHING_PACKED = PassageBook(())
 
 
 class Fate(StrEnum):
-    """What became of one flow, in the words of a report."""
+    """What became of one flow, as reports word it."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -50,33 +46,33 @@ class Fate(StrEnum):
     COPIED = "delivered, and copied"
     UNREACHABLE = "answered by ICMP"
     STRAYED = "strayed"
-    UNEXPLAINED = "answered by nobody seen"
+    UNEXPLAINED = "answered without reaching a pod"
     CONTRADICTORY = "contradictory"
 
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """All that was seen of one flow, each field in the order in which it was recorded.
+    """Every observation of one flow, each field in the order of the record.
 
     Attributes:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        told: what was seen of it at the devices of nodes, as far as that was told packet by packet.
+        told: observations at devices of nodes that the evidence holds packet by packet.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
-        strange_answers: replies leaving pods and hosts under an address that is not known to be theirs.
+        strange_answers: replies leaving pods and hosts under an address that is not a receiver's.
         replies: replies coming in at the sender.
         stray_replies: replies coming in at another pod or host.
         resets: TCP resets coming in at the sender.
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
-        reports: what the kernel's sockets said; one at most, or the evidence is not to be trusted.
-        tracked: what the nodes' connection tracking held of it.
+        reports: what the kernel's sockets reported; more than one casts doubt on the evidence.
+        tracked: its entries in the nodes' connection tracking.
         unsendable: whether the sender's kernel refused to send it.
-        places: the pods at which it arrived, each once.
-        book: what was seen of all flows at the devices of nodes, where that was packed.
+        reached: the pods at which it arrived, each once.
+        book: the packed observations of all flows at devices of nodes.
     """
 
     number: int
@@ -100,17 +96,17 @@ class Flow:
 
     @property
     def passages(self) -> tuple[Observation, ...]:
-        """Everything that was seen of it at the devices of nodes."""
+        """Every observation of the flow at devices of nodes."""
         return (*self.told, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
-        """What the kernel's socket said."""
+        """What the kernel's socket reported."""
         return self.reports[0] if self.reports else None
 
     @property
     def fate(self) -> Fate:
-        """What became of it, by the taps."""
+        """What became of the flow, by the taps."""
         turned_away = bool(self.resets) + bool(self.unreachables) + bool(self.errors)
         if turned_away > 1 or (turned_away and self.replies):
             return Fate.CONTRADICTORY
@@ -140,7 +136,7 @@ class Flow:
 
 
 def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
-    """All flows of the errand, in order. What belongs to none of them is left out (``case`` doubts such evidence)."""
+    """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
     seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
     for observation in evidence.observations:
@@ -160,17 +156,17 @@ def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
 
 
 def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any, ...]]:
-    """What each flow has of one field."""
+    """The values of one field, flow by flow."""
     if not by_flow:
         return [()] * flows
     return [tuple(by_flow.get(number, ())) for number in range(flows)]
 
 
 def hops(flow: Flow) -> tuple[Observation, ...]:
-    """Everything seen of a flow, in the order of time.
+    """Every observation of a flow, in the order of time.
 
-    In OUTPUT the kernel tells no time, so what a program answers bears that of the run's beginning: it comes behind
-    what the program got.
+    The kernel gives no time in OUTPUT, so a program's reply carries the time of the run's beginning. It sorts behind
+    the request that the program got.
     """
     kinds = (
         flow.departures,
@@ -199,7 +195,7 @@ def _not_before(seen: Observation, got: int) -> int:
 def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddress, int]]:
     """How often each address and port occurs, in the order of first occurrence.
 
-    Objects are counted, and then those that are equal: hashing an address costs more than all else about a flow.
+    The function counts objects first and then merges equal ones: hashing an address costs more than the rest of a flow.
     """
     by_identity = {(id(address), port): (address, port) for address, port in ends}
     counted = Counter[tuple[IPAddress, int]]()
@@ -209,16 +205,15 @@ def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddre
 
 
 class _Sorter:
-    """Tells which field of a ``Flow`` an observation belongs to."""
+    """Finds the field of ``Flow`` that an observation belongs to."""
 
     def __init__(self, resolved: ResolvedProbe) -> None:
         self._resolved = resolved
         self._sender = frozenset({resolved.sender.name, resolved.sender.namespace})
         self._nodes = frozenset(resolved.nodes)
         self._device = resolved.sender.device
-        # Replicas may share a namespace: the pod is known by place and address together, and a node's programs by the
-        # port as well. Addresses are compared, not hashed, which takes ipaddress longer, and this is asked for every
-        # packet of tens of thousands of flows.
+        # Replicas may share a namespace: namespace and address together identify a pod, and the port as well a node's
+        # program. Comparing addresses is faster than hashing them, for every packet of tens of thousands of flows.
         receivers: defaultdict[tuple[str, str], dict[Receiver, None]] = defaultdict(dict)
         for each in resolved.receivers:
             receivers[each.name, each.device][each] = receivers[each.namespace, each.device][each] = None
@@ -226,12 +221,11 @@ class _Sorter:
         self._known: dict[tuple[object, ...], tuple[str, str]] = {}
 
     def sort(self, observation: Observation) -> tuple[str, Observation]:
-        """The name of its field, and the observation with the pod's name as its place.
+        """The name of its field, and the observation with the pod's name in place of its namespace.
 
-        What decides about requests and replies is the same for thousands of flows: where it was seen, and the end of
-        the flow that is no port of the sender's. An address stands there by its identity, since its hash costs more
-        than all the rest; the evidence keeps it alive, and equal addresses that are two
-        objects are decided about twice.
+        The tap and the receiver's address and port decide about a request or a reply, and thousands of flows share
+        them. The key holds an address by identity, since its hash costs more than the rest; the evidence keeps the
+        object alive, and two equal objects only cost a second decision.
         """
         packet = observation.packet
         if packet is Packet.REQUEST:
@@ -251,7 +245,7 @@ class _Sorter:
         return kind, observation if name == observation.netns_name else replace(observation, netns_name=name)
 
     def _kind(self, observation: Observation) -> str:
-        """The field's name; empty for what says nothing of a flow's fate, such as a packet passing a node."""
+        """The field's name; empty for an observation without meaning for the fate."""
         if observation.netns_name in self._nodes and observation.device != STACK:
             return "told"
         if observation.otherhost:
@@ -273,7 +267,7 @@ class _Sorter:
         return observation.packet is Packet.REPLY and observation.device != STACK
 
     def _named(self, observation: Observation, kind: str) -> str:
-        """The pod's name where that differs from its namespace's, else the place itself."""
+        """The pod's name where that differs from its namespace's, else the namespace's."""
         if kind == "arrivals":
             return self._receiver(observation, observation.destination, observation.destination_port)
         if kind == "answers":
@@ -284,7 +278,7 @@ class _Sorter:
         return observation.device == self._device and observation.netns_name in self._sender
 
     def _receiver(self, seen: Observation, address: IPAddress, port: int) -> str:
-        """The name of who has this address and port where the packet was seen; empty if there is nobody."""
+        """The receiver with this address and port where the tap saw the packet; empty if there is none."""
         for receiver in self._receivers.get((seen.netns_name, seen.device), ()):
             if receiver.address == address and (not receiver.ports or port in receiver.ports):
                 return receiver.name

@@ -1,7 +1,6 @@
-"""Rules that belong to no engine, and what they may have done to the packets of a probe.
+"""Foreign rules, which belong to no engine: those that ended or changed a probe's packets, or may have.
 
-Owns: which of them may have ended or changed a packet, which of them counted that they did, and their names in words.
-Must not: judge. A rule without a counter is never said to have done anything, only that it may have.
+A rule without a counter never did anything for certain; the module only says that it may have.
 """
 
 import re
@@ -24,7 +23,7 @@ _MOST: Final = 3
 
 
 def may_have_ended(evidence: Evidence, node: str) -> tuple[ForeignRule, ...]:
-    """The rules of a node that may have kept packets of the probe from going on: none whose counter stood still."""
+    """The rules of a node that may have ended packets of the probe: all but those whose counter stood still."""
     return tuple(
         rule
         for rule in evidence.foreign
@@ -40,7 +39,7 @@ def ended_by(evidence: Evidence, packets: int, *, rejected: bool = False) -> For
 
 
 def rejects(evidence: Evidence) -> bool:
-    """Whether a rule of anybody rejected packets, or may have."""
+    """Whether any rule, foreign or not, rejected packets or may have."""
     if any(rule.packets != 0 and (not rule.text or _REJECTING.search(rule.text)) for rule in evidence.foreign):
         return True
     return any(count.target == "REJECT" or _REJECTING.search(count.text) for count in evidence.counts)
@@ -54,7 +53,7 @@ def rewrote(evidence: Evidence, node: str) -> ForeignRule | None:
 
 
 def rule_words(rule: ForeignRule) -> str:
-    """A rule, named so that it can be found: where it stands, and its text."""
+    """A rule, named so that a reader can find it: its text, chain and table."""
     if not rule.text:
         return f"a rule of table {rule.table}, which could not be listed without nft"
     hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
@@ -62,15 +61,15 @@ def rule_words(rule: ForeignRule) -> str:
 
 
 def suspicion(evidence: Evidence, node: str) -> str:
-    """That rules of a node may have ended the probe's packets, as a clause; empty if none may have."""
+    """The clause about rules of a node that may have ended the probe's packets; empty if none may have."""
     rules = may_have_ended(evidence, node)
     if not rules:
         return ""
-    told = [_counted(rule) for rule in rules[:_MOST]]
+    shown = [_counted(rule) for rule in rules[:_MOST]]
     if len(rules) > _MOST:
-        told.append(amount(len(rules) - _MOST, "more rule"))
-    whose = "which belongs" if len(rules) == 1 else "which belong"
-    return f"{node} has {listed(told)}, {whose} to no engine"
+        shown.append(amount(len(rules) - _MOST, "more rule"))
+    belong = "belongs" if len(rules) == 1 else "belong"
+    return f"{node} has {listed(shown)}, which {belong} to no engine"
 
 
 def _counted(rule: ForeignRule) -> str:

@@ -1,8 +1,4 @@
-"""What is told beside the packets, by HTTP.
-
-Owns: the verdict on ``http``.
-Must not: judge what became of a flow (``judge`` does).
-"""
+"""The verdict ``http``: the status and the local endpoints that HTTP answers report."""
 
 from collections import Counter
 
@@ -16,26 +12,26 @@ __all__ = ["judge_http"]
 
 
 def judge_http(case: Case, wanted: HttpExpect) -> Verdict:
-    """Every flow was answered with that status, and told that number of local endpoints."""
+    """Every flow got an HTTP answer with that status and that number of local endpoints."""
     findings = Findings()
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
     if not {report.flow for report in case.evidence.http} <= answers.keys():
-        findings.doubts_overall.append("HTTP answered something that is none of its flows")
+        findings.doubts_overall.append("an HTTP answer belongs to none of the probe's flows")
     for report in case.evidence.http:
         answers.get(report.flow, []).append(report)
-    for flow, told in answers.items():
-        if len(told) != 1:
-            answered = f"HTTP answered it {len(told)} times" if told else "nothing was asked by HTTP"
+    for flow, reports in answers.items():
+        if len(reports) != 1:
+            answered = f"HTTP answered it {len(reports)} times" if reports else "no HTTP request was sent"
             findings.doubts.append((flow, answered))
-        for report in told:
+        for report in reports:
             if report.error == "timeout":
                 findings.missing.append((flow, "no answer came by HTTP"))
             elif report.error:
-                findings.wrong.append((flow, f"no answer by HTTP: the socket says {report.error}"))
+                findings.wrong.append((flow, f"no answer by HTTP: the socket reports {report.error}"))
             elif report.status != wanted.status:
                 findings.wrong.append((flow, f"the status was {report.status}"))
             elif wanted.local_endpoints not in (None, report.local_endpoints):
-                findings.wrong.append((flow, f"it told of {_endpoints(report.local_endpoints)}"))
+                findings.wrong.append((flow, f"it reported {_endpoints(report.local_endpoints)}"))
     seen = Counter(_answer(report) for report in case.evidence.http)
     return findings.settle(
         case,

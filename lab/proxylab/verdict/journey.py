@@ -1,10 +1,7 @@
-"""The whole way of one packet in words: hop by hop, rule by rule, there and back.
+"""The lines of a trace: the whole path of one packet and its reply, hop by hop and rule by rule, without colour.
 
-Owns: the lines of a trace.
-Must not: say what no rule, tap or kernel said; colour anything.
-
-Left out is what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no rule
-matched. A line ``now A > B`` stands where the addresses are no longer what they were a step before.
+The trace leaves out what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no
+rule matched. A line ``now A > B`` shows that the addresses changed since the step before.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,12 +20,12 @@ __all__ = ["journey"]
 
 _INDENT = "  "
 _ENDINGS = frozenset({"DROP", "REJECT"})
-_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "sends it back to the chain before"}
+_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}
 
 
 @dataclass(frozen=True, slots=True)
 class _Passage:
-    """One packet on its way through one node."""
+    """One packet on its path through one node."""
 
     steps: tuple[TraceStep, ...]
 
@@ -38,21 +35,21 @@ class _Passage:
 
 
 def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
-    """The way of a traced packet.
+    """The path of a traced packet.
 
     Args:
-        resolved: whose only flow was traced.
+        resolved: the probe; the lab traced its only flow.
         evidence: with ``steps``.
         width: of the lines, where words allow it.
 
     Returns:
-        Lines without line ends and without colour; none if nothing was traced.
+        Lines without line ends and without colour; none without a trace.
     """
     passages = list(_passages(evidence.steps))
     if not passages:
         return ()
     lines = ["the way of one packet, rule by rule:"]
-    # On the way through a node its rules tell more than its devices.
+    # Inside a node the rules show more than its devices do.
     ends = [seen for seen in evidence.observations if seen.netns_name not in resolved.nodes or seen.device == STACK]
     for netns_name in _in_order(ends, passages):
         if isinstance(netns_name, Observation):
@@ -61,12 +58,12 @@ def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> 
             lines += _through(resolved, netns_name, width)
     drop = drop_told(resolved, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
-        lines += wrapped(f"and there the kernel drops it: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
+        lines += wrapped(f"the kernel drops it there: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)
 
 
 def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
-    """Steps divided by place, packet and, for the same packet in the same node again, by the chain it begins with."""
+    """Steps grouped by node and packet; a packet that comes to the same node again begins a new group."""
     for _, same in groupby(steps, key=lambda step: (step.netns_name, step.packet)):
         together: list[TraceStep] = []
         for step in same:
@@ -78,11 +75,11 @@ def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
 
 
 def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
-    """Sightings and passages: the request's, then those of what came of it, each by time.
+    """Sightings and passages: those of the request, then those of its answers, each by time.
 
-    In OUTPUT the kernel tells no time. What is there was made there: it begins the way of its packet, behind the
-    sighting of the program that sent it, if a program did. The program that gets it ends that way; what it is seen to
-    get bears the time at which it came to the node, before any rule.
+    The kernel gives no time in OUTPUT. A packet there starts its path there, behind the sighting of the program that
+    sent it, if a program did. The program that receives it ends the path; its sighting carries the time at which the
+    packet came to the node, before any rule.
     """
     reached: list[Observation | _Passage] = [*observations, *passages]
     return sorted(reached, key=_turn)
@@ -104,7 +101,7 @@ def _sighting(seen: Observation) -> str:
 
 def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator[str]:
     first = passage.first
-    way = f"in by {first.in_device}" if first.in_device else "made there"
+    way = f"in by {first.in_device}" if first.in_device else "generated there"
     yield f"{_INDENT}{first.netns_name}: the {first.packet} {_ends(first)}, {way}"
     rows: list[tuple[str, str, str]] = []
     ends = _ends(first)
@@ -117,7 +114,7 @@ def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator
             rows.append((step.table, short(step.chain), words))
     last = passage.steps[-1]
     if last.kind == "policy" and _ended(last):
-        rows.append((last.table, last.chain, "it ends here, by the policy of the chain"))
+        rows.append((last.table, last.chain, "the policy of the chain drops it"))
     elif last.out_device and not _ended(last):
         rows.append(("", "", f"out by {last.out_device}"))
     if rows:
@@ -125,7 +122,7 @@ def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator
 
 
 def _ended(last: TraceStep) -> bool:
-    """Whether the last step of a passage says that it ended there. Of policies legacy iptables tells no verdict."""
+    """Whether the packet ended at the last step of a passage. Legacy iptables reports no verdict for policies."""
     if last.kind == "policy":
         return last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)
     rule = _rule(last)
@@ -133,7 +130,7 @@ def _ended(last: TraceStep) -> bool:
 
 
 def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
-    """Whether a rule only led into a chain of which no rule matched."""
+    """Whether a rule only jumped into a chain of which no rule matched."""
     rule = _rule(step)
     target = step.verdict.partition(" ")[2] if rule is None else rule.target
     return (
@@ -154,7 +151,7 @@ def _words(resolved: ResolvedProbe, step: TraceStep) -> str:
 
 
 def _verdict(step: TraceStep) -> str:
-    """What came of a rule that iptables did not write, as nf_tables says it: where a map led, too."""
+    """The verdict of a rule that iptables did not write, as nf_tables reports it; for a map, the chain it chose."""
     if step.kind != "rule":
         return ""
     word, _, chain = step.verdict.partition(" ")

@@ -1,34 +1,35 @@
-"""The judge: recorded evidence against the expectations of one probe.
+"""The judge: recorded evidence against the expectations of one probe. It passes nothing without proof.
 
-Owns: ``judge``, and the outcome (``arrivals`` judges who was reached, as whom; ``reached`` where a flow ended; ``ends``
-what is dropped at a pod; ``replies``, ``passing``, ``beside`` and ``tables`` what their names say).
-Must not: pass what is not proven. ``case`` says how findings weigh.
+This module judges the outcome. ``arrivals`` judges backends, source and spread; ``ending`` where a flow ended; ``ends``
+drops at a pod; ``passing`` untranslated flows; ``replies``, ``ports``, ``http``, ``naming`` and ``tables`` the rest.
+``case`` explains how findings weigh.
 
 What each outcome needs, for every flow of the probe:
 
-* ``delivered``: it left the sender, arrived at exactly one pod, once per packet sent, under that pod's own address, and
-  no copy of it came in anywhere else. The reply is a verdict of its own: sent by that pod, and back at the sender from
-  the address that was dialled. So is the port at which it arrived (``ports``). Where the pod is not what was dialled,
-  DNAT rules that lead to it counted every flow: else conntrack may have taken it there, unless that is what the author
-  says, by ``conntrack``: then the entry is the witness.
-* ``rejected``: an ICMP port unreachable at the sender that quotes it, not from a pod; no pod saw it; and rules that
-  reject, and that name what was dialled, counted every packet of it: a node's own stack says the same of a closed port.
-* ``refused``: a TCP reset at the sender, from the address that was dialled; over UDP an ICMP port unreachable from
-  there that no rule can have sent.
-* ``dropped``: no pod saw it and the sender heard nothing; rules that drop, and that name what was dialled, counted
-  every packet of it; and fences that were sent after it are back, so that it is not merely late. Where no rule drops it
-  and the author says at which hop it ends, it was seen last there. Or the stack of a node counted every packet as
-  dropped before any fence was sent (``drops``): then no packet is left to be late. Where the author says that it ends
-  at a pod or host, it came in there, nothing answered it, and that stack's counters account for every packet.
-* ``untranslated``: a device of a node saw it leave under the address that was dialled, or somebody got it so; no pod
-  saw it under its own, no device saw it under any other, no DNAT rule counted, and the sender heard nothing but that it
-  cannot be delivered.
+* ``delivered``: the flow left the sender and arrived at exactly one pod, once per packet sent, under that pod's own
+  address, and no copy of it came in anywhere else. The reply has a verdict of its own: that pod sends it, and it comes
+  back from the dialled address. So has the port (``ports``). Where the pod does not have the dialled address, DNAT
+  rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
+  entry by ``conntrack``, the entry is the witness.
+* ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
+  rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
+  for a closed port.
+* ``refused``: the sender gets a TCP reset from the dialled address; over UDP an ICMP port unreachable from there that
+  no rule can have sent.
+* ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
+  every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
+  and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
+  before the lab sent a sentinel packet (``drops``): then no packet can be late. Where the author names a pod or host,
+  the flow came in there, nothing answered it, and that stack's counters account for every packet.
+* ``untranslated``: a device of a node saw the flow leave under the dialled address, or a pod or host got it so; no pod
+  got it under its own address, no device saw it under any other, no DNAT rule counted, and the sender heard at most an
+  ICMP error that it cannot be delivered.
 
-Flows by kernel sockets have a second witness, and connection tracking is another. Where one contradicts the taps about
-the way of a flow, the verdict is inconclusive, unless the flow was captured at every hop: then the packets decide, and
-a translation that another node added is wrong (``retranslation``). A pod that is none of the backends, or a source that
-is not the expected one, was seen at the pod itself, and is wrong whatever connection tracking says. So is a reply from
-a wrong address: the sender heard it. That conntrack has lost the flow is rather why it came.
+Kernel sockets are a second witness of their flows, and connection tracking is another. Where one contradicts the taps
+about the path of a flow, the verdict is inconclusive, unless the taps captured the flow at every hop: then the packets
+decide, and a translation that another node added is wrong (``retranslation``). A tap at the pod saw an unexpected
+backend or source, so that is wrong whatever connection tracking holds. A reply from a wrong address is wrong, too: the
+sender heard it, and a lost conntrack entry may be the reason.
 """
 
 from collections import Counter
@@ -44,7 +45,7 @@ from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from proxylab.verdict.case import Case, Findings, open_case
 from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_ending, went_no_further
 from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
-from proxylab.verdict.flow_clauses import fates, nodes_of, packets, stack_drop, told
+from proxylab.verdict.flow_clauses import fate_clause, fates, nodes_of, packets, stack_drop
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rejects, suspicion
 from proxylab.verdict.http import judge_http
@@ -65,7 +66,7 @@ _UNDECIDED = {
     Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
     Outcome.DROPPED: frozenset[Fate](),
 }
-"""Fates that neither hold nor break an outcome: one witness is missing, or two speak against each other."""
+"""Fates that neither fulfil nor break an outcome: a witness is missing, or two contradict each other."""
 
 _ABOUT_ARRIVALS = ("backends", "source", "spread")
 
@@ -76,11 +77,11 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     Args:
         probe: with what the author expects.
         resolved: the probe, resolved.
-        source: the address that ``expect.source`` comes to; ``None`` for ``preserved``, an address, or no expectation.
-        evidence: what was seen.
+        source: the address of ``expect.source``; ``None`` for ``preserved``, an address, or no expectation.
+        evidence: what the lab recorded.
 
     Raises:
-        InternalError: if ``expect.source`` names a node's device and ``source`` does not say what address that is.
+        InternalError: if ``expect.source`` names a node's device and ``source`` has no address for it.
     """
     case = open_case(probe, resolved, evidence)
     expect = probe.expect
@@ -136,7 +137,9 @@ def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None)
         case Preserved():
             return resolved.sender.address
         case NodeDevice() as device if source is None:
-            raise InternalError(f"{expect.position}: nobody resolved the source {device}; please report this")
+            raise InternalError(
+                f"{expect.position}: the plan gave no address for the source {device}; please report this"
+            )
         case NodeDevice() | None:
             return source or resolved.sender.address
         case address:
@@ -144,11 +147,13 @@ def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None)
 
 
 def _beside_the_point(case: Case) -> Iterator[Verdict]:
-    """Expectations about pods, where no pod is to be reached: nothing that is seen could ever bear on them."""
+    """Expectations about pods, where the outcome lets no packet reach a pod: no evidence could decide them."""
     expect = case.probe.expect
     for key in _ABOUT_ARRIVALS:
         if getattr(expect, key) is not None:
-            clause = f"nothing can be seen of {key} where the outcome is {expect.outcome}: take one of the two out"
+            clause = (
+                f"{key} needs packets at a pod, and the outcome {expect.outcome} allows none: take one of the two out"
+            )
             yield Findings(wrong_overall=[clause]).settle(case, key, expected="", observed="")
 
 
@@ -165,7 +170,7 @@ def _judge_outcome(case: Case) -> Verdict:
         if flow.number in case.again:
             findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
         elif fate is Fate.COPIED:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate is wanted or _comes_to(case, flow, fate):
@@ -173,9 +178,9 @@ def _judge_outcome(case: Case) -> Verdict:
         elif fate is Fate.LOST:
             findings.missing.append((flow.number, _unseen(case, flow)))
         elif fate in _UNDECIDED[outcome]:
-            findings.doubts.append((flow.number, told(case, flow, fate)))
+            findings.doubts.append((flow.number, fate_clause(case, flow, fate)))
         else:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
     findings.doubts_overall += _doubts_about_outcome(case, outcome)
     return findings.settle(
         case,
@@ -188,10 +193,10 @@ def _judge_outcome(case: Case) -> Verdict:
 
 
 def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
-    """Whether another fate is the outcome, too: a drop on the sender's own way out, or a closed port over UDP.
+    """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
 
-    A stack says of a closed port over UDP what a rule says that rejects: ICMP port unreachable. It is the stack's word
-    where no rule can have said it.
+    For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
+    rule can have sent it.
     """
     outcome = case.probe.expect.outcome
     if outcome is Outcome.DROPPED:
@@ -204,18 +209,18 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
 def _unseen(case: Case, flow: Flow) -> str:
     seen = last_seen(flow)
     behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
-    return f"nothing of it was seen behind {behind}" if behind else "nothing of it was seen again after it left"
+    return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
 
 
 def _ended_silently(case: Case) -> str:
-    """Where flows were seen last that no rule and no stack says it dropped; empty for any others."""
+    """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
     if not went_no_further(case) or stack_drop(case) or set(case.fates) != {Fate.LOST}:
         return ""
     return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
 
 
 def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
-    """Why flows whose fate is as expected may not owe it to what is to be shown."""
+    """Reasons why flows with the expected fate may owe it to something else than the rules."""
     if outcome is Outcome.DELIVERED:
         yield from _doubts_about_translation(case)
     elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
@@ -228,11 +233,11 @@ def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
 
 
 def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
-    """Why packets that nobody got may not have been dropped by what is under test: a foreign rule may have done it.
+    """Foreign rules that may have dropped the packets in place of the engine under test.
 
-    Rules that name what was dialled, and stacks, say so by their own counters. Otherwise the last hop is the only
-    witness, and a foreign rule that took the packets there shows nothing of what the engine would have done. What was
-    seen to leave a node has passed all rules of that node.
+    Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
+    only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
+    node has passed all rules of that node.
     """
     if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or stack_drop(case):
         return
@@ -244,12 +249,12 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
 
 
 def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
-    """Why a fate that looks as expected may not be what it looks like."""
+    """Reasons why a fate that looks as expected may be another one."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         yield from _doubts_about_refusal(case, flow)
     elif fate is Fate.REJECTED:
         resolved = case.resolved
-        # What listens on a node has the node's address, which is no sign of a port that it closed.
+        # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
         pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
         for icmp in flow.unreachables:
             if icmp.source in pods:
@@ -257,7 +262,7 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
             if icmp.destination != resolved.sender.of(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
-        yield told(case, flow, fate)
+        yield fate_clause(case, flow, fate)
 
 
 def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
@@ -272,10 +277,10 @@ def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
 
 
 def _doubts_about_translation(case: Case) -> Iterator[str]:
-    """Why it may not have been a rule that led to a pod: no DNAT rule that names it accounts for every flow it got.
+    """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
-    A DNAT rule counts the first packet of a flow, and each flow of a probe is a new one. A flow that conntrack knew
-    from before would go the old way, and no rule would be asked.
+    A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
+    that conntrack already knew by its old entry, and consult no rule.
     """
     wanted, resolved = case.probe.expect.conntrack, case.resolved
     known = {
@@ -297,14 +302,14 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
 
 
 def _signs_of_translation(case: Case) -> Iterator[str]:
-    """DNAT rules that counted: nothing else but the probe was under way that they could have translated."""
+    """DNAT rules that counted: the lab sends nothing but the probe that they could translate."""
     for rule in translations(case.evidence.counts):
         to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
         yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
 
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
-    """Why what was ``seen`` is not yet the work of rules: no counter accounts for every packet."""
+    """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
     needed = packets(case)
     rules = ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
@@ -313,7 +318,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
-        yield f"{seen}, but no rule says it {outcome} it"
+        yield f"{seen}, but no rule counted it as {outcome}"
 
 
 def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
@@ -331,7 +336,9 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield str(drop)
     elif outcome is Outcome.DROPPED and went_no_further(case):
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
-        yield from tally((f"seen last at {hop(each)}, and the fences came back" for each in seen), len(case.flows))
+        yield from tally(
+            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
+        )
     if outcome in TARGET:
         for rule in ending_rules(case, outcome):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"

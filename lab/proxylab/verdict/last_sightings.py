@@ -1,7 +1,6 @@
-"""Where flows vanished, by the last hop at which each was seen, and what counted there.
+"""The sentence about flows that vanished: the last hop at which the taps saw them, and what counted there.
 
-Owns: the sentence about flows of which nothing was seen again.
-Must not: guess what took them. A rule or a counter is named where it counted as many packets as vanished there.
+It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
 from collections import defaultdict
@@ -23,7 +22,7 @@ _ENDING = frozenset({"DROP", "REJECT"})
 
 
 def vanished(case: Case) -> str:
-    """Where most of the flows that were lost were seen last, as a sentence; empty if none was lost."""
+    """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost."""
     lost = [flow for flow, fate in zip(case.flows, case.fates, strict=True) if fate is Fate.LOST]
     if not lost:
         return ""
@@ -35,34 +34,34 @@ def vanished(case: Case) -> str:
     flows, seen = [flow for flow, _ in most], most[0][1]
     who = _who(case, flows)
     if seen is None:
-        return f"nothing was seen of {who}: not even that it left {case.resolved.sender.name}."
+        return f"no tap saw {who}, not even leaving {case.resolved.sender.name}."
     return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
 
 
 def _who(case: Case, flows: Sequence[Flow]) -> str:
-    return "it" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
+    return "the packet" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
 
 
 def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
-    """What counted, where they were seen last, as many packets as vanished there; empty if nothing did."""
+    """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
     if seen.netns_name not in case.resolved.nodes:
         return ""
     packets = packets_of(flows)
     for rule in read_all(case.evidence.counts):
         if rule.count.node == seen.netns_name and rule.target in _ENDING and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
-            return f"{seen.netns_name} dropped {who}: {the_rule(rule)}, {counted}."
+            return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
     drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.held_at))
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 
 def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
-    was = "was" if len(flows) == 1 else "were"
+    was, they, them = ("was", "it", "it") if len(flows) == 1 else ("were", "they", "them")
     to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
     if seen.netns_name not in case.resolved.nodes:
-        return f"{was} lost behind {seen.netns_name}: seen to leave by {seen.device}, {to}, and to come in at no node"
+        return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in at no node"
     if seen.device == STACK:
-        return f"{was} lost in {seen.netns_name}: a program there sent it, {to}, and no device was seen to send it on"
+        return f"{was} lost in {seen.netns_name}: a program there sent {them}, {to}, but no device sent {them} on"
     if seen.direction is Direction.IN:
-        return f"{was} lost in {seen.netns_name}: seen to come in by {seen.device}, {to}, and not to leave again"
-    return f"{was} lost behind {seen.netns_name}: seen to leave by {seen.device}, {to}, and to come in nowhere"
+        return f"{was} lost in {seen.netns_name}: {they} came in by {seen.device}, {to}, and did not leave again"
+    return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"

@@ -1,7 +1,6 @@
-"""What the layout of a lab has to do with the loss of a packet: bridges, hairpin ports, reverse path filters.
+"""What a plan says about the devices that a probe's packets cross: bridges, hairpin ports, reverse path filters.
 
-Owns: what a plan says of the devices that a probe's packets cross.
-Must not: know rules or judge. Each function says what is so in the plan; whether that explains anything, ``causes`` do.
+The functions read the plan only; ``causes`` decides whether that explains a loss.
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where a packet came into a node, and by which device the node would answer its source."""
+    """The device by which a packet came into a node, and the one by which the node would answer its source."""
 
     node: str
     device: str
@@ -35,7 +34,7 @@ class Crossing:
 
 
 def port_of(plan: Plan, namespace: str, device: str) -> Port | None:
-    """The port of a bridge that a pod hangs on; ``None`` where it hangs on none."""
+    """The bridge port at the other end of a pod's link; ``None`` without a bridge."""
     try:
         end = plan.peer(namespace, device)
     except KeyError:
@@ -44,14 +43,14 @@ def port_of(plan: Plan, namespace: str, device: str) -> Port | None:
 
 
 def bridge_of(plan: Plan, one: tuple[str, str], other: tuple[str, str]) -> Port | None:
-    """The port of the first of two pods, if both hang on one bridge."""
+    """The bridge port of the first of two pods, if both are on one bridge."""
     first, second = port_of(plan, *one), port_of(plan, *other)
     together = first and second and (first.node, first.bridge) == (second.node, second.bridge)
     return first if together else None
 
 
 def is_hairpin(plan: Plan, port: Port) -> bool:
-    """Whether the bridge gives frames back to the port they came in by, or its node takes them all to itself."""
+    """Whether the bridge sends frames back by the port they came in by, or its node takes all of them itself."""
     bridges = plan.namespace(port.node).bridges
     return port.end.hairpin or any(each.promiscuous for each in bridges if each.device == port.bridge)
 
@@ -63,7 +62,7 @@ def calls_iptables(plan: Plan, node: str, address: IPAddress) -> bool:
 
 
 def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) -> Crossing | None:
-    """The node whose reverse path filter refuses a packet on its way, if one does (RFC 3704, strict).
+    """The first node on the path with a reverse path filter that refuses the packet (RFC 3704, strict).
 
     A node with ``rp_filter`` at 1 takes a packet only by the device by which it would answer the packet's source
     (__fib_validate_source in net/ipv4/fib_frontend.c); of the values for all devices and for one, the higher counts.
@@ -72,7 +71,7 @@ def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) 
         plan: of the lab.
         start: the namespace that the packet leaves.
         source: its source address.
-        destination: where it goes, as far as plans know: where nobody has that address, as far as the routes lead.
+        destination: its destination; without a holder of that address the path ends where the routes end.
     """
     if source.version == 6:
         return None
@@ -90,7 +89,7 @@ def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) 
 
 
 def _entries(plan: Plan, netns_name: str, destination: IPAddress) -> Iterator[tuple[str, str]]:
-    """Where a packet comes into nodes, as the plan routes it."""
+    """The nodes and devices by which a packet comes in, as the plan routes it."""
     for _ in range(_MOST_HOPS):
         try:
             into = next_hop(plan, netns_name, destination).into

@@ -1,7 +1,6 @@
-"""Why a packet or its answer was not seen again, or not as it should have been.
+"""The causes of loss: a request that no pod saw, a reply that did not come or that no node translated back.
 
-Owns: the sentences about what never came: a request that no pod saw, an answer that was not translated back.
-Must not: guess. What the plan says is a cause only where counters or taps show that the packet met it.
+A fact of the plan is a cause only where counters or taps show that the packet met it.
 """
 
 import re
@@ -29,12 +28,12 @@ _ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
 
 
 def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
-    """Why nothing of a flow was seen after it had left."""
+    """Why no tap saw a flow arrive after it left."""
     return _dropped(case, plan) or _with_reason(case, _unseen(case, flow, plan, traced), traced)
 
 
 def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
-    """What led up to the loss, where nothing counted it as a drop."""
+    """The cause of a loss that nothing counted as a drop."""
     suspected = _suspected(case, flow)
     if suspected:
         return suspected
@@ -45,7 +44,7 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
             continue
         address, port = rule.translates_to
         if address not in pods:
-            return f"{rule.count.node} translated it to {endpoint(address, port)}, which is no pod of this lab."
+            return f"{rule.count.node} translated the packet to {endpoint(address, port)}, which is no pod of this lab."
         if not hits(case)[pods[address].name]:
             return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
@@ -56,36 +55,36 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
 
 
 def _suspected(case: Case, flow: Flow) -> str:
-    """That a packet came to a node and no further, where foreign rules without a counter may have ended it."""
+    """The sentence about a packet that came no further than a node with foreign rules that may have dropped it."""
     seen = last_seen(flow)
     if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
         return ""
     clause = suspicion(case.evidence, seen.netns_name)
-    return f"it was last seen at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
+    return f"the taps saw the packet last at {hop(seen)}: {clause}, and may have dropped it." if clause else ""
 
 
 def _by_foreign_rule(case: Case, packets: int) -> str:
-    """That a rule which belongs to no engine counted every packet as dropped; empty if none did."""
+    """The sentence about a foreign rule that counted every packet as dropped; empty without one."""
     rule = ended_by(case.evidence, packets)
     if rule is None:
         return ""
     return (
-        f"{rule.node} dropped it by {rule_words(rule)}, which belongs to no engine: it counted "
+        f"{rule.node} dropped the packet by {rule_words(rule)}, which belongs to no engine and counted "
         f"{amount(packets, 'packet')}."
     )
 
 
 def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
-    """A sentence with what the kernel says of one more packet, which was traced."""
+    """A sentence with the kernel's drop reason for one more packet, which the lab traced."""
     drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is None:
         return sentence
-    told = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
-    return f"{sentence.removesuffix('.')}; {told}" if sentence else told
+    reason = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
+    return f"{sentence.removesuffix('.')}; {reason}" if sentence else reason
 
 
 def _dropped(case: Case, plan: Plan | None) -> str:
-    """Who dropped it, where something counted that: a rule, a reverse path filter, a stack, or a policy."""
+    """What dropped the packet by its own counter: a rule, a reverse path filter, a stack, or a policy."""
     dropped = by_rule(case, "DROP", "dropped")
     if dropped:
         return dropped
@@ -99,12 +98,12 @@ def _dropped(case: Case, plan: Plan | None) -> str:
 
 
 def _by_another_rule(case: Case, packets: int) -> str:
-    """That a rule dropped as many packets, though it does not name what was dialled."""
+    """The sentence about a rule that dropped as many packets without naming the dialled address."""
     for rule in read_all(case.evidence.counts):
         if rule.target == "DROP" and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
             name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
-            return f"{rule.count.node} dropped it: {name} of table {rule.count.table}, {counted}."
+            return f"{rule.count.node} dropped the packet by {name} of table {rule.count.table}, {counted}."
     return ""
 
 
@@ -114,7 +113,7 @@ def _by_reverse_path(case: Case, plan: Plan) -> str:
     crossing = filtered(plan, sender.namespace, sender.address, case.resolved.destination)
     if crossing is None or crossing.node not in {count.node for count in case.evidence.counts}:
         return ""
-    return f"{crossing.node} refused it after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
+    return f"{crossing.node} refused the packet after its PREROUTING rules: {_reverse_path(crossing, sender.address)}."
 
 
 def _reverse_path(crossing: Crossing, source: IPAddress) -> str:
@@ -142,7 +141,7 @@ def _by_hairpin(case: Case, rule: Rule, plan: Plan | None) -> str:
 
 
 def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
-    """Of what was dialled by its own address nothing is to be translated: where one more packet ended says most."""
+    """For a pod dialled by its own address there is no translation: the end of one more packet shows most."""
     steps = [step for step in traced.steps if step.packet is Packet.REQUEST] if traced is not None else []
     if not steps:
         return ""
@@ -155,7 +154,7 @@ def _past_services(case: Case, name: str, traced: Evidence | None) -> str:
 def _on_the_way(case: Case, rule: Rule, to: tuple[IPAddress, int], traced: Evidence | None) -> str:
     address, port = to
     name = next(pod.name for pod in case.resolved.receivers if pod.address == address)
-    sentence = f"{rule.count.node} translated it to {name} ({endpoint(address, port)}), but {name} never saw it"
+    sentence = f"{rule.count.node} translated the packet to {name} ({endpoint(address, port)}), but {name} never saw it"
     if traced is None or any(seen.netns_name == name for seen in traced.observations):
         return f"{sentence}."
     steps = [step for step in traced.steps if step.packet is Packet.REQUEST]
@@ -176,7 +175,7 @@ def _untranslated(case: Case) -> str:
 
 
 def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
-    """Why the answer to a flow that arrived was not heard, or not from the address that was dialled."""
+    """Why the sender heard no reply to a flow that arrived, or one from an address that it did not dial."""
     pods = {pod.address: pod for pod in case.resolved.receivers}
     for reply in flow.replies:
         if reply.source in pods and not _from_dialled(case, reply):
@@ -197,7 +196,7 @@ def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None 
 
 
 def _refused_on_the_way_back(case: Case, plan: Plan | None) -> str:
-    """That a node refused the reply on its way from where it was translated back, as a clause; empty if none did."""
+    """The clause about a node that refused the reply behind its translation; empty without one."""
     translated = translations(case.evidence.counts)
     if plan is None or not translated:
         return ""
@@ -209,7 +208,7 @@ def _refused_on_the_way_back(case: Case, plan: Plan | None) -> str:
 
 
 def _not_back(case: Case, name: str, heard: tuple[str, Observation], plan: Plan | None) -> str:
-    """Why a reply bears the pod's own address: what would have translated it back did not see it."""
+    """Why a reply has the pod's own address: the node that translated the request did not see the reply."""
     sender = case.resolved.sender
     sentence = f"nothing translated the reply back: {sender.name} heard {name}'s own address"
     unmasqueraded = marked_in_vain(case)

@@ -1,8 +1,4 @@
-"""What a judgement is made of.
-
-Owns: ``Verdict`` for one expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult`` for a scenario on an engine.
-Must not: judge (``judge`` does), or know how a result is shown (``report`` does).
-"""
+"""The data of judgements: ``Verdict`` for an expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult``."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +30,7 @@ __all__ = [
 
 
 class Judgement(StrEnum):
-    """What the evidence says of an expectation. ``inconclusive`` is what lacks a witness, and it is not green."""
+    """The judgement of an expectation. ``inconclusive`` lacks a witness, and it is not green."""
 
     PASS = "pass"  # noqa: S105 (no password)
     FAIL = "fail"
@@ -43,10 +39,10 @@ class Judgement(StrEnum):
 
 
 UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
-"""What needs somebody's eyes."""
+"""The judgements that a person must look at."""
 
 STREAM_KEYS = ("backend", "backends", "source", "lost", "rejected", "resets", "delay")
-"""The keys of what is expected of a stream, in the order in which they are judged."""
+"""The keys of a stream's expectations, in the order of judging."""
 
 _WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
 
@@ -61,13 +57,12 @@ class Verdict:
     """The judgement of one expectation.
 
     Attributes:
-        expectation: the YAML key below ``expect``; ``reply`` also where the author did not write it, and
-            ``port``, which no author writes.
+        expectation: the YAML key below ``expect``; also ``reply`` without that key, and ``port``, which is no key.
         judgement: what the evidence says.
         expected: in a few words.
         observed: in a few words.
         reasons: why it is not a pass, most important first; whole clauses without a full stop.
-        witnesses: what proves it, a line each.
+        witnesses: the proofs, a line each.
         position: where the author wrote the expectation.
         example: the first flow that shows what ``reasons`` say.
     """
@@ -84,14 +79,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """What verdicts on a probe and on a step have in common.
+    """The common part of verdicts on a probe and on a step.
 
     Attributes:
         verdicts: one for each expectation.
-        plan: how the lab was laid out, for the explanation.
-        options: what the run was told besides file and probe, as its command line spells it.
-        bundle: the directory in which the evidence is kept; empty if it is not.
-        again: the command that runs it again, where it stands in no scenario file.
+        plan: of the lab, for the explanation.
+        options: of the run besides file and probe, as on its command line.
+        bundle: the directory with the evidence; empty without one.
+        again: the command that runs it again, where no scenario file holds it.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -106,24 +101,24 @@ class _Judged:
         return worst(frozenset(verdict.judgement for verdict in self.verdicts))
 
     def _hold(self, keys: tuple[str, ...], what: str) -> None:
-        """What nobody looked at must never look green. Raises InternalError."""
+        """Raises InternalError if an expectation has no verdict: it must never look green."""
         judged = {verdict.expectation for verdict in self.verdicts}
         untouched = [key for key in keys if key not in judged]
         if untouched:
-            raise InternalError(f"{what}: nobody judged {', '.join(untouched)}; please report this")
+            raise InternalError(f"{what}: the judge gave no verdict on {', '.join(untouched)}; please report this")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeVerdict(_Judged):
-    """All verdicts of one probe, with what they rest on, so that they can be explained and judged again.
+    """All verdicts of one probe, with the evidence to explain them and to judge them again.
 
     Attributes:
         probe: with what the author expects.
         resolved: the probe, resolved.
-        evidence: what the verdicts rest on.
-        source: the address that ``expect.source`` comes to; ``None`` without that expectation.
-        traced: what was seen of one more packet, which was sent afterwards and followed through the rules; no verdict
-            rests on it, only the explanation of one. ``None`` where nobody asked for it, or the machine cannot.
+        evidence: of the probe.
+        source: the address of ``expect.source``; ``None`` without that expectation.
+        traced: the evidence of one more packet, which the lab sent afterwards and traced through the rules. Only the
+            explanation rests on it. ``None`` without a trace.
 
     Raises:
         InternalError: if an expectation of the probe has no verdict.
@@ -141,16 +136,16 @@ class ProbeVerdict(_Judged):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepVerdict(_Judged):
-    """Everything about one step's own expectations: of streams, and of connection tracking.
+    """All verdicts on one step's own expectations: of streams, and of connection tracking.
 
     Attributes:
         step: with what the author expects.
         number: of the step, from 1.
-        streams: the errands of the scenario's streams.
-        sources: whom the backend must see, by the streams of which that is expected.
+        streams: the resolved probes of the scenario's streams.
+        sources: the address that the backend must see, by stream.
         nodes: of the lab.
-        addresses: those of every node, pod and host.
-        evidence: what the verdicts rest on, each by ``STREAM.KEY`` or ``conntrack``.
+        addresses: of every node, pod and host.
+        evidence: of the step.
 
     Raises:
         InternalError: if an expectation of the step has no verdict.
@@ -170,7 +165,7 @@ class StepVerdict(_Judged):
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Why a scenario did not run: what the machine lacks, and the cure."""
+    """Why a scenario did not run: what the machine lacks, and what to do about it."""
 
     missing: str
     cure: str
@@ -178,7 +173,7 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What kept a scenario from being judged: the message of a ``LabError`` and its exit code."""
+    """The error that kept a scenario from being judged: the message of a ``LabError`` and its exit code."""
 
     exit_code: ExitCode
     message: str
@@ -186,30 +181,30 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """An engine that cannot program the scenario, as ``spec.except`` says: the reason, the line it said, the place."""
+    """An engine failure that ``spec.except`` foresees: the reason, the engine's own line, and where it is foreseen."""
 
     because: str
     said: str
     position: Position
 
     def __str__(self) -> str:
-        return f"the engine fails as {self.position} foresees: {self.because}; it said {self.said!r}"
+        return f"the engine fails as {self.position} foresees: {self.because}; it logged {self.said!r}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScenarioResult:
-    """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds what was judged before, if anything.
+    """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds the earlier ones.
 
     Attributes:
         file: as the user named it.
         name: the scenario's ``metadata.name``.
         engine: as ``--engine`` spells it.
         probes: in the order of the file.
-        steps: those that expect something themselves, likewise.
+        steps: those with expectations of their own, in the same order.
         seconds: the whole scenario, from the first namespace to the last.
         skipped: what the machine lacks for it.
         fault: the error that ended it.
-        foreseen: why nothing was sent, where that is as the scenario has it; a pass.
+        foreseen: the engine failure that the scenario foresees; a pass.
         case: the id of its case, where it has a matrix.
         tags: the scenario's.
         description: the scenario's.
@@ -247,14 +242,14 @@ class ScenarioResult:
 
 
 def expectations(expect: Expect) -> tuple[str, ...]:
-    """The YAML keys of what the author expects, ``outcome`` first. With ``http`` an outcome need not be said."""
+    """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome."""
     optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
-    said = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
-    return (*said, *(key for key in optional if getattr(expect, key) is not None))
+    outcome = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
+    return (*outcome, *(key for key in optional if getattr(expect, key) is not None))
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:
-    """What the author expects of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
+    """The expectations of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
     of_streams = [
         f"{name}.{key}"
         for name, each in expect.streams.items()

@@ -1,11 +1,8 @@
-"""Names: what was asked before something was dialled, and what the answer led to.
+"""DNS names that probes dial: the queries, the address that an answer gives, and the verdict ``name``.
 
-Owns: ``questions``, which are asked; ``address_of``, by which an answer becomes an address, and the verdict ``name``.
-Must not: judge what became of the packets (``judge`` does).
-
-A name fails where it does not exist, where it has no address, where the socket says that nobody is there, and where
-the answer is not what it must be: the cluster IPs of the Service, or exactly the pods that a headless one is to have.
-Silence is a failure only where the server itself, asked past the Service at once, answers the same question.
+A name fails where it does not exist, where it has no address, where the socket reports an error, and where the answer
+is wrong: it must give the cluster IPs of the Service, or exactly the pods of a headless one. Silence is a failure only
+where the name server itself, asked at once past the Service, answers the same query.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,13 +20,13 @@ from proxylab.verdict.model import Verdict
 __all__ = ["KINDS", "address_of", "due_addresses", "judge_name", "led_nowhere", "questions", "undialled"]
 
 KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
-"""The kind of record that has an address of a family."""
+"""The type of record with addresses of a family."""
 
 
 def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | None:
-    """What a client dials: the first address of the first family that has one, or the one that it wants.
+    """The address that a client dials: the first one of the first family with an answer, or the one that it wants.
 
-    A pod that is behind the name itself dials another, as long as there is one.
+    A pod behind the name dials another pod, if there is one.
     """
     found = _found(question, lookups)
     if question.wanted is not None:
@@ -39,19 +36,19 @@ def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | Non
 
 
 def led_nowhere(resolved: ResolvedProbe, lookups: Iterable[Lookup]) -> bool:
-    """Whether the probe dials a name, and its answers give nothing to dial."""
+    """Whether the probe dials a name and the answers give no address."""
     return resolved.question is not None and address_of(resolved.question, lookups) is None
 
 
 def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Query], Lookup]) -> Iterator[Lookup]:
-    """What a resolver asks until it has an address, in the order of its search domains.
+    """The queries of a resolver until it has an address, in the order of its search domains.
 
-    Where nobody answers, the servers are asked past the Service, and then no more.
+    Without an answer it asks the servers past the Service, and then stops.
 
     Args:
         resolved: of the probe that dials the name.
         question: its own.
-        ask: asks one question from inside a namespace.
+        ask: sends one query from inside a namespace.
     """
     netns_name, found = resolved.sender.namespace, False
     servers = [each.address for each in question.servers if each.address.version == resolved.destination.version]
@@ -69,19 +66,19 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
 
 
 def undialled(case: Case, expectation: str) -> Verdict:
-    """The verdict on whatever was expected of packets, where there were none."""
-    doubts = ["nothing was dialled, since the name led nowhere"]
+    """The verdict on an expectation about packets, where the probe sent none."""
+    doubts = ["the probe dialled nothing, since the name gave no address"]
     return Findings(doubts_overall=doubts).settle(case, expectation, expected="", observed="nothing dialled")
 
 
 def judge_name(case: Case, question: Question) -> Verdict:
-    """The name gives what it must."""
+    """The name gives the addresses that it must give."""
     lookups = case.evidence.lookups
     asked = [each for each in lookups if each.server in question.resolvers]
     failed = next((each for each in asked if each.error), None)
     findings = Findings()
     if not asked:
-        findings.doubts_overall.append(f"nobody was asked for {question.names[0]}")
+        findings.doubts_overall.append(f"no name server was asked for {question.names[0]}")
     elif failed is not None and failed.error == "timeout":
         _judge_silence(question, failed, lookups, findings)
     elif failed is not None:
@@ -104,14 +101,15 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
     alive = [_server(question, each.server) for each in past if not each.error]
     silent = f"{failed.server} did not answer for {_spelled(failed)}"
     if alive:
-        findings.wrong_overall.append(f"{silent}; asked past the Service, {listed(alive)} did")
+        findings.wrong_overall.append(f"{silent}; {listed(alive)}, asked past the Service, did")
     else:
-        who = listed([_server(question, each.server) for each in past]) or "nobody"
-        findings.doubts_overall.append(f"{silent}; but the way to {who} is itself broken, so silence proves nothing")
+        others = [_server(question, each.server) for each in past]
+        either = f"{listed(others, 'or')}, asked past the Service, did not" if others else "no server was asked past it"
+        findings.doubts_overall.append(f"{silent}, and {either}, so silence proves nothing")
 
 
 def _nothing(asked: Sequence[Lookup]) -> str:
-    """What the name lacks; a name that exists and is empty says more than those that do not exist."""
+    """What the name lacks; a name without records is more telling than names that do not exist."""
     telling = next((each for each in asked if each.code != "NXDOMAIN"), asked[0])
     if telling.code == "NXDOMAIN":
         return f"{telling.name} does not exist: {telling.server} answered NXDOMAIN"
@@ -122,20 +120,20 @@ def _nothing(asked: Sequence[Lookup]) -> str:
 
 
 def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
-    """How the answer is not what it must be."""
+    """How the answer is wrong."""
     due = due_addresses(case.probe, question)
     if due is not None:
         if missing := [each for each in due if each not in found]:
             yield f"the name does not give {listed([_called(question, each) for each in missing])}"
         if strangers := [each for each in found if each not in due]:
-            whose = f"none of Service {question.service}" if not question.headless else "none of the backends"
-            yield f"the name gives {listed([_called(question, each) for each in strangers])}, {whose}"
+            wrong = f"not of Service {question.service}" if not question.headless else "not an expected backend"
+            yield f"the name gives {listed([_called(question, each) for each in strangers])}, {wrong}"
     if question.wanted is not None and question.wanted not in found:
-        yield f"the name does not give {question.wanted}, which was to be dialled"
+        yield f"the name does not give {question.wanted}, which the probe must dial"
 
 
 def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
-    """The addresses that the name must give, of the families asked for; ``None`` where any will do."""
+    """The addresses that the name must give, of the families asked for; ``None`` where any address is right."""
     backends = probe.expect.backends
     if question.headless and backends is not None:
         due = [address for name in backends for address in question.pods.get(name, ())]
@@ -164,11 +162,11 @@ def _observed(question: Question, asked: Sequence[Lookup]) -> str:
     if found:
         return listed([_called(question, each) for each in found])
     codes = dict.fromkeys(each.error or (each.code if each.code != "NOERROR" else "empty answer") for each in asked)
-    return listed(list(codes)) or "nobody asked"
+    return listed(list(codes)) or "not asked"
 
 
 def _called(question: Question, address: IPAddress) -> str:
-    """The pod that has an address, and where it is none, the address."""
+    """The pod with an address, or else the address."""
     owner = next((name for name, own in question.pods.items() if address in own), None)
     return str(address) if owner is None else f"{owner} ({address})"
 
@@ -187,4 +185,4 @@ def _answered(lookup: Lookup) -> str:
 
 
 def _error(error: str) -> str:
-    return "what came is no answer" if error == "malformed" else f"the socket says {error}"
+    return "the answer is malformed" if error == "malformed" else f"the socket reports {error}"

@@ -1,15 +1,11 @@
-"""What passed nodes, by the taps on their devices.
-
-Owns: the verdict on the outcome ``untranslated``, and the one on ``at`` where no rule ended a flow.
-Must not: know rules.
-"""
+"""The outcome ``untranslated``, and ``at`` where no rule ended a flow, by the taps on devices of nodes."""
 
 from collections.abc import Iterable
 
 from proxylab.evidence.words import endpoint, listed, tally
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.last_hop import hop, is_at, last_seen, left_as_it_was, translated
 from proxylab.verdict.model import Verdict
@@ -17,13 +13,13 @@ from proxylab.verdict.model import Verdict
 __all__ = ["judge_last_hop", "judge_untranslated"]
 
 _LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
-"""Fates of a packet that nobody translated: it ends somewhere, and who forwarded it may say so by ICMP."""
+"""Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
 def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
-    """Every flow was seen to leave a node, or to reach somebody, under the address that was dialled, and never another.
+    """Every flow left a node, or reached a pod or host, under the dialled address and never under another.
 
-    ``doubts`` are what rules tell of a translation that no device saw.
+    ``doubts`` are rule counters that show a translation.
     """
     findings = Findings(doubts_overall=list(doubts))
     witnesses: list[str] = []
@@ -32,12 +28,12 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
         if flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate not in _LEFT_ALONE:
-            findings.wrong.append((flow.number, told(case, flow, fate)))
+            findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif (other := translated(case, flow)) is not None:
             where = endpoint(other.destination, other.destination_port)
             findings.wrong.append((flow.number, f"it crossed {hop(other)}, addressed to {where}"))
         elif seen is None:
-            findings.missing.append((flow.number, "it was not seen to leave a node under the address that was dialled"))
+            findings.missing.append((flow.number, "no tap saw it leave a node under the address that was dialled"))
         else:
             witnesses.append(f"it crossed {hop(seen)} as it was sent")
     found = len(witnesses) == len(case.flows)
@@ -52,13 +48,13 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
 
 
 def judge_last_hop(case: Case, expected: str) -> Verdict:
-    """``at`` by what devices of nodes saw: where each flow went on as it was, or where it was seen last."""
+    """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
     findings = Findings()
     reached: dict[str, None] = {}
     for flow in case.flows:
         seen = left_as_it_was(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
         if seen is None:
-            findings.missing.append((flow.number, "it was not seen on its way"))
+            findings.missing.append((flow.number, "no tap saw it on its way"))
             continue
         reached[hop(seen)] = None
         if not is_at(seen, expected):

@@ -1,11 +1,8 @@
-"""The port at which flows arrive: the one to which the dialled port of the Service leads at that endpoint.
+"""The verdict ``port``, which needs no key: flows arrive at the target port of the dialled Service port.
 
-Owns: the verdict ``port``, which the author need not ask for, and where a packet that arrived was to arrive.
-Must not: judge at which pods flows arrive (``arrivals`` does).
-
-A pod answers on every port that it listens on, so an answer does not show that the port is right. The port follows from
-the Service and its EndpointSlices, and the errand has it for each endpoint. An address at which the Service has no
-endpoint has no port that is right or wrong: whether flows may arrive there is what ``backends`` says.
+A pod answers on every port that it listens on, so an answer does not show that the port is right. The right port
+follows from the Service and its EndpointSlices, and the resolved probe has it for each endpoint. An address without an
+endpoint of the Service has no right port: ``backends`` judges whether flows may arrive there.
 """
 
 from proxylab.addresses import IPAddress
@@ -24,7 +21,7 @@ _End = tuple[IPAddress, int]
 
 
 def judge_port(case: Case) -> Verdict | None:
-    """Every packet that arrived came to a port that is due there; ``None`` where none arrived, or none is to arrive."""
+    """Every packet that arrived came to the right port; ``None`` where none arrived or none should."""
     resolved = case.resolved
     if case.probe.expect.outcome not in (Outcome.DELIVERED, Outcome.REFUSED) and not ends_beyond_nodes(case):
         return None
@@ -45,9 +42,9 @@ def judge_port(case: Case) -> Verdict | None:
 
 
 def due_at(resolved: ResolvedProbe, address: IPAddress, port: int) -> tuple[_End, ...]:
-    """Where a packet was to arrive that arrived at this address and port; nothing where it was to arrive just there."""
+    """Where a packet at this address and port should have arrived; nothing where this is right."""
     if (address, port) == (resolved.destination, resolved.port):
-        return ()  # nothing translated it: whether that is right is not a question of ports
+        return ()  # nothing translated it, which is no question of ports
     due = [(each.address, each.port) for each in resolved.endpoints]
     here = [end for end in due if end[0] == address]
     if (address, port) in here or (resolved.service_port and not here):
@@ -67,7 +64,7 @@ def _clause(resolved: ResolvedProbe, arrival: Observation) -> str:
         return f"{came}, not at port {ports}, the target port of {resolved.service_port} there"
     if due[0][0] == arrival.destination:
         return f"{came}, not at port {ports} that was dialled"
-    return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled and is no Service's"
+    return f"it arrived at {endpoint(*_end(arrival))}, not at {endpoint(*due[0])} that was dialled"
 
 
 def _end(arrival: Observation) -> _End:

@@ -1,8 +1,4 @@
-"""The clauses under an explanation's table: what the verdicts rest on that decide a probe or a step.
-
-Owns: which of them are told, and how they are broken.
-Must not: judge.
-"""
+"""The clauses under an explanation's table: the reasons or witnesses of the verdicts that decide a probe or step."""
 
 from collections.abc import Iterator
 
@@ -15,12 +11,12 @@ _INDENT = "  "
 
 
 def reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None = None) -> Iterator[str]:
-    """Only of those verdicts that decide, since the others often follow from them; with an empty line before them.
+    """Only those of the deciding verdicts, since the others often follow from them; with an empty line before them.
 
     Args:
         verdict: of a probe or a step.
         width: of the lines.
-        rest: what stands before all lines of a clause but its first; by default blanks below its first word.
+        rest: the indent of all lines of a clause but its first; by default blanks below its first word.
     """
     passes = verdict.overall is Judgement.PASS
     clauses = [

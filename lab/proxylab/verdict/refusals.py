@@ -1,11 +1,8 @@
-"""Where flows were refused: ``at`` of the outcome ``refused``.
+"""The verdict ``at`` of the outcome ``refused``: which node, pod or host refused the flows.
 
-Owns: that verdict.
-Must not: judge whether they were refused (``judge`` does).
-
-A stack that refuses says so: a reset over TCP, an abort over SCTP, an ICMP port unreachable over UDP. The place is the
-one that was first seen to send it. The devices of every node are tapped, so an answer that came to a program of a node
-and crossed no device was made by that node itself.
+A refusing stack sends a reset over TCP, an abort over SCTP, an ICMP port unreachable over UDP. It belongs to the node,
+pod or host where a tap first saw the refusal. Every device of a node has a tap, so a refusal that reached a program of
+a node without crossing a device comes from that node itself.
 """
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
@@ -23,7 +20,7 @@ _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 
 
 def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
-    """``at``: the pod that got every flow and refused it, or the node that was seen to refuse it."""
+    """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings()
     reached = dict.fromkeys(hits(case))
     for flow in case.flows:
@@ -32,7 +29,7 @@ def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
             if not all(is_at(arrival, expected) for arrival in flow.arrivals):
                 findings.wrong.append((flow.number, f"it arrived at {listed(flow.reached)}"))
         elif answer is None:
-            findings.missing.append((flow.number, "nothing was seen to refuse it"))
+            findings.missing.append((flow.number, "no tap saw a refusal"))
         else:
             reached[hop(answer)] = None
             if not _sent_there(answer):
@@ -50,9 +47,9 @@ def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
 
 
 def _sent_there(answer: Observation) -> bool:
-    """Whether an answer that was seen nowhere before was made at the place where it was seen."""
+    """Whether the refusal comes from the node, pod or host where a tap first saw it."""
     return answer.direction is Direction.OUT or answer.device == STACK
 
 
 def _unknown(answer: Observation) -> str:
-    return f"the {answer.packet} came in at {hop(answer)}, and no tap saw it leave the place that made it"
+    return f"the {answer.packet} came in at {hop(answer)}, and no tap saw where it came from"

@@ -1,15 +1,11 @@
-"""The reply: whether it came back, and from whom.
-
-Owns: the verdict on ``reply``.
-Must not: judge requests (``judge`` and ``arrivals`` do).
-"""
+"""The verdict ``reply``: whether the reply came back, and from which address."""
 
 from proxylab.addresses import Transport
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Manner, Reply
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.copies import copies
-from proxylab.verdict.flow_clauses import told
+from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.model import Verdict
 
@@ -17,7 +13,7 @@ __all__ = ["judge_reply"]
 
 
 def judge_reply(case: Case, wanted: Reply) -> Verdict:
-    """The reply bears the address that was dialled, or where it is to be left as it is, the backend's own."""
+    """The reply has the dialled address as its source; for ``untranslated`` the backend's own address."""
     resolved = case.resolved
     findings = Findings()
     answered = 0
@@ -34,7 +30,7 @@ def judge_reply(case: Case, wanted: Reply) -> Verdict:
             sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
             findings.missing.append((flow.number, f"{listed(flow.reached)} {sent} {resolved.sender.name}"))
         elif fate is Fate.CONTRADICTORY:
-            findings.doubts.append((flow.number, told(case, flow, fate)))
+            findings.doubts.append((flow.number, fate_clause(case, flow, fate)))
         elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
             findings.doubts.append((flow.number, f"a reply came, but {listed(flow.reached)} was not seen to send it"))
         else:
@@ -57,25 +53,25 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
     ports = [departure.source_port for departure in flow.departures]
-    due, whose = (resolved.destination, resolved.port), "that was dialled"
+    due, which = (resolved.destination, resolved.port), "that was dialled"
     if wanted is Reply.UNTRANSLATED:
-        due, whose = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+        due, which = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
     for reply in flow.replies:
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
-            return f"the reply came from {stranger}, not from {endpoint(*due)} {whose}"
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
         if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
             other = endpoint(reply.destination, reply.destination_port)
-            return f"the reply is addressed to {other}, from where the request did not come"
+            return f"the reply is addressed to {other}, but the request did not come from there"
     if len(flow.replies) > max(1, len(flow.answers)):
         sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
-        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, and {sent}"
+        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
     if flow.stray_replies:
         return f"a copy of the reply came in at {copies(flow.stray_replies)}"
     if flow.number in case.lost_reply_copies:
         return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
     if wanted is Reply.UNTRANSLATED:
-        return ""  # the sender's socket has dialled somebody else, and rightly knows nothing of this reply
+        return ""  # the sender's socket dialled another address, and rightly rejects this reply
     report = flow.report
     by_streams = resolved.manner is Manner.CONNECT and resolved.protocol is Transport.TCP
     if flow.replies and by_streams and report and report.error:

@@ -1,15 +1,11 @@
-"""Flows that were translated again on their way, by what was captured at each hop.
+"""Flows that a second node translated again, by the packets captured at each hop.
 
-Owns: ``Retranslation``, and how it is found: the request as it came to each place and as it left it again.
-Must not: judge, or take connection tracking for a witness of what a packet was.
+A Service translates a packet once: the first node makes a pod its destination, and may masquerade it in the same pass.
+An endpoint that is a node port of another node is translated there once more, since its address is no pod's. No Service
+asks another node to change a packet that is already addressed to a pod.
 
-A Service's path translates a packet once: the node that it enters makes a pod its destination, and may masquerade it on
-the same visit. An endpoint that is a node port of another node is translated there once more, since its address is
-no pod's. What is changed at another node although it was addressed to a pod already, no Service has asked for.
-
-Connection tracking of the first node cannot know of the second translation, so the two contradict each other. Packets
-that were captured at every hop decide: nothing but the second node can have changed what came to it in one form
-and left it in another.
+The first node's connection tracking does not know the second translation, so it contradicts the pod's tap. The packets
+captured at every hop decide: only the second node can have changed a packet between coming in and leaving.
 """
 
 from itertools import pairwise
@@ -34,28 +30,28 @@ class Translation:
 
     @property
     def of_destination(self) -> bool:
-        """Whether another destination was put in."""
+        """Whether the node changed the destination."""
         came, went = self.came, self.went
         return (came.destination, came.destination_port) != (went.destination, went.destination_port)
 
     @property
     def of_source(self) -> bool:
-        """Whether another source was put in."""
+        """Whether the node changed the source."""
         return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
 
 
 @dataclass(frozen=True, slots=True)
 class Retranslation:
-    """The translation that made a pod the destination, or the last before, and the one that no Service asks for."""
+    """The last translation that a Service asks for, and the one that no Service asks for."""
 
     first: Translation
     second: Translation
 
     def __str__(self) -> str:
-        return self.told()
+        return self.clause()
 
-    def told(self, by_first: str = "", by_second: str = "") -> str:
-        """Both as a clause; what follows "translated" and its object, such as the rule, is given for each."""
+    def clause(self, by_first: str = "", by_second: str = "") -> str:
+        """Both as a clause; ``by_first`` and ``by_second`` name the rule behind each."""
         first, second = self.first, self.second
         other_port = not second.of_destination and second.came.source == second.went.source
         return (
@@ -65,7 +61,7 @@ class Retranslation:
 
 
 def retranslated(flow: Flow, resolved: ResolvedProbe) -> Retranslation | None:
-    """The second translation of a flow; ``None`` where there was none, or not every hop was captured."""
+    """The second translation of a flow; ``None`` without one, or if the taps missed a hop."""
     changes = _changes(flow, frozenset(resolved.nodes))
     for first, second in pairwise(changes):
         if any(
@@ -77,7 +73,7 @@ def retranslated(flow: Flow, resolved: ResolvedProbe) -> Retranslation | None:
 
 
 def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
-    """What each node changed on the way from the sender to the pod, one entry for each visit of a node."""
+    """What each node changed between the sender and the pod, one entry for each pass through a node."""
     way = _way(flow)
     found: list[Translation] = []
     for at, stop in enumerate(way):
@@ -92,19 +88,19 @@ def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
         elif stop.seen[-1].device == STACK and following.netns_name in nodes:
             node = following.netns_name
         else:
-            return []  # something changed it where nothing was captured
+            return []  # it changed between two taps
         found.append(Translation(node, stop.seen[-1], following.seen[0]))
     return _by_visit(found)
 
 
 def _way(flow: Flow) -> list[Stop]:
-    """The request from the sender to its first pod, or to where it was seen last; none if it never left."""
+    """The stops of the request from the sender to its first pod or its last sighting; none if it never left."""
     way: list[Stop] = []
     for stop in stops(flow):
         if stop.packet is not Packet.REQUEST:
             continue
         if stop.seen[0] in flow.departures:
-            way = []  # the sender has said it again
+            way = []  # the sender repeated it
         elif not way:
             return []
         way.append(stop)
@@ -114,7 +110,7 @@ def _way(flow: Flow) -> list[Stop]:
 
 
 def _by_visit(changes: list[Translation]) -> list[Translation]:
-    """Changes of one node that follow each other are one: a bridge shows a packet between its two translations."""
+    """Successive changes by one node become one: a bridge shows a packet between DNAT and masquerading."""
     merged: list[Translation] = []
     for change in changes:
         if merged and merged[-1].node == change.node:
@@ -125,6 +121,6 @@ def _by_visit(changes: list[Translation]) -> list[Translation]:
 
 
 def _ends(seen: Observation, *, port: bool = False) -> str:
-    """Source and destination; the source port, which differs from flow to flow, only where it is what was changed."""
+    """Source and destination; the source port, which differs from flow to flow, only where the node changed it."""
     source = endpoint(seen.source, seen.source_port) if port else str(seen.source)
     return f"{source} > {endpoint(seen.destination, seen.destination_port)}"

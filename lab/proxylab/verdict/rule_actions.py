@@ -1,8 +1,4 @@
-"""What a rule does, for those who do not read iptables.
-
-Owns: the words for each target, and why a rule of a Service proxy does what it does, where its matches say so.
-Must not: know verdicts, or order rules.
-"""
+"""What a rule does, in words: each target, and the condition under which a Service proxy's rule masquerades."""
 
 from collections.abc import Callable
 
@@ -14,25 +10,25 @@ from proxylab.verdict.rules import Rule, within
 __all__ = ["MARKING", "is_from_itself", "rule_action", "short", "why_masqueraded"]
 
 MARKING = "MARK-MASQ"
-"""How the chains end that ask for masquerading (KUBE-MARK-MASQ)."""
+"""The end of the names of chains that mark packets for masquerading (KUBE-MARK-MASQ)."""
 
 
 def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None, out_device: str = "") -> str:
-    """What a rule did to a packet of an errand.
+    """What a rule did to a packet of a probe.
 
     Args:
         rule: that matched.
-        resolved: whose packet it was.
-        mark: of the packet as it came to the rule, if it is known.
-        out_device: by which the packet leaves, if it is known.
+        resolved: the probe of the packet.
+        mark: of the packet before the rule, if known.
+        out_device: by which the packet leaves, if known.
 
     Returns:
         A clause about "it", the packet; empty for a rule without a target.
     """
     if not rule.target:
         return ""
-    if rule.target in _TOLD:
-        return _TOLD[rule.target](rule, mark, out_device)
+    if rule.target in _ACTIONS:
+        return _ACTIONS[rule.target](rule, mark, out_device)
     if rule.target.endswith(MARKING):
         why = why_masqueraded(rule, resolved)
         return f"masquerades{why.rstrip(':') if why else _because(rule)}"
@@ -40,10 +36,10 @@ def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None,
 
 
 def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
-    """Why a rule that counted marks the errand's packet for masquerading, if its matches say so.
+    """Why a rule marks the probe's packet for masquerading, if its matches show it.
 
     Returns:
-        A clause that begins with a blank and ends with a colon; empty if the matches do not say why.
+        A clause that begins with a blank and ends with a colon; empty if the matches do not show why.
     """
     client = resolved.sender.address
     if is_from_itself(rule, client):
@@ -57,21 +53,21 @@ def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
 
 
 def _though_a_pod(resolved: ResolvedProbe) -> str:
-    """What makes that a mistake: whoever is a pod of this cluster should have been taken for one."""
-    pods = {pod.address for pod in resolved.receivers if not pod.ports}  # what listens on a node has the node's address
+    """The clause that makes it a mistake: the client is a pod of this cluster."""
+    pods = {pod.address for pod in resolved.receivers if not pod.ports}  # a receiver on a node has the node's address
     return ", though it is a pod" if resolved.sender.address in pods else ""
 
 
 def is_from_itself(rule: Rule, client: IPAddress) -> bool:
-    """Whether a rule is for packets from this one address: those that an endpoint sends to itself."""
+    """Whether a rule matches packets from this one address: those that an endpoint sends to itself."""
     values = next((values for name, values, negated in rule.options if name == "-s" and not negated), ())
     return bool(values) and values[0].removesuffix("/32").removesuffix("/128") == str(client)
 
 
 def short(chain: str) -> str:
-    """A chain's name without the end of its hash, or what follows the hash: a few characters tell chains apart.
+    """A chain's name with its hash cut short, and without what follows the hash: a few characters tell chains apart.
 
-    Mode nftables writes all of a port, or endpoint, behind the hash (``endpoint-5OJB2KTY-default/echo/tcp/http__…``).
+    Mode nftables writes the port or endpoint behind the hash (``endpoint-5OJB2KTY-default/echo/tcp/http__…``).
     """
     parts = chain.split("-")
     if "/" in chain and len(parts) > 2 and len(parts[1]) == 8 and parts[1].isalnum() and parts[1].isupper():
@@ -83,7 +79,7 @@ def short(chain: str) -> str:
 def _because(rule: Rule) -> str:
     if rule.comment:
         return f': "{rule.comment}"'
-    return f": the map {rule.looked_up} says so" if rule.looked_up else ""
+    return f" by the map {rule.looked_up}" if rule.looked_up else ""
 
 
 def _translated(rule: Rule) -> str:
@@ -101,14 +97,14 @@ def _marked(rule: Rule, mark: int | None) -> str:
     return "changes its mark" if mark is None else f"changes its mark from {mark:#x} to {new:#x}"
 
 
-_TOLD: dict[str, Callable[[Rule, int | None, str], str]] = {
+_ACTIONS: dict[str, Callable[[Rule, int | None, str], str]] = {
     "ACCEPT": lambda rule, mark, out: f"lets it pass{_because(rule)}",
     "DNAT": lambda rule, mark, out: _translated(rule),
     "DROP": lambda rule, mark, out: f"drops it{_because(rule)}",
     "MARK": lambda rule, mark, out: _marked(rule, mark),
-    "MASQUERADE": lambda rule, mark, out: f"gives it the address of {out or 'its way out'} as its source",
+    "MASQUERADE": lambda rule, mark, out: f"sets its source to the address of {out or 'the outgoing device'}",
     "REJECT": lambda rule, mark, out: f"rejects it with {rule.value('--reject-with') or 'ICMP'}{_because(rule)}",
-    "RETURN": lambda rule, mark, out: f"sends it back to the chain before{_because(rule)}",
-    "SNAT": lambda rule, mark, out: f"gives it the source {rule.value('--to-source')}",
+    "RETURN": lambda rule, mark, out: f"returns it to the calling chain{_because(rule)}",
+    "SNAT": lambda rule, mark, out: f"sets its source to {rule.value('--to-source')}",
 }
 """Targets of iptables-extensions(8) in words."""

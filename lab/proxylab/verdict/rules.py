@@ -1,11 +1,8 @@
-"""What a counted rule says, read from the text that iptables-save prints.
+"""Rules that counted, read from the text of iptables-save, and which of them name what a probe dials.
 
-Owns: ``Rule``, as much of one rule as a witness needs, and which rules speak of a probe.
-Must not: guess. A rule whose text cannot be read for certain speaks of nothing.
-
-A counter is a witness of a flow's end only if its rule names what was dialled: protocol, address (or, for node ports,
-"an address of this node") and port. A policy or a rule for invalid packets may have dropped the flow, but its counter
-does not say so.
+The module does not guess: a rule with unreadable text names nothing. A counter is a witness of a flow's end only if its
+rule names the dialled protocol, address (or, for node ports, "an address of this node") and port. A policy or a rule
+for invalid packets may have dropped the flow, but its counter does not prove it.
 """
 
 import re
@@ -27,10 +24,10 @@ _MAP = re.compile(r" vmap @(\S+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule and what it counted.
+    """One rule and its count.
 
     Attributes:
-        count: the record it was read from.
+        count: its record in the evidence.
         target: of ``-j``, such as ``DROP``; empty if the rule has none.
         options: every option with its values and whether ``!`` stood before it, in order.
     """
@@ -41,18 +38,18 @@ class Rule:
 
     @property
     def comment(self) -> str:
-        """What its writer said about it."""
+        """The comment of the rule."""
         return self.value("--comment")
 
     @property
     def looked_up(self) -> str:
-        """The verdict map of nftables that decided, by its name; empty for a rule that decides by itself."""
+        """The name of the nftables verdict map that decides; empty for a rule without one."""
         found = _MAP.search(self.count.text)
         return found[1] if found else ""
 
     @property
     def translates_to(self) -> tuple[IPAddress, int] | None:
-        """Where a DNAT rule sends its packets, if it is to one address and port."""
+        """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:
             return self.count.destination, self.count.destination_port
         host, _, port = self.value("--to-destination").rpartition(":")
@@ -62,11 +59,11 @@ class Rule:
             return None
 
     def speaks_of(self, resolved: ResolvedProbe) -> bool:
-        """Whether its text names the protocol, address and port that the errand dials, and does not exclude it.
+        """Whether its text names the protocol, address and port that the probe dials, and does not exclude it.
 
-        An echo request has no port, so a rule that names the address is about it, unless it asks for another protocol;
-        and so is one about whatever a probe sends to a loopback address, where nobody else in a lab sends anything.
-        Of a rule whose packets the kernel has told one by one there is no question: they were the errand's.
+        An echo request has no port, so a rule that names its address is enough, unless it names another protocol. The
+        same holds for a loopback address, to which a lab sends nothing else. A rule whose packets the kernel reported
+        one by one always qualifies: they were the probe's.
         """
         if self.count.target:
             return True
@@ -77,7 +74,7 @@ class Rule:
         return not named.isdisjoint({"-d", "--dst-type"})
 
     def names(self, resolved: ResolvedProbe) -> frozenset[str]:
-        """The options that fit what the errand dials; none if one of them excludes it."""
+        """The options that match what the probe dials; none if one of them excludes it."""
         named = set()
         for name, values, negated in self.options:
             holds = _holds(name, values[0] if values else "", resolved)
@@ -93,7 +90,7 @@ class Rule:
 
 
 def read(count: RuleCount) -> Rule | None:
-    """The rule of a counter; ``None`` for what is no rule (a chain's policy) or cannot be read."""
+    """The rule of a counter; ``None`` for a chain's policy and for unreadable text."""
     if count.target:
         return Rule(count, count.target, ())
     parsed = _parsed(count.text)
@@ -114,9 +111,9 @@ def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ..
 
 
 def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
-    """The rules that end flows in ``target`` (``DROP``, ``REJECT``), counted, and speak of what the errand dials.
+    """The rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
 
-    A rule that goes by a mark alone speaks for the one that has set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
+    A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
     """
     counted = read_all(counts)
     marks = _marks(resolved, counted)
@@ -135,10 +132,10 @@ def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
 
 
 def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
-    """The marks that were set, and on which node, on the way that a rule for the errand's protocol and port leads to.
+    """The marks that counted rules set, by node, in chains behind a rule for the probe's protocol and port.
 
-    All of the way must have counted. That the address was dialled is not asked for: the chain for node ports leaves it
-    to the rule that leads there.
+    Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
+    to the rule that jumps there.
     """
     reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(resolved)}
     while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
@@ -168,7 +165,7 @@ def _leads_to(rule: Rule) -> tuple[str, str, str]:
 
 
 def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
-    """Marks that are set, or asked for, with a mask of the same bits: ``0x8000/0x8000``."""
+    """Marks that the rule sets or matches with a mask of the same bits: ``0x8000/0x8000``."""
     found = []
     for option in options:
         value, _, mask = rule.value(option).partition("/")
@@ -178,7 +175,7 @@ def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
 
 
 def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
-    """Options with their values. A value may follow that begins with a dash only after ``--comment``."""
+    """Options with their values. Only a value of ``--comment`` may begin with a dash."""
     options: list[tuple[str, tuple[str, ...], bool]] = []
     negated = False
     at = 0
@@ -200,7 +197,7 @@ def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], .
 
 
 def _holds(option: str, value: str, resolved: ResolvedProbe) -> bool | None:
-    """Whether a match holds for what the errand sends; ``None`` where the text alone cannot say."""
+    """Whether a match holds for what the probe sends; ``None`` where the text alone does not show it."""
     match option:
         case "-p":
             return value.lower() in _protocols(resolved)
@@ -224,7 +221,7 @@ def _protocols(resolved: ResolvedProbe) -> tuple[str, ...]:
 
 
 def within(address: IPAddress, text: str) -> bool:
-    """Whether an address is in the network that a rule's text names; not if that cannot be read."""
+    """Whether an address is in the network that a rule's text names; false for unreadable text."""
     try:
         network: IPNetwork = ip_network(text, strict=False)
     except ValueError:

@@ -1,8 +1,7 @@
-"""The one sentence that names why a step failed, where the evidence shows it.
+"""The sentence that names why a step failed, where the evidence shows it.
 
-Owns: which cause belongs to which failed expectation of a step, and whose an address is.
-Must not: guess. A sentence rests on the tables at the step's end, or says when it happened, which is what a reader
-holds against the change and the logs.
+A sentence rests on the conntrack tables at the step's end, or gives the time, which a reader compares with the change
+and the logs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +18,7 @@ _MILLISECOND = 1_000_000
 
 
 def cause_of_step(verdict: StepVerdict) -> str:
-    """Why the step failed, as a sentence; what was seen, where nothing says more; empty if it did not fail."""
+    """Why the step failed, as a sentence, or else what was observed; empty if it did not fail."""
     failed = [each.expectation for each in verdict.verdicts if each.judgement is Judgement.FAIL]
     records = {record.stream: record for record in verdict.evidence.streams}
     sentences = [
@@ -33,7 +32,7 @@ def cause_of_step(verdict: StepVerdict) -> str:
 
 
 def _as_seen(verdict: StepVerdict, records: Mapping[str, StreamRecord]) -> str:
-    """What was seen instead of what was expected, of the first expectation that failed; empty if none did."""
+    """The observation behind the first failed expectation; empty if none failed."""
     for each in verdict.verdicts:
         if each.judgement is Judgement.FAIL:
             stream, _, key = each.expectation.rpartition(".")
@@ -43,7 +42,7 @@ def _as_seen(verdict: StepVerdict, records: Mapping[str, StreamRecord]) -> str:
 
 
 def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
-    """Who answered instead, as whom the stream was seen, or that nothing was in its way."""
+    """Which backend answered instead, which source it saw, or that nothing stopped the stream."""
     changed, settled = verdict.evidence.changed, verdict.evidence.settled
     expect = verdict.step.expect.streams[record.stream]
     answered = [packet for packet in record.packets if packet.fate is StreamPacketFate.ANSWERED]
@@ -53,19 +52,19 @@ def _instead(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
             other = next((each for each in behind if each.backend != expect.backend), None)
             if other is None:
                 return ""
-            return f"{other.backend} answered pulse {other.number}, {_sent(other, changed)}."
+            return f"{other.backend} answered packet {other.number}, {_sent(other, changed)}."
         case "backends" if answered:
             last = answered[-1]
-            return f"{last.backend} was the last to answer: pulse {last.number}, {_sent(last, changed)}."
+            return f"{last.backend} was the last to answer: packet {last.number}, {_sent(last, changed)}."
         case "source":
             wanted = verdict.sources.get(record.stream)
             other = next((each for each in behind if each.peer != wanted), None)
             if other is None:
                 return ""
-            return f"{other.backend} saw {other.peer} as the sender of pulse {other.number}, {_sent(other, changed)}."
+            return f"{other.backend} saw {other.peer} as the sender of packet {other.number}, {_sent(other, changed)}."
         case "lost" | "rejected" | "resets":
-            told = f"{amount(len(answered), 'pulse')} of {len(record.packets):,} answered"
-            return f"nothing was in the way of {record.stream}: {told}."
+            got = f"{len(answered):,} of {amount(len(record.packets), 'packet')} got an answer"
+            return f"nothing stopped {record.stream}: {got}."
         case _:
             return ""
 
@@ -75,7 +74,7 @@ def _sent(packet: StreamPacket, changed: int) -> str:
 
 
 def owner(addresses: Mapping[str, tuple[IPAddress, ...]], address: IPAddress) -> str:
-    """The name of who has an address; empty if nobody of the scenario has."""
+    """The node, pod or host with an address; empty if the scenario has none."""
     return next((name for name, own in addresses.items() if address in own), "")
 
 
@@ -91,14 +90,14 @@ def _of_stream(verdict: StepVerdict, record: StreamRecord, key: str) -> str:
             slow = max(record.packets, key=lambda packet: packet.delay)
             took = f"{slow.delay / _MILLISECOND:.1f} ms"
             return (
-                f"{slow.backend} took {took} to answer pulse {slow.number}, which was sent {_when(slow.at, changed)}."
+                f"{slow.backend} took {took} to answer packet {slow.number}, which was sent {_when(slow.at, changed)}."
             )
         case _:
             return ""
 
 
 def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
-    """That connection tracking still leads the stream to who answered it before, where nobody else answered last."""
+    """The sentence that conntrack still sends the stream to its earlier backend; empty if another one answered last."""
     settled = verdict.evidence.settled
     before = {packet.backend for packet in record.packets if packet.at < settled and packet.backend}
     last = record.packets[-1].backend if record.packets else ""
@@ -107,21 +106,21 @@ def _remembered(verdict: StepVerdict, record: StreamRecord) -> str:
         if who in before and last in ("", who) and who != verdict.step.expect.streams[record.stream].backend:
             where = endpoint(entry.reply_source, entry.reply_source_port)
             return (
-                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), who answered before: "
-                f"nothing has made {entry.node} forget that."
+                f"conntrack on {entry.node} still sends {record.stream} to {who} ({where}), which answered before: "
+                f"nothing deleted that entry."
             )
     return ""
 
 
 def _of_missing(record: StreamRecord, changed: int) -> str:
-    """When nobody answered, and who did then."""
+    """When no answer came, and which backend answered next."""
     missing = [packet for packet in record.packets if packet.fate is not StreamPacketFate.ANSWERED]
     if not missing:
         return ""
     first, last = missing[0], missing[-1]
     resumed = next((each for each in record.packets if each.at > last.at and each.backend), None)
     if resumed is None:
-        return f"nobody answers {record.stream} any more from pulse {first.number} on, sent {_when(first.at, changed)}."
+        return f"{record.stream} gets no answer from packet {first.number} on, sent {_when(first.at, changed)}."
     what = f"{_ends(missing)}, sent {_when(first.at, changed)}"
     if first is not last:
         what = f"{_ends(missing)}, the first sent {_when(first.at, changed)}"
@@ -129,12 +128,12 @@ def _of_missing(record: StreamRecord, changed: int) -> str:
 
 
 def _ends(missing: Sequence[StreamPacket]) -> str:
-    """What became of pulses that were not answered."""
+    """What became of packets without an answer."""
     lost = sum(packet.fate is StreamPacketFate.LOST for packet in missing)
-    told = [f"{amount(lost, 'pulse')} lost"] if lost else []
+    parts = [f"{amount(lost, 'packet')} lost"] if lost else []
     if lost < len(missing):
-        told.append(f"{amount(len(missing) - lost, 'pulse')} turned away by an ICMP error")
-    return " and ".join(told)
+        parts.append(f"{amount(len(missing) - lost, 'packet')} rejected by an ICMP error")
+    return " and ".join(parts)
 
 
 def _when(at: int, changed: int, what: str = "the change was made") -> str:
@@ -144,4 +143,4 @@ def _when(at: int, changed: int, what: str = "the change was made") -> str:
 def _of_tables(verdict: StepVerdict) -> str:
     wanted = verdict.step.expect.conntrack
     left = unwanted_entries(wanted, verdict.evidence.entries, verdict.nodes, verdict.addresses)
-    return f"nothing has made {left[0].node} forget {entry_words(left[0])}." if left else ""
+    return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it." if left else ""

@@ -1,12 +1,10 @@
-"""The judge of steps: what was seen of streams, and of connection tracking, against what a step expects.
+"""The judge of steps: records of streams and conntrack tables against what a step expects.
 
-Owns: ``judge_step``.
-Must not: pass what is not proven (``case`` says how findings weigh).
+It passes nothing without proof (``case`` explains how findings weigh).
 
-A step lasts from its change until its streams have come to rest, before the next step. It begins with a pulse of each
-stream just before the change. What is counted, and what may take long, is counted over the whole of it: a packet that
-the change costs belongs to the step that makes it. Who answers, and whom the backend sees, is asked of the pulses that
-were sent behind the step's wait; there are five of each stream at least.
+A step lasts from its change until its streams are settled, before the next step. It begins with a packet of each stream
+just before the change. Counts and delays cover the whole step: a packet that the change costs belongs to its step. The
+expectations ``backend`` and ``source`` are about the packets sent after the step's wait, at least five of each stream.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +27,7 @@ _MILLISECOND = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One stream in one step, or the tables at its end; what findings are about."""
+    """One stream in one step, or the tables at its end: the subject of findings."""
 
     step: Step
     stream: str = ""
@@ -38,11 +36,11 @@ class _Case:
 
     @property
     def counted(self) -> tuple[int, str]:
-        """How many pulses clauses are about."""
-        return len(self.packets), "pulse"
+        """The number of stream packets, and the word for one."""
+        return len(self.packets), "packet"
 
     def position(self, key: str) -> Position:
-        """Where the author wrote it."""
+        """Where the author wrote that expectation."""
         expect = self.step.expect
         if self.stream in expect.streams:
             stream = expect.streams[self.stream]
@@ -62,7 +60,7 @@ def judge_step(
     """Judge every expectation of a step; see ``StepVerdict`` for the arguments.
 
     Raises:
-        InternalError: something is expected of a stream that was not sent.
+        InternalError: the step expects something of a stream without a record.
     """
     verdicts: list[Verdict] = []
     for name, expect in step.expect.streams.items():
@@ -86,7 +84,7 @@ def judge_step(
 
 @dataclass(frozen=True, slots=True)
 class _Stream:
-    """What one stream must show in one step."""
+    """The expectations of one stream in one step."""
 
     step: Step
     name: str
@@ -108,31 +106,33 @@ class _Stream:
 
     @property
     def _behind(self) -> tuple[StreamPacket, ...]:
-        """The pulses behind the step's wait."""
+        """The packets sent after the step's wait."""
         return tuple(packet for packet in self.record.packets if packet.at >= self.settled)
 
     @property
     def _silence(self) -> tuple[str, ...]:
-        """Why it proves nothing that a pulse was not answered."""
+        """Why a missing answer may only be late."""
         silent = self.record.silent
-        return (f"the way to {listed(silent)} is itself broken, so silence proves nothing",) if silent else ()
+        return (
+            (f"no sentinel packet came back from {listed(silent, 'or')}, so silence proves nothing",) if silent else ()
+        )
 
     def _case(self, packets: tuple[StreamPacket, ...]) -> _Case:
-        doubts = [] if packets else [f"no pulse of {self.name} was sent"]
+        doubts = [] if packets else [f"no packet of {self.name} was sent"]
         numbers = [packet.number for packet in self.record.packets]
         if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
-            doubts.append(f"of the pulses of {self.name} some were not recorded, or twice")
+            doubts.append(f"the record of {self.name} misses packets, or holds some twice")
         return _Case(self.step, self.name, packets, tuple(doubts))
 
     def _backend(self, wanted: str) -> Verdict:
         findings, behind = Findings(), self._behind
         for packet in behind:
             if _may_be_late(packet):
-                findings.missing.append((packet.number, _told(packet)))
+                findings.missing.append((packet.number, _answer_words(packet)))
             elif packet.backend != wanted:
-                findings.wrong.append((packet.number, _told(packet)))
-        observed = listed(list(dict.fromkeys(packet.backend or "nobody" for packet in behind)))
-        witnesses = [f"{wanted} answered all {amount(len(behind), 'pulse')} behind the wait"]
+                findings.wrong.append((packet.number, _answer_words(packet)))
+        observed = listed(list(dict.fromkeys(packet.backend or "no backend" for packet in behind)))
+        witnesses = [f"{wanted} answered all {amount(len(behind), 'packet')} sent after the wait"]
         return findings.settle(
             self._case(behind),
             f"{self.name}.backend",
@@ -151,24 +151,24 @@ class _Stream:
             findings.wrong_overall += (f"{name} answered, too" for name in strangers)
             findings.missing_overall += (f"{name} answered nothing" for name in silent)
             if not strangers and not silent:
-                findings.missing_overall.append(f"they answered in another order: {listed(answered)}")
+                findings.missing_overall.append(f"the backends answered in another order: {listed(answered)}")
         return findings.settle(
             self._case(self.record.packets),
             f"{self.name}.backends",
             expected=", ".join(wanted),
-            observed=", ".join(answered) or "nobody",
+            observed=", ".join(answered) or "no backend",
             silence=self._silence,
             witnesses=[f"first answers of {listed(answered)}"],
         )
 
     def _source(self, wanted: IPAddress | None) -> Verdict:
         if wanted is None:
-            raise InternalError(f"{self.expect.position}: nobody resolved the source; please report this")
+            raise InternalError(f"{self.expect.position}: the plan gave no address for the source; please report this")
         findings, behind = Findings(), self._behind
         for packet in behind:
             if packet.peer is None:
                 found = findings.missing if _may_be_late(packet) else findings.wrong
-                found.append((packet.number, f"{_told(packet)}, so nobody saw its source"))
+                found.append((packet.number, f"{_answer_words(packet)}, so no backend saw its source"))
             elif packet.peer != wanted:
                 findings.wrong.append((packet.number, f"{packet.backend} saw {packet.peer}"))
         seen = dict.fromkeys(str(packet.peer) for packet in behind if packet.peer is not None)
@@ -178,7 +178,7 @@ class _Stream:
             expected=str(wanted),
             observed=listed(list(seen)),
             silence=self._silence,
-            witnesses=[f"told by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
+            witnesses=[f"reported by {listed(list(dict.fromkeys(each.backend for each in behind if each.backend)))}"],
         )
 
     def _counts(self) -> Iterator[Verdict]:
@@ -186,15 +186,17 @@ class _Stream:
         lost = [packet for packet in packets if packet.fate is StreamPacketFate.LOST]
         rejected = [packet for packet in packets if packet.fate is StreamPacketFate.REJECTED]
         resets = [each for each in self.record.breaks if each.kind is BreakKind.RESET]
-        of_pulses = f"of {amount(len(packets), 'pulse')}"
+        of_all = f"of {amount(len(packets), 'packet')}"
         if self.expect.lost is not None:
-            clause = f"{len(lost):,} {of_pulses} {_were(lost)} lost"
+            clause = f"{len(lost):,} {of_all} {_were(lost)} lost"
             yield self._count("lost", self.expect.lost, len(lost), clause, lost)
         if self.expect.rejected is not None:
-            clause = f"{len(rejected):,} {of_pulses} {_were(rejected)} rejected"
+            clause = f"{len(rejected):,} {of_all} {_were(rejected)} rejected"
             yield self._count("rejected", self.expect.rejected, len(rejected), clause, rejected)
         if self.expect.resets is not None:
-            yield self._count("resets", self.expect.resets, len(resets), f"its sender was reset {times(len(resets))}")
+            yield self._count(
+                "resets", self.expect.resets, len(resets), f"its connection was reset {times(len(resets))}"
+            )
 
     def _count(
         self, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
@@ -208,7 +210,7 @@ class _Stream:
             findings.wrong_overall.append(clause)
             errors = dict.fromkeys(packet.error for packet in packets if packet.error)
             if errors:
-                findings.wrong_overall.append(f"its socket said {listed(list(errors))}")
+                findings.wrong_overall.append(f"its socket reported {listed(list(errors))}")
         return findings.settle(
             self._case(self.record.packets),
             f"{self.name}.{key}",
@@ -239,18 +241,18 @@ class _Stream:
 
 
 def _may_be_late(packet: StreamPacket) -> bool:
-    """Whether nothing was heard of it: only a fence can tell that nothing will be."""
+    """Whether an answer may still come: only a sentinel packet proves that none will."""
     return packet.fate is StreamPacketFate.LOST and not packet.error
 
 
-def _told(packet: StreamPacket) -> str:
+def _answer_words(packet: StreamPacket) -> str:
     match packet.fate:
         case StreamPacketFate.ANSWERED:
             return f"{packet.backend} answered"
         case StreamPacketFate.REJECTED:
             return f"an ICMP error answered ({packet.error})"
         case _:
-            return "nobody answered" + (f" ({packet.error})" if packet.error else "")
+            return "no answer came" + (f" ({packet.error})" if packet.error else "")
 
 
 def _were(packets: Sequence[StreamPacket]) -> str:

@@ -1,8 +1,4 @@
-"""The way of one flow as stops: a packet at one place after another, and what was done to it there.
-
-Owns: ``Stop``, which sightings are of one stop, and from where a packet came to it.
-Must not: judge, or lay anything out.
-"""
+"""The path of one flow as stops: a packet at one node, pod or host after another, and how it changed there."""
 
 from collections.abc import Iterator
 
@@ -25,11 +21,11 @@ class Ends:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """One packet at one place, from its first sighting there to its last.
+    """One packet in one node, pod or host, from its first sighting there to its last.
 
     Attributes:
         seen: the sightings, in the order of time.
-        follows: whether the packet came there from the stop before, as far as anybody saw.
+        follows: whether the packet may have come there from the stop before.
     """
 
     seen: tuple[Observation, ...]
@@ -42,37 +38,37 @@ class Stop:
 
     @property
     def packet(self) -> Packet:
-        """What it is to its flow."""
+        """Its kind: request, reply or ICMP error."""
         return self.seen[0].packet
 
     @property
     def came(self) -> Ends:
-        """The packet as it came, or was made."""
+        """Its addresses as it came or was generated."""
         return _ends(self.seen[0])
 
     @property
     def went(self) -> Ends:
-        """The packet as it was seen there last."""
+        """Its addresses at its last sighting there."""
         return _ends(self.seen[-1])
 
     @property
     def left(self) -> bool:
-        """Whether it was seen to leave."""
+        """Whether it left."""
         return self.seen[-1].direction is Direction.OUT
 
     @property
     def by(self) -> str:
-        """The device by which it came; empty for what was made there."""
+        """The device by which it came; empty for a packet generated there."""
         return self.seen[0].device if self.seen[0].direction is Direction.IN else ""
 
     @property
     def out(self) -> str:
-        """The device by which it left; empty for what did not."""
+        """The device by which it left; empty if it did not."""
         return self.seen[-1].device if self.left else ""
 
 
 def stops(flow: Flow) -> tuple[Stop, ...]:
-    """All that was seen of a flow, in the order of time."""
+    """The stops of a flow, in the order of time."""
     found: list[Stop] = []
     for seen in _grouped(flow):
         follows = bool(found) and _goes_on(found[-1].seen[-1], seen[0])
@@ -81,7 +77,7 @@ def stops(flow: Flow) -> tuple[Stop, ...]:
 
 
 def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
-    """Sightings that follow each other at one place. The same tap twice is the same packet sent twice."""
+    """Successive sightings in one node, pod or host. The same tap twice shows the same packet sent twice."""
     together: list[Observation] = []
     for seen in hops(flow):
         if together and (
@@ -97,10 +93,10 @@ def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
 
 
 def _goes_on(last: Observation, first: Observation) -> bool:
-    """Whether a packet that was seen last at one place can be the one that is seen first at another.
+    """Whether the packet last seen at one stop can be the one first seen at the next.
 
-    Between a node and the pods that live in its namespace there is no wire: what comes in is handed up to their
-    stack, and what they send goes out by the node's devices.
+    No link lies between a node and the pods in its namespace: incoming packets go up to their stack, and outgoing ones
+    leave by the node's devices.
     """
     if last.packet is not first.packet:
         return False

@@ -1,8 +1,4 @@
-"""The tables of connection tracking against what an author expects of them.
-
-Owns: which entries an expectation means, and its verdict, for probes and for steps.
-Must not: read a table.
-"""
+"""The verdict ``conntrack``, for probes and for steps: which entries an expectation means, and whether they exist."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
@@ -19,14 +15,14 @@ __all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_connt
 _MOST_ENTRIES = 3
 
 OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
-"""The protocols that steps mean where their author names none. Not ICMP: by that the lab's own fences ask."""
+"""The protocols that steps mean where their author names none. Not ICMP: the lab's own sentinel packets use it."""
 
 Addresses = Mapping[str, tuple[IPAddress, ...]]
-"""Those of each name of the scenario."""
+"""The addresses of each name of the scenario."""
 
 
 def held(wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Addresses) -> bool:
-    """Whether the tables hold what they must, and nothing that they must not."""
+    """Whether the tables hold an entry that they must hold, and none that they must not."""
     there = [entry for entry in entries if wanted.node in (None, entry.node)]
     nodes = list({entry.node: None for entry in there})
     some = wanted.some is None or bool(expected_entries(wanted, there, nodes, addresses))
@@ -40,7 +36,7 @@ def expected_entries(
     addresses: Addresses,
     usual: Collection[Transport] = OF_STREAMS,
 ) -> list[TableEntry]:
-    """Those entries of which the author expects that there is one; see ``judge_conntrack`` for the arguments."""
+    """The entries that match ``some``; see ``judge_conntrack`` for the arguments."""
     if wanted is None or wanted.some is None:
         return []
     there = nodes if wanted.node is None else (wanted.node,)
@@ -54,7 +50,7 @@ def unwanted_entries(
     addresses: Addresses,
     usual: Collection[Transport] = OF_STREAMS,
 ) -> list[TableEntry]:
-    """Those entries of which the author expects that there is none; see ``judge_conntrack`` for the arguments."""
+    """The entries that match ``none``; see ``judge_conntrack`` for the arguments."""
     if wanted is None or wanted.none is None:
         return []
     there = nodes if wanted.node is None else (wanted.node,)
@@ -69,15 +65,15 @@ def judge_conntrack(
     addresses: Addresses,
     usual: Collection[Transport] = OF_STREAMS,
 ) -> Verdict:
-    """The tables hold an entry of the one kind, and none of the other.
+    """The tables hold an entry that matches ``some``, and none that matches ``none``.
 
     Args:
-        case: what is judged.
-        wanted: of the tables.
-        tables: all entries of the nodes; ``None`` where they were not read.
+        case: the probe or step.
+        wanted: the expectation.
+        tables: all entries of the nodes; ``None`` where the lab did not read them.
         nodes: of the lab.
         addresses: of the names of the scenario.
-        usual: the protocols that are meant where the author names none.
+        usual: the protocols that count where the author names none.
     """
     findings = Findings()
     nodes = (wanted.node,) if wanted.node is not None else nodes
@@ -90,7 +86,7 @@ def judge_conntrack(
     if wanted.some is not None and not some:
         findings.missing_overall.append(f"no entry {kind_words(wanted.some)} on {where}")
     if none:
-        findings.wrong_overall.append(f"{entry_words(none[0])} stands on {none[0].node}")
+        findings.wrong_overall.append(f"{none[0].node} holds {entry_words(none[0])}")
     shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
     more = len(none) + len(some) - len(shown)
     return findings.settle(
@@ -110,7 +106,7 @@ def _expected(wanted: ConntrackExpect) -> Iterator[str]:
 
 
 def kind_words(entries: Entries) -> str:
-    """Which entries are meant."""
+    """The kind of entries, in words."""
     parts = [] if entries.protocol is None else [f"of {entries.protocol}"]
     if entries.original_from is not None:
         parts.append(f"from {entries.original_from}")
@@ -119,12 +115,12 @@ def kind_words(entries: Entries) -> str:
     if entries.reply_from is not None:
         parts.append(f"answered by {entries.reply_from}")
     if entries.masqueraded is not None:
-        parts.append("whose source was translated" if entries.masqueraded else "whose source was left alone")
+        parts.append("with a translated source" if entries.masqueraded else "with the sender's own source")
     return " ".join(parts) or "at all"
 
 
 def entry_words(entry: TableEntry) -> str:
-    """An entry: of what protocol, who dialled what, and who answers, and whom if that is not who dialled."""
+    """An entry: its protocol, source and destination, the address that answers, and a changed reply destination."""
     ends = f"{endpoint(entry.source, entry.source_port)} > {endpoint(entry.destination, entry.destination_port)}"
     flow = f"{entry.protocol} {ends}"
     answered = f"{flow}, answered by {endpoint(entry.reply_source, entry.reply_source_port)}"
@@ -134,7 +130,7 @@ def entry_words(entry: TableEntry) -> str:
 
 
 def _is_masqueraded(entry: TableEntry) -> bool:
-    """Whether answers go elsewhere than to where the first packet came from."""
+    """Whether replies go to another address or port than the first packet's source."""
     return (entry.reply_destination, entry.reply_destination_port) != (entry.source, entry.source_port)
 
 
@@ -149,7 +145,7 @@ def _fits(addresses: Addresses, entry: TableEntry, wanted: Entries, usual: Colle
 
 
 def _addresses(addresses: Addresses, name: str) -> tuple[IPAddress, ...]:
-    """Those of a name of the scenario, or the one that is written."""
+    """The addresses of a name of the scenario, or the address that the text spells."""
     known = addresses.get(name)
     if known is not None:
         return known

@@ -1,10 +1,7 @@
-"""The words of a step: what was expected of its streams, what was seen, and when.
+"""The explanation of a step, as plain lines of at most 80 columns without colour, and the timeline in it.
 
-Owns: the explanation of a step, as plain lines of at most 80 columns, and the timeline in it.
-Must not: judge, or colour anything.
-
-A timeline has a row for each thing that happened, in its order: the pulses of a stream that met the same end one after
-another, the end of a connection, and the marks of the step: its change, the end of its wait, and its own end.
+A timeline has a row for each event in order: successive packets of a stream with the same fate, the end of a
+connection, and the marks of the step: its change, the end of its wait, and its own end.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,7 +31,7 @@ class _Row(NamedTuple):
 
 
 def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WIDTH) -> tuple[str, ...]:
-    """The explanation of a step that is not a pass; of a pass, what it rests on.
+    """The explanation of a step that did not pass; of a pass, its witnesses.
 
     Args:
         verdict: of the step.
@@ -46,7 +43,7 @@ def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WI
     """
     main = next(each for each in verdict.verdicts if each.judgement is verdict.overall)
     lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT, width=width)]
-    for resolved in _asked(verdict):
+    for resolved in _expected_streams(verdict):
         lines += wrapped(_head(resolved, verdict.evidence), _INDENT, width=width)
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
@@ -66,18 +63,18 @@ def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WI
 
 
 def summary_of_step(verdict: StepVerdict) -> str:
-    """What was seen in a step, in one line of no particular width."""
+    """What the lab observed in a step, in one line of any width."""
     return "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts if each.observed)
 
 
 def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
-    """What happened in a step, in its order: when, to which stream (empty: to the step itself), and what."""
-    streams = [resolved.name for resolved in _asked(verdict)]
+    """The events of a step in order: the time, the stream (empty for the step itself), and the words."""
+    streams = [resolved.name for resolved in _expected_streams(verdict)]
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
 
 
 def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
-    """What happened in a step, row by row."""
+    """The events of a step, row by row."""
     evidence = verdict.evidence
     rows = [_Row(*row) for row in happenings(verdict)]
     shown = rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], *rows[-_MOST_ROWS // 2 :]]
@@ -93,14 +90,14 @@ def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
 
 
 def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
-    """Every pulse of a stream, a line each."""
+    """Every packet of a stream, a line each."""
     for packet in record.packets:
-        told = f"{_since(packet.at, evidence.began)} ms  pulse {packet.number}  {_told(packet)}"
-        yield told + (f" after {_milliseconds(packet.delay)} ms" if packet.delay else "")
+        line = f"{_since(packet.at, evidence.began)} ms  packet {packet.number}  {_fate_words(packet)}"
+        yield line + (f" after {_milliseconds(packet.delay)} ms" if packet.delay else "")
 
 
-def _asked(verdict: StepVerdict) -> list[ResolvedProbe]:
-    """The streams of which something is expected; all of them where nothing is of any."""
+def _expected_streams(verdict: StepVerdict) -> list[ResolvedProbe]:
+    """The streams with expectations; all streams if none has any."""
     expected = verdict.step.expect.streams
     return [resolved for resolved in verdict.streams if resolved.name in expected] or list(verdict.streams)
 
@@ -108,19 +105,21 @@ def _asked(verdict: StepVerdict) -> list[ResolvedProbe]:
 def _head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
     port = next((each.port for each in evidence.streams if each.stream == resolved.name), resolved.sender.port or 0)
     way = f"{endpoint(resolved.sender.address, port)} to {endpoint(resolved.destination, resolved.port)}"
-    return f"{resolved.name}: {resolved.sender.name}, {way} over {resolved.protocol}, a pulse every {resolved.every} ms"
+    return (
+        f"{resolved.name}: {resolved.sender.name}, {way} over {resolved.protocol}, a packet every {resolved.every} ms"
+    )
 
 
 def _rows(evidence: StepEvidence, streams: Iterable[str]) -> Iterator[_Row]:
     yield _Row(evidence.changed, "", "the change is made")
-    yield _Row(evidence.settled, "", "what the step waits for is there")
-    yield _Row(evidence.ended, "", "every pulse is settled: the step ends")
+    yield _Row(evidence.settled, "", "the wait of the step ends")
+    yield _Row(evidence.ended, "", "every packet is settled: the step ends")
     wanted = tuple(streams)
     for record in evidence.streams:
         if record.stream in wanted:
             marks = (evidence.changed, evidence.settled)
             for _, group in groupby(
-                record.packets, key=lambda packet: (_told(packet), *(packet.at >= at for at in marks))
+                record.packets, key=lambda packet: (_fate_words(packet), *(packet.at >= at for at in marks))
             ):
                 yield _of_packets(record, tuple(group))
             yield from (_Row(each.at, record.stream, _ENDS[each.kind]) for each in record.breaks)
@@ -135,15 +134,15 @@ _ENDS: Mapping[BreakKind, str] = {
 
 def _of_packets(record: StreamRecord, packets: tuple[StreamPacket, ...]) -> _Row:
     first, last = packets[0], packets[-1]
-    which = f"pulse {first.number}" if first is last else f"pulses {first.number} to {last.number}"
+    which = f"packet {first.number}" if first is last else f"packets {first.number} to {last.number}"
     longest = _milliseconds(max(packet.delay for packet in packets))
     took = f", in {longest} ms" if first.delay else ""
     if took and first is not last:
         took += " at most"
-    return _Row(first.at, record.stream, f"{which}: {_told(first)}{took}")
+    return _Row(first.at, record.stream, f"{which}: {_fate_words(first)}{took}")
 
 
-def _told(packet: StreamPacket) -> str:
+def _fate_words(packet: StreamPacket) -> str:
     match packet.fate:
         case StreamPacketFate.ANSWERED:
             return f"{packet.backend} answers {packet.peer}"
@@ -154,12 +153,12 @@ def _told(packet: StreamPacket) -> str:
 
 
 def _late(packet: StreamPacket) -> str:
-    return f"pulse {packet.number}, lost to an earlier step, is answered by {packet.backend}"
+    return f"packet {packet.number}, lost to an earlier step, is answered by {packet.backend}"
 
 
 def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
-    """Where connection tracking sends what comes next."""
-    resolved_probes = {resolved.name: resolved for resolved in _asked(verdict)}
+    """Where connection tracking sends the next packet of each stream."""
+    resolved_probes = {resolved.name: resolved for resolved in _expected_streams(verdict)}
     for record in verdict.evidence.streams:
         if record.stream not in resolved_probes:
             continue
@@ -169,9 +168,9 @@ def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
             named = f"{who} ({where})" if who else where
             yield from wrapped(f"conntrack on {entry.node}: {record.stream} goes to {named}", _INDENT * 2, width=width)
         if not record.tracked and resolved_probes[record.stream].protocol in (Transport.TCP, Transport.UDP):
-            yield from wrapped(f"conntrack on no node knows {record.stream}", _INDENT * 2, width=width)
+            yield from wrapped(f"no node's conntrack has an entry for {record.stream}", _INDENT * 2, width=width)
         if record.silent:
-            yield from wrapped(f"no fence came back from {listed(record.silent)}", _INDENT * 2, width=width)
+            yield from wrapped(f"no sentinel packet came back from {listed(record.silent)}", _INDENT * 2, width=width)
 
 
 def _since(at: int, began: int) -> str:

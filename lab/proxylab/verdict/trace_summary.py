@@ -1,10 +1,8 @@
-"""What a traced packet comes to, in one sentence.
+"""The summary of a traced packet, in one sentence.
 
-Owns: that sentence: the cause, where the packet or its answer was stopped or given another source; else how it went.
-Must not: find causes of its own, or guess.
-
-Nothing was expected of the packet. So it is held against what would leave nothing to explain: delivered, with the
-client's own address, and answered from the address that was dialled.
+It names the cause where a rule or a node stopped the packet or its reply, or changed its source; else how it went. A
+trace has no expectations, so the summary compares the packet with a plain delivery: the client's own source address,
+and a reply from the dialled address.
 """
 
 from dataclasses import replace
@@ -16,7 +14,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, Outcome, Preserved, Probe
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.explain import known_cause
-from proxylab.verdict.flow_clauses import fates, told
+from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.judge import judge
 from proxylab.verdict.last_sightings import vanished
@@ -28,10 +26,10 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
     """The sentence about the only flow of a probe.
 
     Args:
-        probe: whose expectations are left aside.
+        probe: its expectations do not matter.
         resolved: of one flow.
         evidence: of that flow, with ``steps``.
-        plan: of the lab; without it causes that lie in the wiring are not found.
+        plan: of the lab; without it the summary finds no cause in the network.
     """
     plain = Expect(outcome=Outcome.DELIVERED, source=Preserved(), position=probe.expect.position)
     probe = replace(probe, expect=plain)
@@ -41,7 +39,7 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
 
 
 def _how_it_went(case: Case) -> str:
-    """What was seen, where nothing was stopped and nothing says why it was."""
+    """What the taps saw of a packet without a known cause."""
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:
         arrival, reply = flow.arrivals[0], flow.replies[0]
@@ -50,7 +48,7 @@ def _how_it_went(case: Case) -> str:
         back = endpoint(reply.source, reply.source_port)
         return f"{arrival.netns_name} got the request {source}, and the reply came back from {back}."
     if not flow.departures:
-        return f"nothing of it was seen to leave {case.resolved.sender.name}."
+        return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
         return vanished(case)
-    return f"{fates(case)}: {told(case, flow, fate)}, and nothing that was seen says why."
+    return f"{fates(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."

@@ -1,7 +1,7 @@
-"""The way of one packet, hop by hop, as it was seen and as it was expected; and what the rules did to it.
+"""The path of one packet, hop by hop, and what the rules did to it.
 
-Owns: the table of hops, with a row for what was expected where it differs from what was seen, and the table of deeds.
-Must not: judge. What is expected at a hop follows from the expectations, whatever a verdict says of them.
+The table of hops has an extra row where the expectations differ from what the taps saw. It follows from the
+expectations alone, not from the verdicts. A second table lists the rule actions.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from proxylab.verdict.rule_actions import short
 __all__ = ["brief", "missing", "rule_actions", "testimony", "way"]
 
 _MOST_HOPS = 16
-_MOST_DEEDS = 8
+_MOST_ACTIONS = 8
 _MOST_BRIEFLY = 4
 _INDENT = "  "
 _DITTO = ""
@@ -35,9 +35,9 @@ _Row = tuple[str, str, str, str]
 
 
 def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
-    """One packet, hop by hop, with a star where an address is not what it was at the hop before.
+    """One packet, hop by hop, with a star where an address changed since the hop before.
 
-    Among many flows only one that shows what went wrong is worth the lines: ``example``.
+    Of many flows the table shows only ``example``, which shows what went wrong.
     """
     if len(case.flows) > 1 and example is None:
         return []
@@ -57,11 +57,11 @@ def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDT
 
 
 def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
-    """What the table leaves out, or that there is no more."""
+    """The line below the table: how much it leaves out, or that no tap saw more."""
     if len(seen) > _MOST_HOPS:
         yield f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}"
     elif seen[-1].packet is Packet.REQUEST and seen[-1].direction is Direction.OUT and rows[-1][0] != _MISSING:
-        yield f"{_INDENT * 2}nothing more was seen of it"
+        yield f"{_INDENT * 2}no tap saw it again"
 
 
 def _aligned(rows: list[_Row], width: int) -> list[str]:
@@ -92,13 +92,13 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
         source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
         what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
         yield f"{each.netns_name} {each.device} {each.direction}", what, source, destination
-        yield from _otherwise(case, probed, flow, each)
+        yield from _expected_row(case, probed, flow, each)
     if len(seen) < _MOST_HOPS:
         yield from missing(case, probed, flow)
 
 
-def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
-    """What was expected of a packet that was seen, in the columns in which it differs."""
+def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
+    """The expectation of a packet that a tap saw, in the columns that differ."""
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
@@ -117,10 +117,10 @@ def _otherwise(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) 
 
 
 def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
-    """What was expected and not seen, up to the first thing without which the rest cannot be.
+    """The first expected packet that no tap saw; the later ones depend on it.
 
     Yields:
-        That it was expected, the packet, from where, and to where; the last two may be empty, or in words.
+        The note that it was expected, the packet, its source and its destination; the last two may be empty or words.
     """
     expect, resolved = case.probe.expect, case.resolved
     if "outcome" not in expectations(expect):
@@ -143,7 +143,7 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
 
 
 def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
-    """Whose address and port the reply is to bear."""
+    """The source address and port that the reply should have."""
     if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
     return case.resolved.destination, case.resolved.port
@@ -159,16 +159,16 @@ def _ends(seen: Observation) -> tuple[str, str]:
 
 
 def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
-    """What others than the taps say of a flow: the sockets, connection tracking, and the kernel of one more packet."""
+    """The other witnesses of a flow: sockets, connection tracking, and the kernel's drop reason for a traced packet."""
     yield from _sockets(flow)
     yield from _tracked(case, flow)
     drop = None if traced is None else drop_told(case.resolved, traced)
     if drop is not None:
-        yield f"the kernel dropped one more that was sent: {reason_words(drop)}"
+        yield f"the kernel dropped one more packet, sent afterwards: {reason_words(drop)}"
 
 
 def _sockets(flow: Flow) -> Iterator[str]:
-    """What the kernel's sockets said of a flow, beside what the taps saw."""
+    """What the kernel's sockets reported of a flow."""
     for report in flow.reports:
         if report.error:
             yield f"the sender's socket: {report.error}"
@@ -177,7 +177,7 @@ def _sockets(flow: Flow) -> Iterator[str]:
 
 
 def _tracked(case: Case, flow: Flow) -> Iterator[str]:
-    """What the nodes' connection tracking held of a flow that one of them translated, or that all of them forgot."""
+    """The conntrack entries of a flow on the nodes that translated it."""
     sent = (case.resolved.destination, case.resolved.port)
     for entry in flow.tracked:
         there = (entry.reply_source, entry.reply_source_port)
@@ -187,22 +187,22 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
 
 
 def rule_actions(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
-    """What the rules that counted did to the packets of the probe, node by node and in the order of the way."""
+    """The actions of the rules that counted, node by node in the order of the path."""
     rules = telling(case, traced)
     if not rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
         (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case))
-        for rule in rules[:_MOST_DEEDS]
+        for rule in rules[:_MOST_ACTIONS]
     ]
     lines = table(rows, _INDENT, right=frozenset({1}), width=width)
-    others = len(case.evidence.counts) - min(len(rules), _MOST_DEEDS)
+    others = len(case.evidence.counts) - min(len(rules), _MOST_ACTIONS)
     return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
 
 
 def brief(case: Case, traced: Evidence | None) -> list[str]:
-    """A pass in few lines: where the first packet was seen, and each rule that changed or ended it."""
+    """A pass in few lines: the path of the first packet, and each rule that changed or ended it."""
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []

@@ -69,7 +69,7 @@ def test_an_engine_that_fails_as_foreseen_is_green_and_says_so(caller: Caller) -
     first, *others = output.splitlines()
     assert first.startswith("pass ")
     assert "fails as foreseen" in first
-    assert "x.lab.yaml:9:12 foresees: a bug; it said 'iptables-restore: line 7 failed'" in " ".join(
+    assert "x.lab.yaml:9:12 foresees: a bug; it logged 'iptables-restore: line 7 failed'" in " ".join(
         line.strip() for line in others
     )
     assert others[-1].startswith("1 scenario failing as foreseen in")

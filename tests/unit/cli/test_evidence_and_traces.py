@@ -20,7 +20,7 @@ def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[st
     caller.scenario("x.lab.yaml", "never sent")
     code, output, _ = caller.type("trace", "x.lab.yaml", "client", *arguments)
     assert code == ExitCode.OK
-    assert output == "no rule of any node saw the packet\n\nin short: nothing of it was seen to leave c.\n"
+    assert output == "no rule of any node saw the packet\n\nin short: no tap saw the packet leave c.\n"
     (traced,) = [event for event in caller.events() if event.startswith("trace")]
     assert traced.startswith("trace client to ")
     assert dialled in traced

@@ -36,7 +36,7 @@ def test_an_engine_that_fails_in_the_words_that_are_foreseen_is_as_it_should_be(
     foreseen = open_or_foresee(refusing, FAILS)
     assert isinstance(foreseen, Foreseen)
     assert str(foreseen) == (
-        "the engine fails as f:8:5 foresees: a bug; it said 'add rule … iif != cli*: Error: Interface does not exist'"
+        "the engine fails as f:8:5 foresees: a bug; it logged 'add rule … iif != cli*: Error: Interface does not exist'"
     )
 
 

@@ -94,7 +94,7 @@ def test_endpoints_must_see_the_right_source() -> None:
     assert masquerade(walked(changed, hidden=True)).standing is Standing.HOLDS
     unhidden = masquerade(walked(kept, hidden=True))
     assert unhidden.standing is Standing.BREAKS
-    assert "and must see an address of node-a; the client's address was kept" in unhidden.cause
+    assert "and must see an address of node-a; the packet kept the client's address" in unhidden.cause
     exposed = masquerade(walked(changed, hidden=False))
     assert exposed.standing is Standing.BREAKS
     assert "'s own; node-a masqueraded the packet" in exposed.cause

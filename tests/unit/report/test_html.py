@@ -170,7 +170,7 @@ def test_a_step_is_a_timeline_of_its_streams() -> None:
     assert kinds == {"pulse b0": 1, "pulse b1": 5, "pulse lost": 1, "pulse rejected": 1}
     assert sum(value.startswith("break ") for value in read.all("class")) == 2
     assert "answered by new: 5" in read.words
-    assert "pulse 3, lost to an earlier step, is answered by old" in read.words
+    assert "packet 3, lost to an earlier step, is answered by old" in read.words
     netns_names = [float(value.removesuffix("%")) for value in (*read.all("x"), *read.all("x1"))]
     assert all(0 <= netns_name <= 100 for netns_name in netns_names)
 

@@ -30,7 +30,7 @@ def test_conntrack_is_the_cause_where_it_sends_what_no_rule_does() -> None:
     tracked = TrackedFlow(0, "node-a", WORLD.address("echo-1"), 8080, *WORLD.client(0))
     evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), counted=("node-a",))
     assert why(WORLD, evidence, "backends") == (
-        "conntrack on node-a sent it to echo-1 (10.244.2.3:8080) by an entry that was there before: no DNAT rule to "
+        "conntrack on node-a sent the flow to echo-1 (10.244.2.3:8080) by an older entry: no DNAT rule to "
         "that address counted it."
     )
 
@@ -39,7 +39,7 @@ def test_a_rule_is_the_cause_where_it_counted_what_conntrack_holds() -> None:
     tracked = TrackedFlow(0, "node-a", WORLD.address("echo-1"), 8080, *WORLD.client(0))
     counts = (WORLD.translated("echo-1"),)
     evidence = WORLD.evidence(WORLD.round_trip(0, "echo-1"), tracked=(tracked,), counted=("node-a",), counts=counts)
-    assert why(WORLD, evidence, "backends").startswith("node-a has echo-1 for an endpoint: ")
+    assert why(WORLD, evidence, "backends").startswith("node-a sent the packet to echo-1 by ")
 
 
 def test_a_mark_that_stays_masquerades_twice() -> None:
@@ -47,7 +47,7 @@ def test_a_mark_that_stays_masquerades_twice() -> None:
     counts = (world.marked(), world.translated("echo-1"), world.masqueraded(2))
     evidence = world.evidence(world.round_trip(0, "echo-1", NODE_A), counts=counts)
     assert why(world, evidence, "source") == (
-        "node-a masqueraded the packet, and then a packet that bore the same mark: no rule in KUBE-POSTROUTING cleared "
+        "node-a masqueraded the packet, and then a packet with the same mark: no rule in KUBE-POSTROUTING cleared "
         "the mark."
     )
 

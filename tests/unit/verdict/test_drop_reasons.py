@@ -1,4 +1,4 @@
-"""Which of the drops that the kernel tells of belongs to a traced packet, and where it is said."""
+"""Which of the kernel's reported drops belongs to a traced packet, and where the report shows it."""
 
 from dataclasses import replace
 
@@ -37,7 +37,7 @@ def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
         ((replace(TOLD, at=LEFT - 50_000),), HELD),
         ((replace(TOLD, version=6),), HELD),
     ],
-    ids=["none is told", "nothing is missing", "after a fence", "before it left", "of IPv6"],
+    ids=["none is told", "nothing is missing", "after a sentinel packet", "before it left", "of IPv6"],
 )
 def test_a_drop_that_cannot_be_the_packets_is_not_told(drops: tuple[DropReason, ...], held_at: int) -> None:
     assert drop_told(WORLD.resolved, traced(*drops, held_at=held_at)) is None
@@ -64,7 +64,7 @@ def test_where_nothing_else_names_a_cause_the_kernels_word_does() -> None:
 
 
 def test_no_verdict_rests_on_it() -> None:
-    """Not even where the author expects a drop, and the kernel told of one while the probe itself was sent."""
+    """Not even where the author expects a drop and the kernel reported one during the probe."""
     world = World(outcome=Outcome.DROPPED)
     verdict = judge(world.probe, world.resolved, None, traced(TOLD))
     assert verdict == replace(judge(world.probe, world.resolved, None, traced()), evidence=verdict.evidence)

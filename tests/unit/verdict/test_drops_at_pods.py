@@ -50,7 +50,7 @@ def test_a_stack_that_received_every_packet_and_passed_none_on_is_the_witness(at
 def test_a_stack_that_does_not_account_for_every_packet_proves_nothing(kernel: tuple[KernelCount, ...]) -> None:
     outcome = judged(came(kernel=kernel))["outcome"]
     assert outcome.judgement is INCONCLUSIVE
-    assert "it came to echo-1, and no counter says that echo-1 dropped it" in outcome.reasons[0]
+    assert "it came to echo-1, but no counter shows that echo-1 dropped it" in outcome.reasons[0]
 
 
 def test_what_is_answered_did_not_end() -> None:

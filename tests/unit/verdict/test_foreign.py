@@ -1,4 +1,4 @@
-"""Rules that belong to no engine before the judge, and in the sentence that names a cause."""
+"""Foreign rules, which belong to no engine: verdicts, and the sentences that name a cause."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ WORDS = 'the rule "tcp dport 80 drop" in chain early (hook prerouting, priority 
 
 
 def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
-    """It came in at node-a, whose stack counted it as received and as nothing else."""
+    """The flow came in at node-a, and its stack counted it only as received."""
     seen = replace(world.leaves(0), netns_name="node-a", device="debug", direction=Direction.IN, at=1001)
     told = world.evidence([world.leaves(0), seen], kernel=ROUTED, held_at=2000, foreign=foreign, counted=("node-a",))
     return replace(told, **changes)  # type: ignore[arg-type]
@@ -73,16 +73,16 @@ def test_a_foreign_rule_that_counted_every_packet_is_the_cause_and_proves_silenc
     told = lost(WORLD, counted, sentinels=broken)
     assert one(WORLD, told, "outcome").judgement is FAIL
     assert cause(WORLD, told) == (
-        f"node-a dropped it by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine: it counted "
-        f"1 packet."
+        f"node-a dropped the packet by {WORDS.replace('80 drop', '80 counter drop')}, which belongs to no engine "
+        f"and counted 1 packet."
     )
     assert one(WORLD, lost(WORLD, GUARD, sentinels=broken), "outcome").judgement is INCONCLUSIVE
 
 
 def test_a_foreign_rule_without_a_counter_may_have_done_it_and_is_said_to_have_no_more() -> None:
     assert cause(WORLD, lost(WORLD, GUARD)) == (
-        f"it was last seen at node-a/debug: node-a has {WORDS}, without a counter, which belongs to no engine, and may "
-        f"have dropped it."
+        f"the taps saw the packet last at node-a/debug: node-a has {WORDS}, without a counter, which belongs to no "
+        f"engine, and may have dropped it."
     )
 
 

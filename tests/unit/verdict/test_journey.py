@@ -70,7 +70,7 @@ def test_a_hairpin_is_told_from_hop_to_hop() -> None:
         "    nat  KUBE-MARK-MASQ    changes its mark from 0x0 to 0x4000",
         "    nat  KUBE-SEP-AAAABB…  translates the destination to 10.244.0.2:8080",
         "                           now 10.244.0.2:1024 > 10.244.0.2:8080",
-        "    nat  POSTROUTING       gives it the address of c as its source",
+        "    nat  POSTROUTING       sets its source to the address of c",
         "                           out by c",
         "  c gets the request 10.244.0.1:1024 > 10.244.0.2:80",
     ]
@@ -94,7 +94,7 @@ def test_the_end_of_a_packet_is_told_and_no_way_out() -> None:
 
 def test_a_policy_that_ends_a_packet_is_told() -> None:
     (*_, last) = said(step("filter", "FORWARD", kind="policy", out_device="eth0"))
-    assert last == "    filter  FORWARD  it ends here, by the policy of the chain"
+    assert last == "    filter  FORWARD  the policy of the chain drops it"
 
 
 def test_the_same_node_twice_is_two_hops() -> None:
@@ -106,11 +106,11 @@ def test_what_a_node_makes_itself_follows_the_request() -> None:
     icmp = step("filter", "OUTPUT", at=0, packet=Packet.PORT_UNREACHABLE, in_device="", out_device="c")
     lines = said(icmp, step("filter", "FORWARD", "-A FORWARD -j REJECT"))
     assert "the port-unreachable" in lines[-2]
-    assert lines[-2].endswith("made there")
+    assert lines[-2].endswith("generated there")
 
 
 def test_what_a_node_sends_begins_there_and_what_it_gets_ends_there_whatever_the_clock_says() -> None:
-    """OUTPUT tells no time, and what a program gets bears the time at which it came to the node."""
+    """OUTPUT gives no time; a packet that a program gets has the time at which it came to the node."""
     made = step("nat", "OUTPUT", at=0, in_device="")
     there = step("nat", "PREROUTING", at=6, netns_name="node-b", in_device="eth0")
     answered = step("filter", "OUTPUT", at=0, netns_name="node-b", packet=Packet.REPLY, in_device="")

@@ -127,8 +127,8 @@ def test_an_even_spread_passes() -> None:
         ("outcome", changed(unfinished="the deadline passed"), INCONCLUSIVE, "did not finish: the deadline passed"),
         ("outcome", changed(losses=(TapLoss("echo-2", "eth0", 1),)), INCONCLUSIVE, "echo-2 eth0 lost 1 frame"),
         ("source", changed(losses=(TapLoss("echo-2", "eth0", 1),)), INCONCLUSIVE, "lost 1 frame"),
-        ("outcome", changed(sent=0), INCONCLUSIVE, "0 of 1 flow were sent"),
-        ("outcome", changed(sent=2), INCONCLUSIVE, "2 flows were sent, but the probe has 1"),
+        ("outcome", changed(sent=0), INCONCLUSIVE, "sent 0 of 1 flow"),
+        ("outcome", changed(sent=2), INCONCLUSIVE, "sent 2 flows, but the probe has 1"),
         ("outcome", changed(connects=()), INCONCLUSIVE, "did not report exactly once"),
         ("outcome", changed(connects=(CONNECTED.report(0, "echo-1"),) * 2), INCONCLUSIVE, "exactly once"),
         ("outcome", plus(CONNECTED.leaves(7)), INCONCLUSIVE, "of none of its flows"),
@@ -138,12 +138,12 @@ def test_an_even_spread_passes() -> None:
             INCONCLUSIVE,
             "of none of its flows",
         ),
-        ("outcome", without(Packet.REQUEST, Direction.OUT), INCONCLUSIVE, "never seen to leave debug"),
+        ("outcome", without(Packet.REQUEST, Direction.OUT), INCONCLUSIVE, "never saw 1 flow leave debug"),
         ("outcome", plus(CONNECTED.arrives(0, "echo-2")), FAIL, "arrived at echo-1 and echo-2"),
         ("outcome", plus(CONNECTED.arrives(0, "echo-1")), FAIL, "it arrived twice at echo-1, but left once"),
         ("outcome", plus(CONNECTED.hears_icmp(0)), INCONCLUSIVE, "port unreachable from 172.18.0.2 and a reply"),
-        ("outcome", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "the answer is by echo-2"),
-        ("backends", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "the answer is by echo-2"),
+        ("outcome", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "but echo-2 answered"),
+        ("backends", changed(connects=(CONNECTED.report(0, "echo-2"),)), INCONCLUSIVE, "but echo-2 answered"),
         (
             "source",
             changed(connects=(CONNECTED.report(0, "echo-1", NODE),)),
@@ -151,14 +151,14 @@ def test_an_even_spread_passes() -> None:
             "echo-1 saw 10.244.1.2:40000, echo-1 itself saw 172.18.0.2:61000",
         ),
         ("reply", changed(connects=(CONNECTED.failed(0, "timeout"),)), FAIL, "the data was not: timeout"),
-        ("reply", without(Packet.REPLY, Direction.IN), INCONCLUSIVE, "saw no reply, the socket says that it was"),
+        ("reply", without(Packet.REPLY, Direction.IN), INCONCLUSIVE, "saw no reply, but the socket reports an answer"),
         ("reply", without(Packet.REPLY, Direction.OUT), INCONCLUSIVE, "echo-1 was not seen to send it"),
         ("reply", plus(CONNECTED.hears(0, (POD, 8080))), FAIL, "came from 10.244.2.3:8080, not from 10.96.0.10:80"),
         (
             "reply",
             plus(replace(CONNECTED.hears(0), destination_port=40001)),
             FAIL,
-            "addressed to 10.244.1.2:40001, from where the request did not come",
+            "addressed to 10.244.1.2:40001, but the request did not come from there",
         ),
         ("reply", plus(replace(CONNECTED.hears(0), destination=NODE)), FAIL, "addressed to 172.18.0.2:40000"),
     ],
@@ -198,7 +198,7 @@ def test_what_arrives_where_it_was_sent_needs_no_rule() -> None:
     assert verdict.judgement is PASS, verdict.reasons
 
 
-def test_a_frame_at_a_pod_that_is_addressed_to_somebody_else_has_not_arrived() -> None:
+def test_a_frame_at_a_pod_that_is_addressed_to_another_has_not_arrived() -> None:
     leaving = DELIVERED.leaves(0)
     stray = replace(leaving, netns_name="echo-1", direction=Direction.IN)
     verdict = one(DELIVERED, DELIVERED.evidence([leaving, stray]), "outcome")
@@ -215,7 +215,7 @@ def test_a_reply_without_an_arrival_proves_nothing() -> None:
 def test_udp_sockets_and_taps_must_agree_on_the_reply() -> None:
     world = World(manner=Manner.CONNECT, protocol=Transport.UDP)
     evidence = world.evidence(world.round_trip(0, "echo-1"), connects=(world.failed(0, "timeout"),))
-    assert one(world, evidence, "reply").reasons == ("the taps saw a reply, the socket says that nothing came",)
+    assert one(world, evidence, "reply").reasons == ("the taps saw a reply, but the socket reports a timeout",)
     assert judged(world, evidence).overall is INCONCLUSIVE
 
 
@@ -224,16 +224,16 @@ def test_a_lost_packet_fails_only_when_the_silence_is_proven() -> None:
     assert one(DELIVERED, lost, "outcome").judgement is FAIL
     silent = (SentinelReport("node-a", False), *lost.sentinels[1:])
     for doubtful, words in (
-        (replace(lost, sentinels=silent), "the way to node-a is itself broken, so silence proves nothing"),
+        (replace(lost, sentinels=silent), "no sentinel packet came back from node-a, so silence proves nothing"),
         (
             replace(lost, sentinels=()),
-            "no fence was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing",
+            "no sentinel packet was sent to node-a, echo-1, echo-2 and echo-3, so silence proves nothing",
         ),
-        (replace(lost, unpinned="refused"), "the run could not be kept on one CPU (refused): a fence may have come"),
+        (replace(lost, unpinned="refused"), "the run could not stay on one CPU (refused): a sentinel packet may have"),
         (replace(lost, losses=(TapLoss("echo-1", "eth0", 3),)), "the tap at echo-1 eth0 lost 3 frames"),
         (
             replace(lost, sentinels=tuple(replace(sentinel, at=1) for sentinel in lost.sentinels)),
-            "before the last flow had left",
+            "before the last flow left",
         ),
     ):
         verdict = one(DELIVERED, doubtful, "outcome")
@@ -257,7 +257,7 @@ def test_a_send_that_the_senders_kernel_refused() -> None:
 @pytest.mark.parametrize(
     ("seen", "judgement", "words"),
     [
-        ([], FAIL, "nothing of it was seen again"),
+        ([], FAIL, "no tap saw it again"),
         ([REJECTED.arrives(0, "echo-1"), REJECTED.hears_icmp(0)], FAIL, "it arrived at echo-1, and debug heard ICMP"),
         ([REJECTED.hears_icmp(0, icmp=(3, 1))], FAIL, "debug heard ICMP 3/1 from 172.18.0.2"),
         ([REJECTED.hears_icmp(0), REJECTED.hears(0)], INCONCLUSIVE, "port unreachable from 172.18.0.2 and a reply"),
@@ -282,8 +282,8 @@ def test_what_is_no_rejection(seen: list[object], judgement: Judgement, words: s
 @pytest.mark.parametrize(
     ("counts", "words"),
     [
-        ((), "an ICMP error came, but no rule says it rejected it"),
-        ((REJECTED.dropped(2),), "no rule says it rejected it"),
+        ((), "an ICMP error came, but no rule counted it as rejected"),
+        ((REJECTED.dropped(2),), "no rule counted it as rejected"),
         ((REJECTED.rejected(1),), "rules that reject it counted 1 of 2 packets: node-a"),
         ((replace(REJECTED.rejected(2), text=REJECTED.rejected().text.replace("dport 80", "dport 81")),), "no rule"),
     ],
@@ -303,7 +303,7 @@ def test_a_rejected_socket_must_say_so() -> None:
     world = replace(REJECTED, manner=Manner.CONNECT)
     seen = [world.leaves(0), world.hears_icmp(0)]
     evidence = world.evidence(seen, connects=(world.failed(0, "timeout"),), counts=(world.rejected(),))
-    assert one(world, evidence, "outcome").reasons == ("the taps say rejected, the socket says that nothing came",)
+    assert one(world, evidence, "outcome").reasons == ("the taps show rejected, but the socket reports a timeout",)
     assert judged(world, evidence).overall is INCONCLUSIVE
 
 
@@ -319,14 +319,18 @@ def rule(text: str, packets: int = 1) -> RuleCount:
 @pytest.mark.parametrize(
     ("change", "judgement", "words"),
     [
-        (changed(counts=()), INCONCLUSIVE, "nothing arrived, but no rule says it dropped it"),
-        (changed(counts=(DROPPED.rejected(),)), INCONCLUSIVE, "no rule says it dropped it"),
-        (changed(counts=(rule("-d 10.96.0.11/32 -p tcp -m tcp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule says"),
-        (changed(counts=(rule("-d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule says"),
-        (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule says"),
-        (changed(counts=(rule("-m conntrack --ctstate INVALID -j DROP"),)), INCONCLUSIVE, "no rule says"),
-        (changed(sentinels=(SentinelReport("node-a", False),)), INCONCLUSIVE, "the way to node-a is itself broken"),
-        (changed(unpinned="refused"), INCONCLUSIVE, "could not be kept on one CPU"),
+        (changed(counts=()), INCONCLUSIVE, "nothing arrived, but no rule counted it as dropped"),
+        (changed(counts=(DROPPED.rejected(),)), INCONCLUSIVE, "no rule counted it as dropped"),
+        (changed(counts=(rule("-d 10.96.0.11/32 -p tcp -m tcp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule counted"),
+        (changed(counts=(rule("-d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"),)), INCONCLUSIVE, "no rule counted"),
+        (changed(counts=(rule("-d 10.96.0.10/32 -p tcp -m tcp --dport 81 -j DROP"),)), INCONCLUSIVE, "no rule counted"),
+        (changed(counts=(rule("-m conntrack --ctstate INVALID -j DROP"),)), INCONCLUSIVE, "no rule counted"),
+        (
+            changed(sentinels=(SentinelReport("node-a", False),)),
+            INCONCLUSIVE,
+            "no sentinel packet came back from node-a",
+        ),
+        (changed(unpinned="refused"), INCONCLUSIVE, "could not stay on one CPU"),
         (plus(DROPPED.leaves(0)), INCONCLUSIVE, "counted 1 of 2 packets: node-a"),
         (plus(DROPPED.arrives(0, "echo-1")), FAIL, "it arrived at echo-1"),
         (plus(DROPPED.hears_icmp(0)), FAIL, "port unreachable from 172.18.0.2"),

@@ -1,4 +1,4 @@
-"""The judge on who was reached, as whom, and in what shares."""
+"""The judge on backends, source and spread."""
 
 from dataclasses import replace
 
@@ -36,19 +36,19 @@ def test_expectations_about_pods_where_no_pod_is_reached_are_an_error() -> None:
     verdict = judged(world, dropped_evidence(world))
     assert verdict.overall is FAIL
     assert one(world, dropped_evidence(world), "source").reasons == (
-        "nothing can be seen of source where the outcome is dropped: take one of the two out",
+        "source needs packets at a pod, and the outcome dropped allows none: take one of the two out",
     )
 
 
 def test_a_verdict_for_every_expectation_or_an_error() -> None:
     verdict = judged(DELIVERED, DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1")))
-    with pytest.raises(InternalError, match="nobody judged source"):
+    with pytest.raises(InternalError, match="the judge gave no verdict on source"):
         replace(verdict, verdicts=verdict.verdicts[:-1])
 
 
-def test_a_source_that_nobody_resolved_is_our_fault() -> None:
+def test_a_source_without_an_address_is_our_fault() -> None:
     world = World(source=NodeDevice("node-a", "uplink"))
-    with pytest.raises(InternalError, match="nobody resolved the source"):
+    with pytest.raises(InternalError, match="the plan gave no address for the source"):
         judged(world, world.evidence(world.round_trip(0, "echo-1")))
 
 
@@ -70,7 +70,7 @@ def test_one_flow_with_another_source_fails_and_is_the_example() -> None:
 def test_a_pod_that_is_no_backend() -> None:
     world = World(backends=("echo-1", "echo-2"))
     verdict = one(world, world.evidence(world.round_trip(0, "echo-3")), "backends")
-    assert (verdict.judgement, verdict.reasons) == (FAIL, ("echo-3 was hit, which is none of the backends",))
+    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the request reached echo-3, not an expected backend",))
 
 
 @pytest.mark.parametrize(("flows", "judgement"), [(53, PASS), (54, FAIL)])
@@ -137,9 +137,9 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
     assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"
 
 
-def test_a_refused_send_excuses_no_packet_that_nobody_saw_leave() -> None:
+def test_a_refused_send_excuses_no_packet_that_no_tap_saw_leave() -> None:
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1")[1:], sent=0, refused_sends=("EPERM",))
-    assert one(DELIVERED, evidence, "outcome").reasons == ("1 flow was never seen to leave debug",)
+    assert one(DELIVERED, evidence, "outcome").reasons == ("the taps never saw 1 flow leave debug",)
 
 
 def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
@@ -225,11 +225,11 @@ def test_a_reply_that_is_to_be_left_as_it_is_comes_from_the_backend_itself() -> 
     [
         (HttpReport(0, 200, 2), PASS, None),
         (HttpReport(0, 503, 2), FAIL, "the status was 503"),
-        (HttpReport(0, 200, 1), FAIL, "it told of 1 local endpoint"),
-        (HttpReport(0, 200), FAIL, "it told of no number of local endpoints"),
-        (HttpReport(0, 0, error="ECONNREFUSED"), FAIL, "no answer by HTTP: the socket says ECONNREFUSED"),
+        (HttpReport(0, 200, 1), FAIL, "it reported 1 local endpoint"),
+        (HttpReport(0, 200), FAIL, "it reported no number of local endpoints"),
+        (HttpReport(0, 0, error="ECONNREFUSED"), FAIL, "no answer by HTTP: the socket reports ECONNREFUSED"),
         (HttpReport(0, 0, error="timeout"), FAIL, "no answer came by HTTP"),
-        (None, INCONCLUSIVE, "nothing was asked by HTTP"),
+        (None, INCONCLUSIVE, "no HTTP request was sent"),
     ],
 )
 def test_http_is_judged_by_status_and_body(report: HttpReport | None, judgement: Judgement, reason: str | None) -> None:
@@ -239,7 +239,7 @@ def test_http_is_judged_by_status_and_body(report: HttpReport | None, judgement:
     assert verdict.reasons[:1] == ((reason,) if reason else ())
 
 
-def test_an_outcome_that_nobody_asked_for_beside_http_is_not_judged() -> None:
+def test_an_outcome_that_no_key_asks_for_beside_http_is_not_judged() -> None:
     probe = replace(DELIVERED.probe, expect=replace(DELIVERED.probe.expect, http=HttpExpect(status=200), positions={}))
     probe = replace(probe, expect=replace(probe.expect, backends=None, source=None))
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), http=(HttpReport(0, 200),))
@@ -297,7 +297,7 @@ def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
     resolved = replace(DELIVERED.resolved, tables=True, addresses={"echo-1": (DELIVERED.address("echo-1"),)})
     evidence = DELIVERED.evidence(DELIVERED.round_trip(0, "echo-1"), entries=both)
     verdict = judge(probe, resolved, None, evidence).verdicts[-1]
-    words = "UDP 10.244.1.2:80 > 10.96.0.10:80, answered by 10.244.2.3:80 stands on node-a"
+    words = "node-a holds UDP 10.244.1.2:80 > 10.96.0.10:80, answered by 10.244.2.3:80"
     assert (verdict.expectation, verdict.judgement, verdict.reasons) == ("conntrack", FAIL, (words,))
 
 
@@ -310,7 +310,7 @@ def test_entries_with_equal_tuples_are_told_apart_by_their_protocol() -> None:
         (ConntrackExpect(none=Entries(reply_from="echo-2")), INCONCLUSIVE),
     ],
 )
-def test_an_entry_that_the_author_expects_stands_for_the_rule_that_nobody_asked(
+def test_an_entry_that_the_author_expects_stands_for_a_rule_that_did_not_count(
     wanted: ConntrackExpect | None, judgement: Judgement
 ) -> None:
     world = DELIVERED

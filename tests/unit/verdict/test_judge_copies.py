@@ -1,4 +1,4 @@
-"""The judge on copies: at a stranger, at the sender, and at a node where they end; told one by one, and packed."""
+"""The judge on copies: at a stranger, at the sender, and at a node where they end; single and packed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ def test_what_a_pod_gets_under_another_mac_has_not_arrived() -> None:
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        (WORLD.hears(0), "2 replies came to debug, and echo-1 sent one"),
+        (WORLD.hears(0), "2 replies came to debug, but echo-1 sent one"),
         (reply_at(WORLD, 0, "echo-2"), "a copy of the reply came in at echo-2/eth0, addressed to 10.244.1.2:40000"),
     ],
 )

@@ -27,7 +27,7 @@ def resolved_probe_of(world: World, clients: int = CLIENTS) -> ResolvedProbe:
 
 
 def evidence_of(world: World, choice: Choice, clients: int = CLIENTS) -> Evidence:
-    """Each flow from its own client, to whom ``choice`` says."""
+    """Each flow from its own client to the pod that ``choice`` gives."""
     resolved = resolved_probe_of(world, clients)
     seen: list[Observation] = []
     for flow in range(world.flows):
@@ -68,7 +68,7 @@ def test_one_flow_of_each_client_shows_no_sticking() -> None:
 
 @pytest.mark.parametrize(("clients", "judgement"), [(10, PASS), (31, FAIL)])
 def test_it_is_for_each_client_that_a_backend_is_chosen(clients: int, judgement: Judgement) -> None:
-    """That all of so many are led to one of two is no chance, however many flows each of them has."""
+    """With so many clients chance does not send all to one of two backends, however many flows each sends."""
     found = verdicts(CROWD, evidence_of(CROWD, lambda _: "echo-1", clients), clients)
     assert found["backends"].judgement is judgement, found["backends"]
 

@@ -47,7 +47,7 @@ def test_what_leaves_a_node_as_it_was_dialled_is_untranslated() -> None:
 @pytest.mark.parametrize(
     ("seen", "judgement"),
     [
-        ([on_node(ALONE, "debug", Direction.IN)], FAIL),  # it came in, and nobody saw it leave again
+        ([on_node(ALONE, "debug", Direction.IN)], FAIL),  # it came in, and no tap saw it leave again
         ([on_node(ALONE, "eth0", Direction.OUT, "echo-1")], FAIL),
         ([on_node(ALONE, "eth0", Direction.OUT), ALONE.arrives(0, "echo-1")], FAIL),
         ([on_node(ALONE, "eth0", Direction.OUT), ALONE.hears_icmp(0)], FAIL),
@@ -88,7 +88,7 @@ def test_without_a_rule_the_last_hop_that_the_author_names_is_the_witness_of_a_d
     seen = [STOPPED.leaves(0), on_node(STOPPED, "debug", Direction.IN), on_node(STOPPED, "eth0", Direction.OUT)]
     verdict = judged(STOPPED, STOPPED.evidence(seen))
     assert {each.expectation: each.judgement for each in verdict.verdicts} == {"outcome": PASS, "at": PASS}
-    assert verdict.verdicts[0].witnesses == ("seen last at node-a/eth0, and the fences came back",)
+    assert verdict.verdicts[0].witnesses == ("seen last at node-a/eth0, and the sentinel packets came back",)
     before = STOPPED.evidence(seen[:2])
     assert judged(STOPPED, before).overall is INCONCLUSIVE, "it was seen last somewhere else, and no rule tells why"
     silent = STOPPED.evidence(seen, sentinels=())

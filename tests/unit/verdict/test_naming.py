@@ -1,4 +1,4 @@
-"""Verdicts on names: what was asked, what was answered, and what it led to."""
+"""Verdicts on names: the queries, the answers, and the address they give."""
 
 from dataclasses import replace
 from ipaddress import ip_address
@@ -71,7 +71,7 @@ def test_a_name_that_gives_another_address_fails() -> None:
         f"the name does not give {WORLD.resolved.destination}",
     )
     both = judged(CLUSTER_IP, lookup(WORLD.resolved.destination, "10.96.7.7"))
-    assert name_of(both).reasons == ("the name gives 10.96.7.7, none of Service default/echo",)
+    assert name_of(both).reasons == ("the name gives 10.96.7.7, not of Service default/echo",)
 
 
 def test_a_headless_name_gives_exactly_the_backends() -> None:
@@ -80,7 +80,7 @@ def test_a_headless_name_gives_exactly_the_backends() -> None:
     assert reasons(HEADLESS, lookup(two)) == (FAIL, f"the name does not give echo-1 ({one})")
     assert reasons(HEADLESS, lookup(one, two, three)) == (
         FAIL,
-        f"the name gives echo-3 ({three}), none of the backends",
+        f"the name gives echo-3 ({three}), not an expected backend",
     )
 
 
@@ -116,11 +116,11 @@ def test_silence_is_a_failure_where_the_server_itself_answers() -> None:
     broken = lookup(error="timeout", code="", server=SERVER)
     assert reasons(CLUSTER_IP, silent, past) == (
         FAIL,
-        f"{RESOLVER} did not answer for {NAME} A; asked past the Service, coredns did",
+        f"{RESOLVER} did not answer for {NAME} A; coredns, asked past the Service, did",
     )
     judgement, reason = reasons(CLUSTER_IP, silent, broken)
     assert judgement is INCONCLUSIVE
-    assert "the way to coredns is itself broken" in reason
+    assert "coredns, asked past the Service, did not" in reason
     assert reasons(CLUSTER_IP, silent)[0] is INCONCLUSIVE
     assert reasons(CLUSTER_IP)[0] is INCONCLUSIVE
 
@@ -128,9 +128,9 @@ def test_silence_is_a_failure_where_the_server_itself_answers() -> None:
 def test_what_a_socket_says_is_a_failure() -> None:
     assert reasons(CLUSTER_IP, lookup(error="ECONNREFUSED", code="")) == (
         FAIL,
-        f"asking {RESOLVER} for {NAME} A failed: the socket says ECONNREFUSED",
+        f"asking {RESOLVER} for {NAME} A failed: the socket reports ECONNREFUSED",
     )
-    assert reasons(CLUSTER_IP, lookup(error="malformed", code=""))[1].endswith("what came is no answer")
+    assert reasons(CLUSTER_IP, lookup(error="malformed", code=""))[1].endswith("the answer is malformed")
 
 
 def test_where_a_name_leads_nowhere_nothing_else_is_decided() -> None:
@@ -160,12 +160,10 @@ def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
     verdict = judged(CLUSTER_IP, silent, past)
     left = WORLD.evidence([WORLD.leaves(0)])
     text = " ".join(" ".join(explain(replace(verdict, traced=left))).split())
-    assert (
-        f"why: no rule translated the question: a packet that was sent after it went on to {dialled(verdict)}" in text
-    )
+    assert f"why: no rule translated the DNS query: a packet traced after it went on to {dialled(verdict)}" in text
     led = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1")])
     silence = (
-        "why: 10.96.0.10 did not answer for echo.default.svc.cluster.local A; asked past the Service, coredns did."
+        "why: 10.96.0.10 did not answer for echo.default.svc.cluster.local A; coredns, asked past the Service, did."
     )
     assert silence in " ".join(" ".join(explain(replace(verdict, traced=led))).split())
     unknown = explain(replace(judged(CLUSTER_IP, lookup(code="NXDOMAIN")), traced=left))
@@ -174,13 +172,13 @@ def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
 
 
 def dialled(verdict: ProbeVerdict) -> str:
-    return f"{verdict.resolved.destination}:{verdict.resolved.port} as it was."
+    return f"{verdict.resolved.destination}:{verdict.resolved.port} untranslated."
 
 
 def asked(
     resolved: ResolvedProbe, question: Question, answers: dict[tuple[str, str, str], Lookup]
 ) -> list[tuple[str, str, str]]:
-    """Which questions are asked where these are answered and all others are told NXDOMAIN."""
+    """The queries of a client that gets these answers and NXDOMAIN for all others."""
     seen: list[tuple[str, str, str]] = []
 
     def ask(netns_name: str, query: Query) -> Lookup:
@@ -201,7 +199,7 @@ def test_a_resolver_asks_below_one_domain_after_the_other_until_it_has_an_addres
     assert asked(resolved, dual, {first[0]: lookup("10.96.0.77")}) == first
 
 
-def test_after_silence_the_servers_are_asked_themselves_and_then_nobody() -> None:
+def test_after_silence_the_servers_are_asked_themselves_and_then_no_other() -> None:
     resolved = replace(WORLD.resolved, destination=RESOLVER)
     silent = {(NAME, "A", "10.96.0.10"): lookup(error="timeout", code="")}
     assert asked(resolved, CLUSTER_IP, silent) == [(NAME, "A", "10.96.0.10"), (NAME, "A", "10.244.0.2")]

@@ -1,4 +1,4 @@
-"""A flow that another node translates once more: what was captured at each hop decides, and decides alone."""
+"""A flow that another node translates once more: only the packets captured at each hop decide."""
 
 from dataclasses import replace
 
@@ -61,7 +61,9 @@ def test_another_source_fails_the_outcome_and_the_source_and_both_nodes_are_name
         "belongs to no engine"
     )
     case = open_case(WORLD.probe, WORLD.resolved, told)
-    assert why(case, verdict) == f"the packet was translated twice: {both.format(' as its conntrack has it', rule)}."
+    assert (
+        why(case, verdict) == f"the packet was translated twice: {both.format(' by an entry of its conntrack', rule)}."
+    )
 
 
 def test_another_pod_fails_though_it_is_a_backend_too() -> None:

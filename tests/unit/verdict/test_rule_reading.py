@@ -1,4 +1,4 @@
-"""Rules as iptables-save prints them, read for what they say of a probe."""
+"""Rules as iptables-save prints them, and whether they name what a probe dials."""
 
 from collections.abc import Mapping
 from ipaddress import ip_address
@@ -164,5 +164,5 @@ def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
     text = "ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports"
     rule = read(RuleCount("node-a", "kube-proxy", "nodeport-endpoints-check", text, 1, "DROP"))
     assert rule is not None
-    assert the_rule(rule) == "its rule in nodeport-endpoints-check, which asks the map no-endpoint-nodeports"
-    assert rule_action(rule, WORLD.resolved) == "drops it: the map no-endpoint-nodeports says so"
+    assert the_rule(rule) == "its rule in nodeport-endpoints-check, which looks up the map no-endpoint-nodeports"
+    assert rule_action(rule, WORLD.resolved) == "drops it by the map no-endpoint-nodeports"

@@ -1,4 +1,4 @@
-"""What a step expects of its streams against what was seen of them."""
+"""What a step expects of its streams against their records."""
 
 from dataclasses import replace
 
@@ -29,13 +29,13 @@ def test_who_answers_is_asked_behind_the_wait() -> None:
     assert only(judged(step(backend="old"), record(*seen(*BEHIND)))) == ("fail", "new")
 
 
-def test_one_pulse_that_nobody_answers_is_enough_to_fail() -> None:
+def test_one_packet_without_an_answer_is_enough_to_fail() -> None:
     verdict = judged(step(backend="new"), record(*seen(*BEHIND[:-1], lost(15, 24))))
-    assert only(verdict) == ("fail", "new and nobody")
-    assert verdict.verdicts[0].reasons == ("1 of 5 pulses: nobody answered",)
+    assert only(verdict) == ("fail", "new and no backend")
+    assert verdict.verdicts[0].reasons == ("1 of 5 packets: no answer came",)
 
 
-def test_without_a_pulse_behind_the_wait_nobody_knows() -> None:
+def test_without_a_packet_after_the_wait_the_verdict_is_inconclusive() -> None:
     assert only(judged(step(backend="new"), record(*seen()))) == ("inconclusive", "none")
 
 
@@ -84,7 +84,7 @@ def test_the_longest_answer_counts() -> None:
     assert only(judged(step(delay=100), record(lost(1, 30))))[0] == "inconclusive"
 
 
-def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
+def test_what_is_missing_where_no_sentinel_packet_comes_back_decides_nothing() -> None:
     packets = replace(record(BEFORE, lost(10, 5), *BEHIND), silent=("node-b",))
     assert only(judged(step(lost=ZERO), packets))[0] == "inconclusive"
     assert only(judged(step(lost=Count(at_least=1)), packets))[0] == "inconclusive", "its answer may only be late"
@@ -99,7 +99,7 @@ def test_what_is_missing_where_no_fence_comes_back_decides_nothing() -> None:
     assert only(judged(step(lost=ZERO), torn))[0] == "fail", "its socket has said so"
 
 
-def test_a_pulse_that_nobody_recorded_casts_doubt_on_all() -> None:
+def test_a_packet_missing_from_the_record_casts_doubt_on_all() -> None:
     for packets in ((BEFORE, *BEHIND), (BEFORE, BEFORE, TRANSITION)):
         assert only(judged(step(lost=ZERO), record(*packets)))[0] == "inconclusive"
 
@@ -118,5 +118,5 @@ def test_a_stream_that_was_not_sent_never_looks_green() -> None:
 def test_an_expectation_without_verdict_never_looks_green() -> None:
     verdict = judged(step(lost=ZERO), record(*seen(*BEHIND)))
     assert verdict.overall is Judgement.PASS
-    with pytest.raises(InternalError, match=r"nobody judged queries\.lost"):
+    with pytest.raises(InternalError, match=r"the judge gave no verdict on queries\.lost"):
         replace(verdict, verdicts=())

@@ -1,4 +1,4 @@
-"""Where a packet was, one place after another, and what was done to it there."""
+"""The stops of a packet: the nodes, pods and hosts it passed, and how it changed there."""
 
 from dataclasses import replace
 from ipaddress import ip_address

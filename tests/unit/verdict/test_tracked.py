@@ -42,14 +42,14 @@ def test_what_was_not_read_says_nothing() -> None:
             (entry("echo-2"),),
             (
                 "the tap at echo-1 saw 10.244.1.2:40000 > 10.244.2.3:8080, "
-                "conntrack on node-a has 10.244.1.2:40000 > 10.244.2.4:8080"
+                "but conntrack on node-a has 10.244.1.2:40000 > 10.244.2.4:8080"
             ),
         ),
         (
             (replace(entry(), reply_destination=WORLD.address("node-a")),),
             (
                 "the tap at echo-1 saw 10.244.1.2:40000 > 10.244.2.3:8080, "
-                "conntrack on node-a has 172.18.0.2:40000 > 10.244.2.3:8080"
+                "but conntrack on node-a has 172.18.0.2:40000 > 10.244.2.3:8080"
             ),
         ),
         ((UNTRANSLATED,), "conntrack on node-b has 10.244.1.2:40000 > 10.96.0.10:80"),

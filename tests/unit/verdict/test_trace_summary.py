@@ -1,4 +1,4 @@
-"""The sentence behind a trace."""
+"""The summary of a trace."""
 
 from dataclasses import replace
 from ipaddress import ip_address
@@ -25,7 +25,7 @@ def test_what_went_well_is_told_as_it_went() -> None:
     )
 
 
-def test_a_source_that_was_changed_is_explained_though_nobody_expected_another() -> None:
+def test_a_source_that_was_changed_is_explained_though_no_key_expects_another() -> None:
     counts = (OUTSIDE.balanced(), OUTSIDE.marked(), OUTSIDE.translated("echo-1"), OUTSIDE.masqueraded())
     assert of(OUTSIDE.evidence(OUTSIDE.round_trip(0, "echo-1", NODE_A), counts=counts), OUTSIDE) == (
         "node-a masqueraded the packet because the client is not in 10.244.0.0/16: its rule "
@@ -33,7 +33,7 @@ def test_a_source_that_was_changed_is_explained_though_nobody_expected_another()
     )
 
 
-def test_a_source_that_nobody_says_who_changed_is_told_as_it_was_seen() -> None:
+def test_a_source_changed_by_no_known_rule_is_told_as_it_was_seen() -> None:
     assert of(WORLD.evidence(WORLD.round_trip(0, "echo-1", NODE_A))) == (
         "echo-1 got the request from 172.18.0.2, and the reply came back from 10.96.0.10:80."
     )
@@ -44,20 +44,20 @@ def test_a_source_that_nobody_says_who_changed_is_told_as_it_was_seen() -> None:
     [
         (
             WORLD.evidence([WORLD.leaves(0)], counts=(WORLD.dropped(),)),
-            'node-a dropped it: its rule "default/echo has no local endpoints" in KUBE-SERVICES.',
+            'node-a dropped the packet by its rule "default/echo has no local endpoints" in KUBE-SERVICES.',
         ),
         (
             WORLD.evidence([WORLD.leaves(0), WORLD.hears_icmp(0)], counts=(WORLD.rejected(),)),
-            'node-a rejected it: its rule "default/echo has no endpoints" in KUBE-SERVICES.',
+            'node-a rejected the packet by its rule "default/echo has no endpoints" in KUBE-SERVICES.',
         ),
         (
             WORLD.evidence([WORLD.leaves(0)]),
-            "it was lost behind debug: seen to leave by eth0, addressed to 10.96.0.10:80, and to come in at no node.",
+            "the packet was lost behind debug: it left by eth0, addressed to 10.96.0.10:80, and came in at no node.",
         ),
-        (WORLD.evidence([]), "nothing of it was seen to leave debug."),
+        (WORLD.evidence([]), "no tap saw the packet leave debug."),
         (
             WORLD.evidence([*WORLD.round_trip(0, "echo-1"), WORLD.arrives(0, "echo-2")]),
-            "delivered more than once: it arrived at echo-1 and echo-2, and nothing that was seen says why.",
+            "delivered more than once: it arrived at echo-1 and echo-2, and nothing the lab saw shows why.",
         ),
     ],
     ids=["dropped", "rejected", "lost", "never left", "twice"],
