@@ -61,7 +61,7 @@ def test_several_labs_stand_at_once_and_a_name_is_taken_once(handler: RequestHan
 def test_a_lab_ends_when_its_time_is_over(handler: RequestHandler) -> None:
     handler.up("--ttl", "1s")
     wait_for(lambda: not list(handler.control_sockets.folder.iterdir()), "its time to be over")
-    assert handler.type("ps").output == "no lab stands; make one with `proxylab up FILE`\n"
+    assert handler.type("ps").output == "no lab is running; start one with `proxylab up FILE`\n"
 
 
 def test_a_lab_survives_the_terminal_that_made_it(handler: RequestHandler) -> None:

@@ -93,5 +93,5 @@ def _is_simple(probe: Probe) -> bool:
 def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:
     """The standing labs: name, engine, age, time that is left, state and file of each."""
     if not labs:
-        return ["no lab stands; make one with `proxylab up FILE`"]
+        return ["no lab is running; start one with `proxylab up FILE`"]
     return rows_of(("name", "engine", "age", "left", "state", "file"), labs)

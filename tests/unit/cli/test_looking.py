@@ -173,8 +173,8 @@ def test_init_writes_a_scenario_without_mistakes_and_overwrites_nothing(shell: S
     file.write_text("mine")
     code, output, errors = shell.type("init", str(file))
     assert (code, output, file.read_text()) == (ExitCode.SCENARIO, "", "mine")
-    assert "is there already" in errors
-    assert "cannot be written" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
+    assert "exists already" in errors
+    assert "cannot write" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
 
 
 POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
