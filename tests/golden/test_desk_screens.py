@@ -84,7 +84,7 @@ def engine_of(node: str) -> ProxyRecord:
 
 LABS = [
     ("hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "stands", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"),
-    ("shop", "embedded/iptables", "3s", "with its maker", "busy", "shop.lab.yaml"),
+    ("shop", "embedded/iptables", "3s", "with its creator", "busy", "shop.lab.yaml"),
     ("stuck", "?", "?", "?", "silent", "being made, or hung; `proxylab down` ends it"),
 ]
 

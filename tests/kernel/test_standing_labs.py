@@ -28,7 +28,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody
 
 
 def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(handler: RequestHandler) -> None:
-    assert "killed stands, with embedded/iptables, for 8h" in handler.up().output
+    assert "killed is running, with embedded/iptables, for 8h" in handler.up().output
     pids = set(descendants(handler.supervisor("killed")))
     assert len(pids) == 4
     assert handler.type("ps", "-o", "name").output == "killed\n"

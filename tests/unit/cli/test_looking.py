@@ -217,7 +217,7 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
     for given in (tmp_path, tmp_path / CASE):
         code, output, _ = shell.type("graph", str(given))
         assert code == ExitCode.OK
-        assert "the way of a pod reaches echo through its cluster IP, as it was seen" in output
+        assert "the path of a pod reaches echo through its cluster IP, as captured" in output
         assert "destination 10.96.0.10:80 becomes 10.244.2.3:8080" in output
     (tmp_path / PLAN).unlink()
     assert "plan.json is missing" in shell.type("graph", str(tmp_path))[2]
