@@ -1,4 +1,4 @@
-"""A run as one HTML file, complete in itself. The command line and the pytest plugin gather its entries and write it."""
+"""A run as one self-contained HTML file; the command line and the pytest plugin gather its entries and write it."""
 
 from proxylab.report.html.entry import Entry, Heading, entries_of, entry, message
 from proxylab.report.html.page import page
