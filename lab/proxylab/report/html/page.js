@@ -52,7 +52,7 @@
     for (const probe of probes) if (!probe.node.hidden || !open) probe.node.open = open;
   };
 
-  // Show the target of a link into the page, even if the filters hide it or it is closed.
+  // A link to a section opens its first probe that did not pass.
   const arrive = () => {
     const target = document.getElementById(location.hash.slice(1));
     if (!target) return;
