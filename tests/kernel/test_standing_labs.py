@@ -112,7 +112,7 @@ def test_a_lab_that_hangs_is_ended_by_force(handler: RequestHandler, monkeypatch
     handler.up()
     pids = handler.processes("killed")
     os.kill(pids["lab process"], signal.SIGSTOP)
-    assert "silent" in handler.type("ps").output
+    assert "unresponsive" in handler.type("ps").output
     assert handler.type("down").output == "killed is gone\n"
     wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
 
