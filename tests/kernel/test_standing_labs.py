@@ -47,9 +47,9 @@ def test_several_labs_stand_at_once_and_a_name_is_taken_once(handler: RequestHan
     handler.up("--name", "one")
     handler.up("--name", "two", "--ttl", "90s")
     again = handler.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
-    assert (again.status, "a lab 'two' stands already; end it with `proxylab down two`" in again.errors) == (2, True)
+    assert (again.status, "a lab 'two' runs already; stop it with `proxylab down two`" in again.errors) == (2, True)
     unsaid = handler.type("probe", "client", "echo")
-    assert (unsaid.status, "2 labs stand; say which with --name: one, two" in unsaid.errors) == (2, True)
+    assert (unsaid.status, "2 labs are running; choose one with --name: one, two" in unsaid.errors) == (2, True)
     assert handler.type("probe", "client", "echo", "--name", "two").status == 0
     table = handler.type("ps").output.splitlines()
     assert [line.split()[:2] for line in table[1:]] == [["one", "embedded/iptables"], ["two", "embedded/iptables"]]
