@@ -66,7 +66,7 @@ def test_the_text_names_each_lack_with_its_cure() -> None:
     text = " ".join(doctor().stdout.split())  # lines are broken at 80 columns
     for name, each in found().items():
         assert name in text
-        assert (f"cure: {each['cure']}" in text) is not each["works"] or not each["cure"]
+        assert (f"fix: {each['cure']}" in text) is not each["works"] or not each["cure"]
     assert "this machine can run labs" in text
 
 
