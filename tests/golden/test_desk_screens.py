@@ -83,9 +83,9 @@ def engine_of(node: str) -> ProxyRecord:
 
 
 LABS = [
-    ("hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "stands", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"),
-    ("shop", "embedded/iptables", "3s", "with its maker", "busy", "shop.lab.yaml"),
-    ("stuck", "?", "?", "?", "silent", "being made, or hung; `proxylab down` ends it"),
+    ("hairpin", "kube-proxy/nftables", "2d3h", "4h59m", "running", "scenarios/hairpin/bridge.lab.yaml [ipv6-none]"),
+    ("shop", "embedded/iptables", "3s", "with its creator", "busy", "shop.lab.yaml"),
+    ("stuck", "?", "?", "?", "unresponsive", "starting, or hung; `proxylab down` stops it"),
 ]
 
 SCREENS: dict[str, Callable[[], str]] = {

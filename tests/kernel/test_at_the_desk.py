@@ -28,7 +28,7 @@ def test_the_lab_is_brought_to_an_edited_file(handler: RequestHandler, tmp_path:
                                    "selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]"))  # fmt: skip
     shown = handler.type("apply", "-f", str(edited), "--dry-run")
     assert "~ Service default/nobody: spec.selector.app: nobody -> echo" in shown.output
-    assert "nothing was changed" in shown.errors
+    assert "nothing changed" in shown.errors
     assert handler.type("get", "svc", "nobody", "-o", "json").output == before
     done = handler.type("apply", "-f", str(edited), "--color", "always")
     assert (done.status, done.output == shown.output) == (0, False), "coloured"

@@ -66,8 +66,8 @@ def test_the_text_names_each_lack_with_its_cure() -> None:
     text = " ".join(doctor().stdout.split())  # the output breaks lines at 80 columns
     for name, each in found().items():
         assert name in text
-        assert (f"cure: {each['cure']}" in text) is not each["works"] or not each["cure"]
-    assert "labs can be built here" in text
+        assert (f"fix: {each['cure']}" in text) is not each["works"] or not each["cure"]
+    assert "this machine can run labs" in text
 
 
 # Root without capabilities, in a user namespace that allows no other.
@@ -84,7 +84,7 @@ def test_without_a_sandbox_that_is_the_one_finding() -> None:
     assert "sysctl -w user.max_user_namespaces" in document["capabilities"][0]["cure"]
     text = doctor(within=cage)
     assert text.returncode == 4
-    assert "no lab can be built here: a sandbox missing" in text.stdout
+    assert "this machine cannot run labs: a sandbox missing" in text.stdout
 
 
 def test_the_lines_for_ci_need_no_lab() -> None:

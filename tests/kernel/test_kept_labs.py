@@ -77,9 +77,9 @@ def test_pytest_waits_with_the_lab_standing_and_opens_a_shell_in_it(handler: Req
     said = Heard(ours)
     wait_for(lambda: "echo-1:" in said.so_far(), "the prompt of the shell", said.so_far)
     os.write(ours, b"hostname; exit\r")
-    wait_for(lambda: "Enter goes on, and ends the lab" in said.so_far(), "the run to wait", said.so_far)
+    wait_for(lambda: "press Enter to go on; this stops the lab" in said.so_far(), "the run to wait", said.so_far)
     assert "the lab runs as killed; try" in said.so_far()
-    assert "with its maker" in handler.type("ps").output
+    assert "with its creator" in handler.type("ps").output
     assert handler.type("probe", "client", "echo").status == 0
     os.write(ours, b"\r")
     wait_for(lambda: "1 failed, 2 passed" in said.so_far(), "the run to end", said.so_far)

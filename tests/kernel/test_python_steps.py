@@ -99,4 +99,4 @@ def test_a_step_that_fails_is_explained_at_its_line(said: str) -> None:
 
 def test_mistakes_are_told_in_the_words_of_a_file(said: str) -> None:
     assert "test_x.py:27:1: spec.steps[0].change.pods.odd: 'odd' is neither an entry of spec.pods" in said, said
-    assert "no step was made: lab.step() comes before lab.conclude()" in said
+    assert "there is no step to conclude: call lab.step() before lab.conclude()" in said

@@ -149,7 +149,7 @@ def test_what_no_single_packet_shows_has_no_script_and_the_bundle_says_why(
 def test_a_script_that_cannot_rebuild_its_case_says_so(bundles: Mapping[str, Path]) -> None:
     done = played(bundles["the wrong pod"], edits=(("-restore <<", "-restore --nonsense <<"),))
     assert done.returncode == 2
-    assert done.stderr.endswith("the case could not be rebuilt\n")
+    assert done.stderr.endswith("the setup failed\n")
 
 
 @pytest.fixture(scope="module")

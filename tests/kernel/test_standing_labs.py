@@ -28,7 +28,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody
 
 
 def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(handler: RequestHandler) -> None:
-    assert "killed stands, with embedded/iptables, for 8h" in handler.up().output
+    assert "killed is running, with embedded/iptables, for 8h" in handler.up().output
     pids = set(descendants(handler.supervisor("killed")))
     assert len(pids) == 4
     assert handler.type("ps", "-o", "name").output == "killed\n"
@@ -47,9 +47,9 @@ def test_several_labs_stand_at_once_and_a_name_is_taken_once(handler: RequestHan
     handler.up("--name", "one")
     handler.up("--name", "two", "--ttl", "90s")
     again = handler.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
-    assert (again.status, "a lab 'two' stands already; end it with `proxylab down two`" in again.errors) == (2, True)
+    assert (again.status, "a lab 'two' runs already; stop it with `proxylab down two`" in again.errors) == (2, True)
     unsaid = handler.type("probe", "client", "echo")
-    assert (unsaid.status, "2 labs stand; say which with --name: one, two" in unsaid.errors) == (2, True)
+    assert (unsaid.status, "2 labs are running; choose one with --name: one, two" in unsaid.errors) == (2, True)
     assert handler.type("probe", "client", "echo", "--name", "two").status == 0
     table = handler.type("ps").output.splitlines()
     assert [line.split()[:2] for line in table[1:]] == [["one", "embedded/iptables"], ["two", "embedded/iptables"]]
@@ -61,7 +61,7 @@ def test_several_labs_stand_at_once_and_a_name_is_taken_once(handler: RequestHan
 def test_a_lab_ends_when_its_time_is_over(handler: RequestHandler) -> None:
     handler.up("--ttl", "1s")
     wait_for(lambda: not list(handler.control_sockets.folder.iterdir()), "its time to be over")
-    assert handler.type("ps").output == "no lab stands; make one with `proxylab up FILE`\n"
+    assert handler.type("ps").output == "no lab is running; start one with `proxylab up FILE`\n"
 
 
 def test_a_lab_survives_the_terminal_that_made_it(handler: RequestHandler) -> None:
@@ -112,7 +112,7 @@ def test_a_lab_that_hangs_is_ended_by_force(handler: RequestHandler, monkeypatch
     handler.up()
     pids = handler.processes("killed")
     os.kill(pids["lab process"], signal.SIGSTOP)
-    assert "silent" in handler.type("ps").output
+    assert "unresponsive" in handler.type("ps").output
     assert handler.type("down").output == "killed is gone\n"
     wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
 

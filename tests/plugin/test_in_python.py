@@ -110,7 +110,7 @@ def test_a_matrix_needs_the_case_that_is_meant(project: Project) -> None:
     )
     result = project.run("test_x.py")
     result.assert_outcomes(errors=1, passed=1)
-    result.stdout.fnmatch_lines(["x.lab.yaml: there is 2 cases in its matrix; say case=* with one of 'ptp', 'bridge'"])
+    result.stdout.fnmatch_lines(["x.lab.yaml: the matrix has 2 cases; pass case=* with one of 'ptp', 'bridge'"])
 
 
 def test_what_the_machine_lacks_is_a_skip(project: Project) -> None:

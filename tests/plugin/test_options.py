@@ -103,13 +103,13 @@ def test_a_lab_may_be_required_by_environment_or_ini_file(project: Project, monk
             "--lab-engine=kubeproxy",
             "*there is no engine 'kubeproxy'; did you mean kube-proxy/*? There are*",
         ),
-        ("--lab-iptables=nftables", "*'nftables' is no variant; there are legacy, nft*"),
-        ("--lab-repeat=many", "*'many' is not a number; write one from 1 to *"),
+        ("--lab-iptables=nftables", "*'nftables' is not a variant; choose legacy, nft*"),
+        ("--lab-repeat=many", "*'many' is not valid; give a number from 1 to *"),
         (
             "--lab-feature-gates=A=true",
-            "*--lab-feature-gates is for kube-proxy, and --lab-engine says embedded/iptables*",
+            "*--lab-feature-gates is for kube-proxy, but --lab-engine is embedded/iptables*",
         ),
-        ("--lab-kube-proxy-flag=--v=4", "*--lab-kube-proxy-flag is for kube-proxy, and --lab-engine says embedded/*"),
+        ("--lab-kube-proxy-flag=--v=4", "*--lab-kube-proxy-flag is for kube-proxy, but --lab-engine is embedded/*"),
     ],
 )
 def test_what_cannot_be_asked_for_is_a_usage_error(project: Project, argument: str, words: str) -> None:

@@ -1,8 +1,7 @@
 """The ``proxylab`` command: a module per verb.
 
-Owns: the list of verbs, and what becomes of an error on its way to the user.
-Must not: import a verb's module before that verb is asked for: ``check`` answers in a fraction of a second because it
-never loads what ``run`` needs.
+A verb's module is imported only when the verb is called: ``check`` answers in a fraction of a second because it never
+loads what ``run`` needs. This module also turns an error into a message and an exit code.
 """
 
 import difflib
@@ -28,53 +27,53 @@ __all__ = ["main", "proxylab"]
 _INTERRUPTED: Final = 130  # 128 + SIGINT, as a shell counts
 
 _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
-"""Stands for a hyphen while lines of help are broken."""
+"""Replaces a hyphen while the formatter breaks lines."""
 
 _VERBS: Final = {
-    "apply": "Bring a standing lab to an edited file.",
-    "capture": "Show what crosses a device, as lines, as a file or in Wireshark.",
-    "check": "Say every mistake of scenario files, and run nothing.",
-    "completion": "Print what makes bash or zsh complete names.",
+    "apply": "Change a running lab to match its edited scenario.",
+    "capture": "Capture frames as text, as pcapng or in Wireshark.",
+    "check": "Report every mistake in scenario files; run nothing.",
+    "completion": "Print the completion script for bash or zsh.",
     "describe": "Describe a node, pod, Service or outside host of a lab.",
-    "diagnose": "Look at every station of a Service, and say where it breaks.",
-    "diff": "Run the same probes on several engines, and say what differs.",
-    "doctor": "Say what this machine can do for a lab, and what would cure the rest.",
-    "down": "End standing labs.",
-    "engines": "List what can be run, and where a kube-proxy can be had.",
+    "diagnose": "Check a Service stage by stage; report where it breaks.",
+    "diff": "Run the same probes on several engines and compare.",
+    "doctor": "Check that this machine can run labs; print the fixes.",
+    "down": "Stop and remove running labs.",
+    "engines": "List engines, and the sources of kube-proxy binaries.",
     "exec": "Run a command in a node, pod or host.",
     "get": "List nodes, pods, Services or endpoints of a lab.",
-    "graph": "Draw the wire of a scenario, and the way of a probe, as text, Mermaid or SVG.",
-    "import": "Write a scenario of what kubectl prints of a live cluster.",
-    "init": "Write a commented scenario to begin with.",
-    "judge": "Judge recorded probes again, from their evidence alone.",
-    "logs": "Print what the engine of a node has said.",
-    "plan": "Show what a scenario's lab would be made of, and make nothing.",
-    "probe": "Send one probe through a lab and say what became of it.",
-    "ps": "List the labs that stand.",
-    "rules": "Print the rules of a node: as they stand, or as an engine would program them.",
-    "run": "Run scenarios on this machine's kernel and judge every probe.",
+    "graph": "Draw a scenario's network as text, Mermaid or SVG.",
+    "import": "Write a scenario from kubectl's output of a live cluster.",
+    "init": "Write a commented example scenario.",
+    "judge": "Judge recorded probes and steps again.",
+    "logs": "Print the log of a node's engine.",
+    "plan": "Show a scenario's nodes, pods, addresses and devices.",
+    "probe": "Send one probe and explain the result.",
+    "ps": "List the running labs.",
+    "rules": "Print the rules of a node.",
+    "run": "Run scenarios and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",
     "shell": "Open a shell in a node, pod or host.",
-    "trace": "Send one packet through a lab and tell its way, rule by rule.",
-    "up": "Make the lab of a scenario, and let it stand.",
+    "trace": "Trace one packet, rule by rule.",
+    "up": "Start the lab of a scenario and leave it running.",
 }
 
 _EPILOG: Final = """\
 \b
 Exit codes:
   0  every expectation held
-  1  an expectation failed, or an engine did
-  2  a scenario is invalid, or the command line is
-  3  proxylab itself is at fault: please report it
+  1  an expectation or an engine failed
+  2  a scenario or the command line is invalid
+  3  proxylab has a bug: please report it
   4  this machine lacks something that the lab needs
   5  nothing was selected
-  6  nothing failed, but something was inconclusive
-130  interrupted, after everything was cleaned up
+  6  nothing failed, but a verdict was inconclusive
+130  interrupted; the lab was cleaned up first
 """
 
 
 class _Formatter(click.HelpFormatter):
-    """Lines of help that break at blanks only: the name of an option or an engine stays whole, to be copied."""
+    """Breaks lines of help at blanks only: the name of an option or engine stays whole, so that users can copy it."""
 
     def write_text(self, text: str) -> None:
         super().write_text(_whole(text))
@@ -122,13 +121,13 @@ class _Verbs(click.Group):
 
 
 def _meant(word: str) -> str:
-    """What somebody may have meant who typed a verb that there is not."""
+    """The known verb closest to an unknown one, or all of them."""
     near = difflib.get_close_matches(word, _VERBS, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_VERBS))}"
 
 
 def _module(verb: str) -> str:
-    """The module of a verb; a word of Python's own, which nothing could import, has an underscore behind it."""
+    """The module of a verb: a Python keyword gets an underscore, since ``import`` cannot be a module's name."""
     return f"{verb}_" if keyword.iskeyword(verb) else verb
 
 
@@ -148,60 +147,60 @@ def proxylab() -> None:
 
 
 def main(arguments: Sequence[str] | None = None, make_session: "SessionMaker | None" = None) -> NoReturn:
-    """Run one verb and exit with the code that stands in ``--help``.
+    """Run one verb and exit with a code that ``--help`` lists.
 
     Args:
-        arguments: by default those of the process.
-        make_session: what makes the run's session; by default ``proxylab.client.session.Session``.
+        arguments: the command line; by default that of the process.
+        make_session: creates the run's session; by default ``proxylab.client.session.Session``.
     """
     code: int
     if open_closed_streams():
-        code = _tell("standard output is closed; send it to a file, or to /dev/null", ExitCode.SCENARIO)
+        code = _print_error("standard output is closed; redirect it to a file or to /dev/null", ExitCode.SCENARIO)
     else:
-        code = _answer(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
+        code = _exit_code(lambda: proxylab.main(arguments, "proxylab", standalone_mode=False, obj=make_session))
     if (error := flush()) is not None:
-        code = _tell_of_output(error)
+        code = _print_output_error(error)
     sys.exit(code)
 
 
-def _answer(verb: Callable[[], object]) -> int:
-    """The exit code of a verb, after telling the user what it could not do."""
+def _exit_code(verb: Callable[[], object]) -> int:
+    """Run a verb, print its error, and return its exit code."""
     try:
         code = verb()
     except click.ClickException as error:
-        with suppress(OSError):  # of a standard error that takes nothing
+        with suppress(OSError):  # standard error may be closed
             error.show()
         return error.exit_code
-    except click.Abort:  # click's word for Ctrl-C
+    except click.Abort:  # click raises it on Ctrl-C
         return _INTERRUPTED
     except InternalError as error:
         if not isinstance(error, LabEndedError):
             return _report(error)
-        return _tell(str(error), error.exit_code)
+        return _print_error(str(error), error.exit_code)
     except LabError as error:
-        return _tell(str(error), error.exit_code)
-    except Exception as error:  # whatever it is, it is ours, unless a stream of the caller's takes nothing
+        return _print_error(str(error), error.exit_code)
+    except Exception as error:  # a bug of proxylab, unless standard output cannot be written
         if not is_of_output(error):
             return _report(error)
         flush()
-        return _tell_of_output(error)
+        return _print_output_error(error)
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _tell(line: str, code: ExitCode) -> ExitCode:
-    """Say on standard error what is wrong, if that takes anything; the exit code says it as well."""
+def _print_error(line: str, code: ExitCode) -> ExitCode:
+    """Print an error on standard error, unless that is closed: the exit code says it too."""
     with suppress(OSError):
         click.echo(line, err=True)
     return code
 
 
-def _tell_of_output(error: Exception) -> ExitCode:
+def _print_output_error(error: Exception) -> ExitCode:
     why = getattr(error, "strerror", None) or str(error)
-    return _tell(f"standard output cannot be written: {why}; send it to another file", ExitCode.SCENARIO)
+    return _print_error(f"cannot write standard output: {why}; redirect it to another file", ExitCode.SCENARIO)
 
 
 def _report(error: Exception) -> ExitCode:
-    """The only traceback a user ever sees is that of our own mistake."""
+    """Print a traceback: users see one only for a bug of proxylab."""
     click.echo("".join(traceback.format_exception(error)), nl=False, err=True)
-    click.echo(f"proxylab {__version__} is at fault; please report the lines above with your scenario", err=True)
+    click.echo(f"proxylab {__version__} has a bug; please report the lines above with your scenario", err=True)
     return ExitCode.INTERNAL

@@ -1,7 +1,6 @@
-"""``proxylab apply``: a standing lab is brought to an edited file.
+"""``proxylab apply``: change a running lab to match its edited scenario.
 
-Owns: the verb's options, and that changes are shown before they are made.
-Must not: know what can be changed (``proxylab.client.edit`` does).
+``proxylab.client.edit`` decides what can change. The verb prints the changes before it makes them.
 """
 
 import sys
@@ -25,7 +24,7 @@ __all__ = ["command", "lines_of"]
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
-@click.command("apply", short_help="Bring a standing lab to an edited file.")
+@click.command("apply", short_help="Change a running lab to match its edited scenario.")
 @click.option(
     "-f",
     "--filename",
@@ -35,13 +34,14 @@ _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
     shell_complete=complete_scenarios,
     help="The edited scenario.",
 )
-@click.option("--dry-run", is_flag=True, help="Show the changes, and make none.")
+@click.option("--dry-run", is_flag=True, help="Show the changes; make none.")
 @NAME
 @COLOR
 def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitCode:
-    """Show what the edited scenario changes, and bring the lab that stands to it: objects by the API, sysctls in place.
+    """Show what the edited scenario changes in the running lab, then make the changes.
 
-    What would need another wire is refused, and nothing is changed then. Connection tracking and counters stay.
+    Objects change through the lab's API server, sysctls in place. Connection tracking and counters stay. A change that
+    needs a new network is refused, and then nothing changes.
 
     Example: proxylab apply -f scenarios/clusterip/from-a-pod.lab.yaml --dry-run
     """
@@ -49,31 +49,31 @@ def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitC
         lab = attach_to(connection)
         found = lab.edit(_case(file, lab))
         if found.refused:
-            again = f"`proxylab down {connection.name}` and `proxylab up {file}` make it anew"
-            raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing was changed; {again}"])
+            again = f"`proxylab down {connection.name}` and `proxylab up {file}` build a new lab"
+            raise ScenarioError([*(f"{file}: {each}" for each in found.refused), f"nothing changed; {again}"])
         click.echo("\n".join(lines_of(found)), color=wants_color(sys.stdout, color))
         if not found.changes or dry_run:
-            click.echo("nothing was changed", err=True)
+            click.echo("nothing changed", err=True)
         if not dry_run:
             lab.bring_to(found)
     if found.changes and not dry_run:
-        click.echo(f"{connection.name} is brought to {file}", err=True)
+        click.echo(f"{connection.name} now matches {file}", err=True)
     return ExitCode.OK
 
 
 def _case(file: Path, lab: StandingLab) -> Scenario:
-    """The case of the edited file that the lab is of."""
+    """The case of the edited file with the id of the lab's own case."""
     (written,) = load_all((file,))
     wanted = lab.scenario.case.id
     found = cases(written, mode_of(lab.engine.name), lab.engine.version)
     fitting = [each for each in found if each.case.id == wanted]
     if not fitting:
         ids = ", ".join(each.case.id or "the only one" for each in found) or "none"
-        here = f"of the case {wanted}" if wanted else "of no matrix"
-        raise click.UsageError(f"--filename: the lab is {here}, the file has {ids}; name a file with that case")
+        here = f"runs the case {wanted}" if wanted else "runs a scenario without a matrix"
+        raise click.UsageError(f"--filename: the lab {here}, the file has {ids}; name a file with that case")
     return fitting[0]
 
 
 def lines_of(found: Edit) -> list[str]:
-    """The changes, coloured by what they do; or that there are none."""
-    return [click.style(each, fg=_COLOURS[each[0]]) for each in found.changes] or ["nothing differs from what stands"]
+    """The changes, coloured by kind; or a line that there are none."""
+    return [click.style(each, fg=_COLOURS[each[0]]) for each in found.changes] or ["the lab already matches the file"]

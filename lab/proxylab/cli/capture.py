@@ -1,7 +1,7 @@
-"""``proxylab capture``: what crosses a device.
+"""``proxylab capture``: print the frames that cross a device, write them to a file, or show them in Wireshark.
 
-Owns: the verb's options, and where the frames go: lines, a file, Wireshark.
-Must not: make a device promiscuous. A tap sees what the device takes; more would cure what somebody is looking for.
+The tap never makes the device promiscuous: a promiscuous device accepts frames that it would otherwise drop, and
+would hide the fault that the user is looking for.
 """
 
 import shutil
@@ -36,13 +36,15 @@ _DEVICE: Final = "eth0"
 Taker = Callable[[Heard], None]
 
 
-@click.command("capture", short_help="Show what crosses a device, as lines, as a file or in Wireshark.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE[:DEVICE]", shell_complete=complete_netns)
+@click.command("capture", short_help="Capture frames as text, as pcapng or in Wireshark.")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="[FILE] NODE|POD|HOST[:DEVICE]", shell_complete=complete_netns
+)
 @click.option("-w", "--write", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
-              help="Write pcapng, to standard output for -.")  # fmt: skip
-@click.option("--wireshark", is_flag=True, help="Show it in Wireshark, as it comes.")
-@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="End after so many frames.")
-@click.option("--seconds", type=Span(), metavar="TIME", help="End after this time: 5s, 2m.")
+              help="Write pcapng to FILE, or to standard output for '-'.")  # fmt: skip
+@click.option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")
+@click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
+@click.option("--seconds", type=Span(), metavar="TIME", help="Stop after this time: 5s, 2m.")
 @lab_options
 @click.pass_obj
 def command(
@@ -57,17 +59,17 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Show what crosses a device of a node, pod or host in the lab that stands, until Ctrl-C.
+    """Show the frames that cross a device of a node, pod or host in the running lab, until Ctrl-C.
 
-    DEVICE is eth0 unless another is named. No device is made promiscuous: what is seen is what the place sees.
+    DEVICE is eth0 by default. The device does not become promiscuous.
 
     Example: proxylab capture client:eth0 --seconds 1s
     """
     file, rest = with_file(words)
     if len(rest) != 1:
-        raise click.UsageError("PLACE: name one, with its device behind a colon, as in node-a:eth0")
+        raise click.UsageError("NODE|POD|HOST: name one, with its device after a colon, as in node-a:eth0")
     if write is not None and wireshark:
-        raise click.UsageError("-w or --wireshark, not both")
+        raise click.UsageError("choose -w or --wireshark, not both")
     netns_name, _, device = rest[0].partition(":")
     device = device or _DEVICE
     with the_lab(make_session, file, name, **of_lab) as lab, _taker(netns_name, device, write, wireshark) as take:
@@ -77,12 +79,12 @@ def command(
             frames, lost = _listen(lab.connection, request, take)
         except ScenarioError as error:
             raise click.UsageError(f"DEVICE: {error}") from None
-    click.echo(f"{frames} frames{f', and {lost} lost for want of room' if lost else ''}", err=True)
+    click.echo(f"{frames} frames{f', {lost} lost because the buffer was full' if lost else ''}", err=True)
     return ExitCode.OK
 
 
 def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, int]:
-    """Hand every frame on, and count those that came and those that were lost."""
+    """Pass every frame to ``take``; return the numbers of frames received and lost."""
     frames = lost = 0
     connection.begin(request, Deadline.after(_BEGIN_SECONDS))
     with ending_on_interrupt(connection):
@@ -93,7 +95,7 @@ def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, 
             for each in heard.frames:
                 try:
                     take(each)
-                except BrokenPipeError:  # Wireshark was closed, or whoever reads the file
+                except BrokenPipeError:  # the user closed Wireshark, or the reader of the pipe
                     return frames, lost
                 frames += 1
             lost += heard.lost
@@ -102,7 +104,7 @@ def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, 
 
 @contextmanager
 def _taker(netns_name: str, device: str, write: Path | None, wireshark: bool) -> Iterator[Taker]:
-    """What takes a frame."""
+    """The function that receives each frame."""
     if wireshark:
         with _wireshark() as stream:
             yield _writer(stream, netns_name, device)
@@ -114,7 +116,7 @@ def _taker(netns_name: str, device: str, write: Path | None, wireshark: bool) ->
         try:
             stream = write.open("wb")
         except OSError as error:
-            raise click.UsageError(f"--write: {write} cannot be written: {error.strerror}; name another file") from None
+            raise click.UsageError(f"--write: cannot write {write}: {error.strerror}; name another file") from None
         with stream:
             yield _writer(stream, netns_name, device)
 
@@ -124,7 +126,7 @@ def _print(frame: Heard) -> None:
 
 
 def frame_shown(frame: Heard) -> str:
-    """A frame in one line: when, which way, and what."""
+    """A frame in one line: time, direction and content."""
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
     micros = frame.at // 1000 % 1_000_000
@@ -139,12 +141,12 @@ def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise click.UsageError(f"frames cannot be written: {error.strerror}; name another file") from None
+            raise click.UsageError(f"cannot write frames: {error.strerror}; name another file") from None
 
     def take(frame: Heard) -> None:
         write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
 
-    with suppress(BrokenPipeError):  # the first frame finds out
+    with suppress(BrokenPipeError):  # the first frame meets the same error and ends the capture
         write(beginning([(netns_name, device)]))
     return take
 
@@ -153,12 +155,12 @@ def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
 def _wireshark() -> Iterator[BinaryIO]:
     program = shutil.which("wireshark")
     if program is None:
-        raise CapabilityError("wireshark", "install it, or write a file with -w and open that where it is")
+        raise CapabilityError("wireshark", "install it, or write a file with -w and open that on a machine that has it")
     shown = subprocess.Popen([program, "-k", "-i", "-"], stdin=subprocess.PIPE)
     if shown.stdin is None:
         raise CapabilityError("a pipe to wireshark", "write a file with -w")
     try:
-        yield shown.stdin  # type: ignore[misc]  # IO[bytes] is the BinaryIO that is meant
+        yield shown.stdin  # type: ignore[misc]  # IO[bytes] of Popen is a BinaryIO
     finally:
         with suppress(BrokenPipeError):
             shown.stdin.close()

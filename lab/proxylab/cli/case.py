@@ -1,8 +1,4 @@
-"""FILE with ``--case`` on the command line: one case of one scenario, to look at.
-
-Owns: the argument and option, and the choice.
-Must not: run anything; what cannot be run yet can be looked at.
-"""
+"""FILE with ``--case`` on the command line: one case of one scenario."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,15 +17,15 @@ __all__ = ["CASE", "FILE", "one_case", "tell_cases"]
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
 )
-CASE: Final = click.option("--case", "case_id", metavar="ID", help="A case of the matrix; without it, the first.")
+CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
 
 
 def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
-    """The case of that id, or the first, whose brothers are named on standard error.
+    """The case with this id, or the first; then the ids of all cases go to standard error.
 
     Raises:
         ScenarioError: the scenario has mistakes.
-        click.UsageError: it has no such case.
+        click.UsageError: the scenario has no such case.
     """
     (scenario,) = load_all((file,), to_run=False)
     found = cases(scenario, mode)
@@ -44,6 +40,6 @@ def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenari
 
 
 def tell_cases(file: str, ids: Sequence[str]) -> None:
-    """Say on standard error that the first of several cases is taken, and what the others are called."""
+    """Print on standard error that the first of several cases is taken, and the ids of all."""
     note = f"{file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
     click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)

@@ -1,10 +1,7 @@
-"""``proxylab check``: every mistake of scenario files at once.
+"""``proxylab check``: report every mistake in scenario files at once.
 
-Owns: the verb's options and its words.
-Must not: import what a run needs.
-
-Some mistakes show only when a lab is laid out: networks that are too small, addresses that two places claim. So every
-case of a scenario that could be read is laid out as well.
+Some mistakes show only in the plan: networks that are too small, an address that two pods claim. So the verb plans
+every case of a scenario that it could read.
 """
 
 from collections.abc import Iterable
@@ -25,11 +22,11 @@ from proxylab.scenario.words import RUNNING_MODES
 __all__ = ["command"]
 
 _DEFAULT_VERSION = "v1.36"
-"""That whose rules the embedded engine renders."""
+"""The version whose rules the embedded engine renders."""
 
 
 class _Check(click.Command):
-    """A command whose ``--strict`` may stand without a value, also before a file."""
+    """A command whose ``--strict`` may have no value, even before a file."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         options = len(list(takewhile(lambda arg: arg != "--", args)))
@@ -37,24 +34,24 @@ class _Check(click.Command):
         return super().parse_args(ctx, [*bare, *args[options:]])
 
 
-@click.command("check", cls=_Check, short_help="Say every mistake of scenario files, and run nothing.")
+@click.command("check", cls=_Check, short_help="Report every mistake in scenario files; run nothing.")
 @files_argument
 @click.option(
     "--strict",
     metavar="[=VERSION]",
-    help=f"Hold manifests against the Kubernetes API's own schema of a version too, by default {_DEFAULT_VERSION}. "
-    "Needs proxylab[strict], and no network.",
+    help=f"Also check manifests against the Kubernetes API schema of a version, by default {_DEFAULT_VERSION}. "
+    "Needs proxylab[strict], but no network.",
 )
 def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
-    """Say every mistake of the scenarios in FILE…, and run nothing.
+    """Report every mistake in the scenarios in FILE…; run nothing.
 
-    A directory stands for every *.lab.yaml below it.
+    A directory means every *.lab.yaml below it.
 
     Example: proxylab check scenarios
     """
     scenarios = load_all(files, strict=_version(strict))
     if not scenarios:
-        click.echo("no *.lab.yaml there", err=True)
+        click.echo("found no *.lab.yaml", err=True)
         return ExitCode.NOTHING_SELECTED
     _lay_out(scenarios)
     for scenario in scenarios:
@@ -73,13 +70,13 @@ def _version(written: str | None) -> str | None:
     version = f"v{written.removeprefix('v')}"
     if version not in strict_versions():
         raise click.BadParameter(
-            f"{written!r} is not there; there are {', '.join(strict_versions())}", param_hint="--strict"
+            f"there is no schema {written!r}; there are {', '.join(strict_versions())}", param_hint="--strict"
         )
     return version
 
 
 def _lay_out(scenarios: Iterable[Scenario]) -> None:
-    """Raise what keeps any case of the scenarios from being laid out, each mistake once."""
+    """Plan every case of the scenarios. Raises ``ScenarioError`` with each mistake once."""
     problems: dict[str, None] = {}
     for case in (each for scenario in scenarios for each in _different_cases(scenario)):
         try:
@@ -91,7 +88,7 @@ def _lay_out(scenarios: Iterable[Scenario]) -> None:
 
 
 def _different_cases(scenario: Scenario) -> list[Scenario]:
-    """The cases of a scenario in all modes, each once: in most of them nothing depends on the mode."""
+    """The cases of a scenario in all modes, each once: most scenarios are the same in every mode."""
     found: list[Scenario] = []
     for mode in RUNNING_MODES:
         found += [case for case in cases(scenario, mode) if case not in found]

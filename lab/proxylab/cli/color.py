@@ -1,8 +1,4 @@
-"""Whether to colour.
-
-Owns: the option ``--color``, and the conventions by which a user says so otherwise: NO_COLOR, FORCE_COLOR, TERM.
-Must not: colour anything.
-"""
+"""The option ``--color``, and the environment variables NO_COLOR, FORCE_COLOR and TERM."""
 
 import os
 from typing import Final, TextIO
@@ -16,16 +12,16 @@ COLOR: Final = click.option(
     type=click.Choice(["auto", "always", "never"]),
     default="auto",
     show_default=True,
-    help="By default colours go to terminals only, and nowhere where NO_COLOR is set.",
+    help="When to colour; auto colours on terminals, unless NO_COLOR is set.",
 )
 
 
 def wants_color(stream: TextIO, choice: str) -> bool:
-    """Whether what goes to ``stream`` shall be coloured.
+    """Whether to colour text on ``stream``.
 
     Args:
-        stream: where the text goes; by default a pipe or a file is not coloured unless FORCE_COLOR is set.
-        choice: the user's word on the command line, which comes before the environment's (no-color.org).
+        stream: the output; a pipe or a file gets no colour unless FORCE_COLOR is set.
+        choice: the value of ``--color``, which overrides the environment (no-color.org).
     """
     if choice != "auto":
         return choice == "always"

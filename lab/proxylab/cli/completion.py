@@ -1,8 +1,4 @@
-"""``proxylab completion``: what makes a shell complete names.
-
-Owns: the verb's options.
-Must not: write into the user's files.
-"""
+"""``proxylab completion``: print the script with which a shell completes names. It writes no file of the user's."""
 
 import click
 from click.shell_completion import BashComplete, ShellComplete, ZshComplete
@@ -12,13 +8,13 @@ __all__ = ["command"]
 _SHELLS: dict[str, type[ShellComplete]] = {"bash": BashComplete, "zsh": ZshComplete}
 
 
-@click.command("completion", short_help="Print what makes bash or zsh complete names.")
+@click.command("completion", short_help="Print the completion script for bash or zsh.")
 @click.argument("shell", type=click.Choice(sorted(_SHELLS)))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete verbs, options, labs, places, kinds, engines and files.
+    """Print the script with which a shell completes verbs, options, labs, nodes, pods, hosts, kinds, engines and files.
 
-    In bash: eval "$(proxylab completion bash)"; in zsh, behind compinit: eval "$(proxylab completion zsh)"
+    In bash: eval "$(proxylab completion bash)"; in zsh, after compinit: eval "$(proxylab completion zsh)"
 
     Example: proxylab completion bash
     """

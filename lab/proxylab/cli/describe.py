@@ -1,8 +1,4 @@
-"""``proxylab describe``: one thing of a lab, with all that belongs to it.
-
-Owns: the verb's options.
-Must not: know what is said of a thing (``proxylab.report.description`` does).
-"""
+"""``proxylab describe``: one object of a lab with all that refers to it (see ``proxylab.report.description``)."""
 
 import click
 
@@ -22,9 +18,9 @@ __all__ = ["command"]
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
-    """Describe a node, pod, service or host of the lab that stands: what it has, where it is on the wire, who uses it.
+    """Describe a node, pod, service or host of the running lab: its fields, its place in the network, its users.
 
-    With FILE, as the lab of that scenario would begin; none is made.
+    With FILE, describe the object as that scenario would start; no lab is built.
 
     Example: proxylab describe scenarios/clusterip/from-a-pod.lab.yaml service echo
     """

@@ -1,7 +1,7 @@
-"""``proxylab diagnose``: the stations of a Service one after the other, and where it breaks.
+"""``proxylab diagnose``: check the stages of a Service in order, and report where it breaks.
 
-Owns: the verb's options, and how the commands to look with name the lab.
-Must not: judge.
+``proxylab.client.diagnosis`` runs the checks. This module adds the lab's name to the commands that the diagnosis
+suggests.
 """
 
 import json
@@ -31,10 +31,10 @@ __all__ = ["command", "painted"]
 _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
 
 
-@click.command("diagnose", short_help="Look at every station of a Service, and say where it breaks.")
+@click.command("diagnose", short_help="Check a Service stage by stage; report where it breaks.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] SERVICE", shell_complete=complete_services)
-@click.option("--from", "sender", metavar="PLACE", help="Who dials; without it, whoever is the likeliest to.")
-@click.option("--node", metavar="NAME", help="Look at what this node does; without it, at all nodes.")
+@click.option("--from", "sender", metavar="NODE|POD|HOST", help="The client; by default the likeliest.")
+@click.option("--node", metavar="NAME", help="Check this node only; by default all nodes.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @lab_options
 @COLOR
@@ -51,12 +51,13 @@ def command(
     color: str,
     **of_lab: Any,
 ) -> ExitCode:
-    """Look at every station of SERVICE, or NAMESPACE/SERVICE, in the lab that stands, and say where it breaks.
+    """Check SERVICE, or NAMESPACE/SERVICE, in the running lab stage by stage, and report where it breaks.
 
-    The stations are its name, its endpoints, the engines, the rules that recognise its fronts, those that choose an
-    endpoint, translation, masquerading, an endpoint that reaches itself, and what nodes tell load balancers. What lies
-    behind a station that breaks is not looked at. With FILE, the lab of that scenario is made for it, and closed. The
-    exit code is 1 if one breaks.
+    The stages are: its DNS name, its endpoints, the engines, the rules that match its frontends, the rules that choose
+    an endpoint, translation, masquerading, an endpoint that dials its own Service, and the health checks of load
+    balancers. The stages after a broken one are skipped. The exit code is 1 if a stage breaks.
+
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab diagnose scenarios/clusterip/from-a-pod.lab.yaml echo
     """
@@ -81,17 +82,17 @@ def command(
     else:
         width = shutil.get_terminal_size((80, 24)).columns
         colored = wants_color(sys.stdout, color)
-        click.echo("\n".join(painted(connection) for connection in lines_of(diagnosis, commands, width)), color=colored)
+        click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
     return _exit_code(diagnosis)
 
 
-def painted(connection: str) -> str:
+def painted(line: str) -> str:
     """A row of the table with its standing in colour."""
     for standing, colour in _COLORS.items():
-        before, word, after = connection.partition(f"  {standing.value}  ")
+        before, word, after = line.partition(f"  {standing.value}  ")
         if word and len(before) <= len("  entry rules"):
             return f"{before}  {click.style(standing.value, fg=colour)}  {after}"
-    return connection
+    return line
 
 
 def _exit_code(diagnosis: Diagnosis) -> ExitCode:
@@ -102,7 +103,7 @@ def _exit_code(diagnosis: Diagnosis) -> ExitCode:
 
 
 def _commands(diagnosis: Diagnosis, lab: OpenLab, file: Path | None, of_lab: dict[str, Any]) -> list[str]:
-    """What to type: in the lab that stands, named if there are others; of FILE, in one that must be made first."""
+    """The commands to type: with ``--name`` if several labs run; after ``proxylab up`` if the lab was of FILE."""
     broken = diagnosis.broken
     if broken is None:
         return []

@@ -1,8 +1,4 @@
-"""FROM and TO on the command line: whom a packet comes from, and what it is sent to.
-
-Owns: the arguments and options, and the probe that they stand for.
-Must not: send anything.
-"""
+"""FROM and TO on the command line: the sender and the target of a packet."""
 
 from collections.abc import Callable
 from ipaddress import ip_address
@@ -32,7 +28,7 @@ __all__ = ["dial_options", "probe_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FRONTS: Final = (
+_FRONTENDS: Final = (
     Frontend.CLUSTER_IP,
     Frontend.NODE_PORT,
     Frontend.EXTERNAL_IP,
@@ -45,24 +41,26 @@ _LAST_PORT: Final = 65535
 _OPTIONS: Final = (
     click.option(
         "--via",
-        type=click.Choice([frontend.value for frontend in _FRONTS]),
+        type=click.Choice([frontend.value for frontend in _FRONTENDS]),
         default=Frontend.CLUSTER_IP.value,
         show_default=True,
-        help="The front of a Service that is dialled.",
+        help="The frontend of the Service to dial.",
     ),
-    click.option("--node", help="The node that is dialled, or that the router hands the packet to."),
+    click.option("--node", metavar="NAME", help="The node to dial, or the node to which the router sends the packet."),
     click.option(
         "--udp",
         "sent",
         flag_value=Transport.UDP.value,
-        help="Send a datagram; without it, the protocol of the port that is dialled.",
+        help="Send UDP; by default the protocol of the dialled port.",
     ),
-    click.option("--icmp", "sent", flag_value=Transport.ICMP.value, help="Send an echo request, which has no port."),
+    click.option(
+        "--icmp", "sent", flag_value=Transport.ICMP.value, help="Send an ICMP echo request, which has no port."
+    ),
 )
 
 
 def dial_options(command: Command) -> Command:
-    """Give a command the options that say how TO is dialled: ``via``, ``node`` and ``sent``."""
+    """Add the options that say how to dial TO: ``via``, ``node`` and ``sent``."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -79,59 +77,59 @@ def probe_of(
     send: Send,
     outcome: Outcome = Outcome.DELIVERED,
 ) -> Probe:
-    """The probe that FROM and TO stand for.
+    """The probe that FROM and TO describe.
 
     Args:
-        scenario: of the lab.
-        verb: which says so, for where the probe is written.
+        scenario: the lab's scenario.
+        verb: the verb, which the probe's position names.
         words: FROM and TO.
-        via: the front of a Service.
-        node: that is dialled, or ``None``.
-        sent: the protocol, or ``None``: that of the port that is dialled.
-        send: how it is sent; its protocol follows from ``sent``.
-        outcome: what is expected of it.
+        via: the frontend of a Service.
+        node: the node to dial, or ``None``.
+        sent: the protocol, or ``None`` for that of the dialled port.
+        send: how to send; its protocol follows from ``sent``.
+        outcome: the expected outcome.
 
     Raises:
-        click.UsageError: they name nothing of the scenario, or there are not two.
+        click.UsageError: the words name nothing of the scenario, or are not two.
     """
     if len(words) != 2:
-        raise click.UsageError(f"FROM and TO: name a place and what it dials, as in `proxylab {verb} client echo`")
+        raise click.UsageError(f"FROM and TO: name a sender and a target, as in `proxylab {verb} client echo`")
     sender, target = words
     source = _source(scenario, sender, send)
-    netns_name = Position(f"proxylab {verb} {sender} {target}", 1, 1)
+    position = Position(f"proxylab {verb} {sender} {target}", 1, 1)
     protocol = Transport(sent) if sent else None
     return Probe(
         name=f"{sender} to {target}",
         source=source,
         target=_target(scenario, target, Frontend(via), node, echo=protocol is Transport.ICMP),
         send=Send(protocol=protocol, manner=send.manner, flows=send.flows),
-        expect=Expect(outcome=outcome, position=netns_name),
-        position=netns_name,
+        expect=Expect(outcome=outcome, position=position),
+        position=position,
     )
 
 
 def _source(scenario: Scenario, text: str, send: Send) -> Source:
-    """Who sends, and from which port, if one is named behind a colon.
+    """The sender, and its source port if FROM has one after a colon.
 
     Raises:
-        click.UsageError: nobody is called so, no port is written so, or it is to be the port of several flows.
+        click.UsageError: FROM names no sender or no port, or several flows would share the port.
     """
     name, colon, port = text.partition(":")
     check_netns(scenario, name, "FROM")
     if not colon:
         return Source(name=name)
     if not port.isdigit() or not 0 < int(port) <= _LAST_PORT:
-        raise click.UsageError(f"FROM: {port!r} is no port; write one of 1 to {_LAST_PORT}, as in {name}:12345")
+        raise click.UsageError(f"FROM: {port!r} is no port; write 1 to {_LAST_PORT}, as in {name}:12345")
     if send.flows > 1:
-        raise click.UsageError("--flows: flows from one fixed port are one flow; leave the port of FROM away")
+        raise click.UsageError("--flows: flows from one fixed port are one flow; leave out the port of FROM")
     return Source(name=name, port=int(port))
 
 
 def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, echo: bool) -> Target:
-    """What TO names. An echo request has no port.
+    """The target that TO names. An echo request has no port.
 
     Raises:
-        click.UsageError: it names nothing of the scenario, or lacks its port.
+        click.UsageError: TO names nothing of the scenario, or lacks its port.
     """
     name, _, port = text.rpartition(":") if ":" in text and not echo else (text, "", "")
     number = int(port) if port.isdigit() else None
@@ -156,5 +154,5 @@ def _target(scenario: Scenario, text: str, via: Frontend, node: str | None, *, e
 
 
 def _known(scenario: Scenario) -> list[str]:
-    """Services and pods."""
+    """The names of all Services and pods."""
     return [each.name for each in scenario.services] + [pod for group in scenario.pods for pod in group.pod_names]

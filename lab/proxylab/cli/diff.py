@@ -1,8 +1,4 @@
-"""``proxylab diff``: the same probes on several engines, and what they make of them.
-
-Owns: the verb's options, and the order in which engines are asked.
-Must not: say what is a difference (``proxylab.report.differences`` does).
-"""
+"""``proxylab diff``: run the same probes on several engines and compare (see ``proxylab.report.differences``)."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
@@ -32,16 +28,16 @@ from proxylab.verdict.timeline import timeline
 __all__ = ["command"]
 
 
-@click.command("diff", short_help="Run the same probes on several engines, and say what differs.")
+@click.command("diff", short_help="Run the same probes on several engines and compare.")
 @FILE
 @click.option(
     "--engines",
     "named",
     metavar="A,B[,…]",
     required=True,
-    help="The engines, such as embedded/iptables,kube-proxy/iptables,kube-proxy@v1.34/nftables.",
+    help="Two or more engines, such as embedded/iptables,kube-proxy/iptables.",
 )
-@click.option("--rules", is_flag=True, help="Compare the rules of every node, too, by what they mean.")
+@click.option("--rules", is_flag=True, help="Compare the rules of every node by meaning, too.")
 @given_options
 @CASE
 @click.pass_obj
@@ -55,10 +51,10 @@ def command(
     case_id: str | None,
     **of_engine: Any,
 ) -> ExitCode:
-    """Run the probes and steps of FILE on several engines side by side, and say what differs.
+    """Run the probes and steps of FILE on several engines side by side, and print the differences.
 
-    Of a probe, the packet's way on each engine is told; of a step, what happened in it. With --rules, the rules are
-    compared as they stand before the first step. The exit code is 1 if something differs.
+    For a probe, the output shows a packet's path on each engine; for a step, its timeline. With --rules, the rules
+    before the first step are compared. The exit code is 1 if something differs.
 
     Example: proxylab diff scenarios/clusterip/from-a-pod.lab.yaml --engines embedded/iptables,kube-proxy/nftables
     """
@@ -73,7 +69,7 @@ def command(
     chosen = shared if case_id is None else [each for each in shared if each == case_id]
     if not chosen:
         raise click.UsageError(
-            f"--case: name one that the engines share: {', '.join(filter(None, shared)) or 'there is none'}"
+            f"--case: name a case that all engines run: {', '.join(filter(None, shared)) or 'there is none'}"
         )
     differences = 0
     with ExitStack() as stack:
@@ -100,46 +96,48 @@ def _engines(named: str) -> tuple[str, ...]:
     except ValueError as error:
         raise click.UsageError(f"--engines: {error}") from None
     if len(engines) < 2:
-        raise click.UsageError("--engines: name two engines or more, with a comma between")
+        raise click.UsageError("--engines: name two or more engines, separated by commas")
     return engines
 
 
 def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
-    """Print each probe and step that the engines treat differently, and count them."""
+    """Print each probe and step with different verdicts, and count them."""
     found = 0
     first = next(iter(scenarios.values()))
-    said = amount(len(first.all_probes), "probe") + (f" and {amount(len(first.steps), 'step')}" if first.steps else "")
-    click.echo(f"{first.file}: {said}{first.case.id and f' [{first.case.id}]'}", err=True)
+    judged = amount(len(first.all_probes), "probe") + (
+        f" and {amount(len(first.steps), 'step')}" if first.steps else ""
+    )
+    click.echo(f"{first.file}: {judged}{first.case.id and f' [{first.case.id}]'}", err=True)
     by_name = {engine: {each.name: each for each in scenario.judged} for engine, scenario in scenarios.items()}
     for name in (each.name for each in first.judged):
         verdicts: dict[str, Judged] = {}
         for engine, lab in labs.items():
-            judged = by_name[engine][name]
-            verdicts[engine] = lab.conclude(judged) if isinstance(judged, Step) else lab.probe(judged)
+            each = by_name[engine][name]
+            verdicts[engine] = lab.conclude(each) if isinstance(each, Step) else lab.probe(each)
         if not differing(verdicts):
             continue
         found += 1
         width = terminal_width()
-        ways = {engine: _way(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
-        click.echo("\n".join(told(verdicts, ways, width)))
+        paths = {engine: _path(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
+        click.echo("\n".join(told(verdicts, paths, width)))
     return found
 
 
-def _way(lab: OpenLab, verdict: Judged, width: int) -> Sequence[str]:
-    """What happened in a step, or the way of one more packet of a probe."""
+def _path(lab: OpenLab, verdict: Judged, width: int) -> Sequence[str]:
+    """The timeline of a step, or the path of one more packet of a probe."""
     if isinstance(verdict, StepVerdict):
         return timeline(verdict, width)[1:]
     return journey(*lab.trace(verdict.probe), width)
 
 
 def _compare_rules(labs: dict[str, OpenLab]) -> int:
-    """Print how the rules of each engine differ from those of the first, and count the nodes where they do."""
+    """Print how each engine's rules differ from the first engine's, and count the nodes where they do."""
     found = 0
     (first, lab), *others = labs.items()
     ours = lab.rules()
     for engine, other in others:
         if mode_of(engine) != mode_of(first):
-            click.echo(f"rules of {first} and {engine} are of different modes, and not compared", err=True)
+            click.echo(f"{first} and {engine} run in different modes; their rules are not compared", err=True)
             continue
         theirs = other.rules()
         for node, text in ours.items():

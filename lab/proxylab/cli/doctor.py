@@ -1,7 +1,6 @@
-"""``proxylab doctor``: what this machine can do for a lab.
+"""``proxylab doctor``: check that this machine can run labs, and print the configuration for CI systems.
 
-Owns: the verb's options and words, and the lines that let a CI system run a lab.
-Must not: try anything itself; a lab process does, where labs are built.
+A lab process tries each capability in the sandbox where it would build a lab.
 """
 
 import json
@@ -48,14 +47,14 @@ docker run --rm --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=u
 """
 
 
-@click.command("doctor", short_help="Say what this machine can do for a lab, and what would cure the rest.")
-@click.option("--ci", is_flag=True, help="Print the lines that let GitHub Actions, GitLab and docker run a lab.")
+@click.command("doctor", short_help="Check that this machine can run labs; print the fixes.")
+@click.option("--ci", is_flag=True, help="Print the configuration for GitHub Actions, GitLab CI and Docker.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @COLOR
 def command(*, ci: bool, output: str, color: str) -> ExitCode:
-    """Try everything a lab may need of this machine; say what is there, what each lack costs, and its cure.
+    """Try everything that a lab may need of this machine. Print what works, what each gap costs, and how to fix it.
 
-    Exits with 0 where labs can be built, whatever else is missing, and with 4 where they cannot.
+    The exit code is 0 if labs can be built, even with gaps, and 4 if they cannot.
 
     Example: proxylab doctor
     """
@@ -80,7 +79,7 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
 
 
 def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
-    """What a lab process found; where none can be started, that is the one finding."""
+    """What a lab process found; if none can start, that is the only finding."""
     with LabProcess() as process:
         try:
             ready = process.ready()
@@ -97,21 +96,21 @@ def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
 
 
 def doctor_lines(ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH) -> list[str]:
-    """What was found, and below what is missing the cost and the cure."""
+    """A line for each capability; a missing one is followed by its cost and its fix."""
     room = max(len(each.name) for each in capabilities)
     lines = [] if ready is None else [f"kernel {ready.kernel}, {'an ordinary user' if ready.rootless else 'root'}", ""]
     for each in capabilities:
         word = click.style("ok     ", fg="green") if each.works else click.style("missing", fg="red")
         blank = " " * (len("missing") + 2 + room + 2)
-        told = [each.found, *([] if each.works else [f"without it: {each.cost}", f"cure: {each.cure}"])]
-        first, *rest = (part for clause in told for part in wrapped(clause, blank, f"{blank}  ", width))
+        clauses = [each.found, *([] if each.works else [f"without it: {each.cost}", f"fix: {each.cure}"])]
+        first, *rest = (part for clause in clauses for part in wrapped(clause, blank, f"{blank}  ", width))
         lines += [f"{word}  {each.name:{room}}  {first.strip()}", *rest]
     missing = sum(not each.works for each in capabilities)
     needed = [each.name for each in capabilities if each.required and not each.works]
     if needed:
-        verdict = f"no lab can be built here: {', '.join(needed)} missing"
+        verdict = f"this machine cannot run labs: {', '.join(needed)} missing"
     elif missing:
-        verdict = f"labs can be built here; {missing} of {len(capabilities)} things are missing"
+        verdict = f"this machine can run labs; {missing} of {len(capabilities)} capabilities are missing"
     else:
-        verdict = "labs can be built here, and nothing is missing"
+        verdict = "this machine can run labs, and nothing is missing"
     return [*lines, "", verdict]

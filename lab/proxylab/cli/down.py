@@ -1,8 +1,4 @@
-"""``proxylab down``: the end of a standing lab.
-
-Owns: the verb's options, and the way from asking to force.
-Must not: leave before nothing of the lab is left.
-"""
+"""``proxylab down``: stop labs, politely first and then by force, and wait until nothing of them is left."""
 
 import time
 from collections.abc import Callable
@@ -22,40 +18,40 @@ __all__ = ["command"]
 
 _ASK_SECONDS: Final = 5.0
 _LEAVE_SECONDS: Final = 60.0
-"""A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it has said that it ends."""
+"""A lab of 1,000 pods, the most that a scenario may have, is gone 2 s after it confirms the request."""
 _KILLED_SECONDS: Final = 300.0
 """The kernel closes the packet sockets of a killed process one after another: 27 s for 1,000 pods."""
 _PAUSE: Final = 0.005
 
 
-@click.command("down", short_help="End standing labs.")
+@click.command("down", short_help="Stop and remove running labs.")
 @click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_names)
-@click.option("--all", "every", is_flag=True, help="End every lab that stands.")
+@click.option("--all", "every", is_flag=True, help="Stop every running lab.")
 def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
-    """End the labs of these NAMEs, or the only one, and wait until nothing of them is left.
+    """Stop the labs with these NAMEs, or the only one, and wait until nothing of them is left.
 
     Example: proxylab down --all
     """
     control_sockets = ControlSockets.of_user()
     there = control_sockets.names()
     if every and names:
-        raise click.UsageError("NAME or --all, not both")
+        raise click.UsageError("give NAME or --all, not both")
     unknown = [name for name in names if name not in there]
     if unknown:
-        known = f"there are {', '.join(there)}" if there else "none stands"
-        raise click.UsageError(f"NAME: no lab {unknown[0]!r} stands; {known}")
+        known = f"there are {', '.join(there)}" if there else "no lab is running"
+        raise click.UsageError(f"NAME: there is no lab {unknown[0]!r}; {known}")
     if not every and not names and len(there) > 1:
-        raise click.UsageError(f"{len(there)} labs stand; name those that shall end, or say --all: {', '.join(there)}")
+        raise click.UsageError(f"{len(there)} labs are running; give their NAMEs or --all: {', '.join(there)}")
     for name in dict.fromkeys(names) if names else there:
         _end(control_sockets, name)
         click.echo(f"{name} is gone")
     if not there:
-        click.echo("no lab stands", err=True)
+        click.echo("no lab is running", err=True)
     return ExitCode.OK
 
 
 def _end(control_sockets: ControlSockets, name: str) -> None:
-    """Ask the lab to end; if it does not answer, have its keeper end it by force."""
+    """Ask the lab to end; if it does not answer, make its supervisor kill it."""
     seconds = _ASK_SECONDS
     with (
         suppress(NoSuchLabError, LabError, TimeoutError),
@@ -68,7 +64,7 @@ def _end(control_sockets: ControlSockets, name: str) -> None:
     control_sockets.kill(name)
     if not _wait(lambda: name not in control_sockets.names(), _KILLED_SECONDS):
         raise InternalError(
-            f"the lab {name} does not end; its keeper's pid is in {control_sockets.supervisor_file(name)}"
+            f"the lab {name} does not end; the pid of its supervisor is in {control_sockets.supervisor_file(name)}"
         )
 
 

@@ -1,8 +1,4 @@
-"""Which engines a command runs.
-
-Owns: the options that say so, the same for every verb, and what they come to.
-Must not: obtain a binary (``proxylab.binaries`` does), or run anything.
-"""
+"""The options that choose engines, the same for every verb (``proxylab.binaries`` obtains the binaries)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -20,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """The name, if it is one."""
+    """The name of an engine. Raises ``BadParameter`` for any other word."""
     try:
         return str(read_engine(value))
     except ValueError as error:
@@ -28,7 +24,7 @@ def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 
 def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """The names, each once; the first engine there is where none was asked for."""
+    """The names, each once; by default the first engine."""
     return tuple(dict.fromkeys(_engine(ctx, param, value) for value in values or ENGINES[:1]))
 
 
@@ -65,13 +61,10 @@ _OPTIONS: Final = (
         metavar="WHERE",
         default="",
         envvar="LAB_KUBE_PROXY",
-        help="Where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
-        "module:VERSION; by default what `proxylab engines` lists. Among several engines it is for those that name no "
-        "version.",
+        help="The source of kube-proxy: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION; by default what `proxylab engines` lists. It applies to engines that name no version.",
     ),
-    click.option(
-        "--feature-gates", metavar="NAME=BOOL,…", default="", help="Feature gates to be switched in kube-proxy."
-    ),
+    click.option("--feature-gates", metavar="NAME=BOOL,…", default="", help="Feature gates for kube-proxy."),
     click.option(
         "--kube-proxy-flag",
         "flags",
@@ -82,23 +75,23 @@ _OPTIONS: Final = (
     click.option(
         "--iptables",
         type=click.Choice(IPTABLES),
-        help="The variant of iptables that loads the rules; by default the first that works on this machine.",
+        help="The iptables variant that loads the rules; by default the first that works on this machine.",
     ),
 )
 
 
 def engine_options(command: Command) -> Command:
-    """Give a command the options: ``engine``, and those that it passes on to ``choice_of``."""
+    """Add the option ``engine``, and the options that the command passes on to ``choice_of``."""
     return _given((_ONE, *_OPTIONS), command)
 
 
 def engines_options(command: Command) -> Command:
-    """Give a command the options: ``engines``, and those that it passes on to ``choices_of``."""
+    """Add the option ``engines``, and the options that the command passes on to ``choices_of``."""
     return _given((_SEVERAL, *_OPTIONS), command)
 
 
 def given_options(command: Command) -> Command:
-    """Give a command the options that say how engines run, which it names itself and passes on to ``choices_of``."""
+    """Add only the options that the command passes on to ``choices_of``: it names the engines itself."""
     return _given(_OPTIONS, command)
 
 
@@ -116,17 +109,20 @@ def choices_of(
     kube_proxy: str = "",
     **others: Any,
 ) -> dict[str, EngineChoice]:
-    """As ``choice_of`` for each of the engines; what is for kube-proxy only, the others of them are not told.
+    """``choice_of`` for each engine. Only kube-proxy engines get the options for kube-proxy.
 
     Raises:
-        click.UsageError: the options are for none of them.
-        CapabilityError: there is no binary to be had.
+        click.UsageError: no engine takes the options.
+        CapabilityError: no source has the binary.
     """
     upstream = [engine for engine in engines if read_engine(engine).is_upstream] or engines
-    told: dict[str, Any] = {"feature_gates": feature_gates, "flags": flags}
+    of_upstream: dict[str, Any] = {"feature_gates": feature_gates, "flags": flags}
     return {
         engine: choice_of(
-            engine, kube_proxy=where_of(engine, engines, kube_proxy), **(told if engine in upstream else {}), **others
+            engine,
+            kube_proxy=where_of(engine, engines, kube_proxy),
+            **(of_upstream if engine in upstream else {}),
+            **others,
         )
         for engine in engines
     }
@@ -140,18 +136,18 @@ def choice_of(
     flags: tuple[str, ...] = (),
     iptables: str | None = None,
 ) -> EngineChoice:
-    """What the options come to; a binary is obtained where the engine needs one.
+    """The engine with its options; obtains a binary if the engine needs one.
 
     Raises:
-        click.UsageError: they contradict each other.
-        CapabilityError: there is no binary to be had.
+        click.UsageError: the options contradict each other.
+        CapabilityError: no source has the binary.
     """
     name = read_engine(engine)
     if not name.is_upstream:
         for option, given in (("--feature-gates", feature_gates), ("--kube-proxy-flag", flags)):
             if given:
                 raise click.UsageError(
-                    f"{option} is for kube-proxy, and --engine says {engine}; leave it out, or choose a kube-proxy"
+                    f"{option} is for kube-proxy, but --engine is {engine}; leave it out, or choose a kube-proxy"
                 )
         return EngineChoice(engine, iptables=iptables or "")
 
@@ -159,9 +155,9 @@ def choice_of(
         gates = read_gates(feature_gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
-    upstream = upstream_for(engine, kube_proxy, _tell, flags=flags, gates=gates)
+    upstream = upstream_for(engine, kube_proxy, _print_progress, flags=flags, gates=gates)
     return EngineChoice(engine, iptables=iptables or "", upstream=upstream)
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     click.echo(line, err=True)

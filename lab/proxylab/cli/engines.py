@@ -1,8 +1,4 @@
-"""``proxylab engines``: what can be run, and where a kube-proxy comes from.
-
-Owns: the verb's options, and how what there is is told.
-Must not: know a source.
-"""
+"""``proxylab engines``: list the engines and the sources of kube-proxy, and obtain a binary."""
 
 import json
 from collections.abc import Iterator
@@ -22,26 +18,27 @@ _NEWEST = "newest"
 _SHOWN = 5
 _BY_HAND = (
     ("a file", "--kube-proxy FILE"),
-    ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with what is not committed"),
-    ("a container image", "--kube-proxy image:registry.k8s.io/kube-proxy:v1.34.2, by a Docker engine"),
+    ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with uncommitted changes"),
+    ("a container image", "--kube-proxy image:registry.k8s.io/kube-proxy:v1.34.2, with Docker"),
 )
 
 
-@click.command("engines", short_help="List what can be run, and where a kube-proxy can be had.")
+@click.command("engines", short_help="List engines, and the sources of kube-proxy binaries.")
 @click.option(
     "--obtain",
     "wanted",
     is_flag=False,
     flag_value=_NEWEST,
     metavar="[VERSION]",
-    help="Put a kube-proxy into the cache: the newest that can be had, or that version (v1.34, v1.34.2).",
+    help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2).",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_obj
 def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
-    """List the engines, the kube-proxies that are in the cache, and where others can be had.
+    """List the engines, the kube-proxies in the cache, and the sources of other versions.
 
-    With --obtain, print the path of the kube-proxy. The exit code is 4 if no source answers, 1 if one does and fails.
+    With --obtain, print the path of the kube-proxy. The exit code is 4 if no source answers, and 1 if a source answers
+    but fails.
 
     Example: proxylab engines --obtain v1.34
     """
@@ -57,14 +54,14 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
 
 
 def _obtain(wanted: str, sources: Sources) -> ExitCode:
-    def tell(line: str) -> None:
+    def print_progress(line: str) -> None:
         click.echo(line, err=True)
 
     try:
         if wanted == _NEWEST:
-            binary = newest("", sources, tell)
+            binary = newest("", sources, print_progress)
         else:
-            binary = obtain(read_engine(f"kube-proxy@{wanted}/iptables"), "", sources, tell)
+            binary = obtain(read_engine(f"kube-proxy@{wanted}/iptables"), "", sources, print_progress)
     except ValueError as error:
         raise click.UsageError(f"--obtain: {error}") from None
     except UnobtainableError as error:
@@ -77,24 +74,24 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
 
 
 def engines_lines(cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH) -> list[str]:
-    """What can be run, and where more can be had."""
+    """The engines, then the sources of kube-proxy."""
     return [*_engine_lines(cached), "", *_source_lines(offered, width)]
 
 
 def _engine_lines(cached: list[Binary]) -> Iterator[str]:
     width = max(map(len, ENGINES))
     for name in EMBEDDED:
-        yield f"{name:<{width}}  here, a part of proxylab"
+        yield f"{name:<{width}}  built into proxylab"
     for name in ENGINES:
         if name not in EMBEDDED:
-            here = f"here, {cached[-1].version} ({cached[-1].origin})" if cached else "not here yet"
+            here = f"cached, {cached[-1].version} ({cached[-1].origin})" if cached else "not cached"
             yield f"{name:<{width}}  {here}"
     for binary in cached[:-1]:
-        yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  here ({binary.origin})"
+        yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  cached ({binary.origin})"
 
 
 def _source_lines(offered: tuple[Offer, ...], width: int) -> Iterator[str]:
-    yield "where a kube-proxy can be had:"
+    yield "sources of kube-proxy:"
     for what, how in (*_offered(offered), *_BY_HAND):
         yield from wrapped(f"{what}: {how}", "  ", "    ", width)
 
@@ -106,7 +103,7 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
             continue
         shown = ", ".join(reversed(offer.versions[-_SHOWN:]))
         more = len(offer.versions) - _SHOWN
-        yield offer.word, f"--kube-proxy {offer.word}:VERSION, of {shown}{f' and {more} more' if more > 0 else ''}"
+        yield offer.word, f"--kube-proxy {offer.word}:VERSION: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
 def _document(cached: list[Binary], offered: tuple[Offer, ...]) -> dict[str, object]:

@@ -1,8 +1,4 @@
-"""``proxylab exec``: a command in a node, pod or host.
-
-Owns: the verb's options.
-Must not: know how a command comes by its streams (``proxylab.client.attach`` does).
-"""
+"""``proxylab exec``: run a command in a node, pod or host (``proxylab.client.attach`` connects its streams)."""
 
 from typing import Any
 
@@ -16,9 +12,13 @@ __all__ = ["command"]
 
 
 @click.command("exec", short_help="Run a command in a node, pod or host.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE -- COMMAND…", shell_complete=complete_netns)
-@click.option("-i", "--stdin", "interactive", is_flag=True, help="Let the command read standard input.")
-@click.option("-t", "--tty", "terminal", is_flag=True, help="Give the command a terminal of its own; mostly as -it.")
+@click.argument(
+    "words", nargs=-1, required=True, metavar="[FILE] NODE|POD|HOST -- COMMAND…", shell_complete=complete_netns
+)
+@click.option("-i", "--stdin", "interactive", is_flag=True, help="Pass standard input to the command.")
+@click.option(
+    "-t", "--tty", "terminal", is_flag=True, help="Allocate a terminal for the command; usually with -i, as -it."
+)
 @lab_options
 @click.pass_obj
 def command(
@@ -31,16 +31,18 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> int:
-    """Run COMMAND in a node, pod or host of the lab that stands, and exit with its status.
+    """Run COMMAND in a node, pod or host of the running lab, and exit with its status.
 
-    With FILE, the lab of that scenario is made for it, and closed.
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab exec node-a -- iptables-save -t nat
     """
     file, rest = with_file(words)
     netns_name, *argv = rest or ("",)
     if not argv:
-        raise click.UsageError(f"COMMAND: say what to run, as in `proxylab exec {netns_name or 'node-a'} -- ip route`")
+        raise click.UsageError(
+            f"COMMAND: give a command to run, as in `proxylab exec {netns_name or 'node-a'} -- ip route`"
+        )
     with the_lab(make_session, file, name, **of_lab) as lab:
         check_netns(lab.scenario, netns_name)
         return run_attached(lab.connection, netns_name, argv, interactive=interactive, terminal=terminal)

@@ -1,7 +1,6 @@
-"""FILE… on the command line.
+"""FILE… on the command line: find the scenario files that the arguments name, in a folder or in the catalogue.
 
-Owns: which scenario files the arguments mean, in a folder or in the catalogue, and loading them.
-Must not: know what is done with them.
+The files are loaded here, too.
 """
 
 import os
@@ -29,8 +28,8 @@ _MOST_FOLDERS: Final = 500
 
 
 def complete_scenarios(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Scenario files below the folder that has been typed so far, for a shell; or any file where there is none."""
-    base = os.path.dirname(incomplete)  # noqa: PTH120 - as it is typed: "./" stays "./"
+    """Complete scenario files below the typed folder, or any file if there is none."""
+    base = os.path.dirname(incomplete)  # noqa: PTH120 - unlike pathlib, it keeps "./" as typed
     found: list[str] = []
     for number, (folder, folders, files) in enumerate(os.walk(base or ".")):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
@@ -90,12 +89,12 @@ def files_argument(command: Command) -> Command:
 
 
 def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None = None) -> list[Scenario]:
-    """The scenarios of the files, and of every ``*.lab.yaml`` below the directories among them, each once.
+    """The scenarios of the files and of every ``*.lab.yaml`` below the directories, each once.
 
     Args:
         files: files and directories.
-        to_run: refuse what this version cannot run; those who only look at scenarios need not.
-        strict: the version of Kubernetes against whose schema manifests are held too.
+        to_run: refuse what this version cannot run; verbs that run nothing pass ``False``.
+        strict: also check manifests against the schema of this Kubernetes version.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.

@@ -1,8 +1,4 @@
-"""``proxylab get``: the objects of a lab's cluster.
-
-Owns: the verb's options, and documents of several objects.
-Must not: know the columns of a kind (``proxylab.report.listing`` does).
-"""
+"""``proxylab get``: list the objects of a lab's cluster, as kubectl does (see ``proxylab.report.listing``)."""
 
 import io
 import json
@@ -33,7 +29,7 @@ _SECONDS: Final = 30.0
 
 
 def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Kinds, for a shell."""
+    """Complete kinds."""
     return [CompletionItem(kind.plural) for kind in KINDS if kind.plural.startswith(incomplete)]
 
 
@@ -44,9 +40,9 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
-    """List the nodes, pods, services, endpoints or endpointslices of the lab that stands, as kubectl does.
+    """List the nodes, pods, services, endpoints or endpointslices of the running lab, as kubectl does.
 
-    With FILE, those that the lab of that scenario would begin with; none is made.
+    With FILE, list the objects with which that scenario would start; no lab is built.
 
     Example: proxylab get scenarios/clusterip/from-a-pod.lab.yaml pods -o wide
     """
@@ -55,7 +51,7 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
         found = of_kind(kind, cluster.objects, wanted)
     if wanted is not None and not found:
         known = ", ".join(each.name for each in of_kind(kind, cluster.objects))
-        raise click.UsageError(f"NAME: no {wanted!r} among {kind.plural}; there are {known or 'none'}")
+        raise click.UsageError(f"NAME: no {wanted!r} among the {kind.plural}; there are {known or 'none'}")
     match output:
         case "name":
             click.echo("".join(f"{kind.plural[:-1]}/{each.name}\n" for each in found), nl=False)
@@ -67,7 +63,7 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
 
 
 class _Cluster:
-    """The objects of a lab, of the one that stands or of the one that FILE would begin with."""
+    """The objects of the running lab, or those with which FILE would start."""
 
     def __init__(
         self, words: tuple[str, ...], scenario: Scenario, objects: Sequence[KubeObject], listed: Listed, began: float
@@ -80,7 +76,7 @@ class _Cluster:
 
     @property
     def plan(self) -> Plan:
-        """How the lab is laid out."""
+        """The lab's plan."""
         return draw(self.scenario)
 
     def manifest(self, thing: KubeObject) -> dict[str, Any]:
@@ -91,7 +87,7 @@ class _Cluster:
 
 @contextmanager
 def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -> Iterator[_Cluster]:
-    """The cluster that the words are about, and the words without FILE."""
+    """The cluster of FILE or of the running lab, with the words after FILE."""
     file, rest = with_file(words)
     if file is not None:
         scenario = one_case(file, case_id)
@@ -109,15 +105,15 @@ def kind_of(words: tuple[str, ...]) -> tuple[Kind, str | None]:
     if len(words) == 1 and "/" in words[0]:
         words = tuple(words[0].split("/", 1))
     if not words or len(words) > 2:
-        raise click.UsageError(f"KIND and NAME: say one of {', '.join(kind.plural for kind in KINDS)}, then a name")
+        raise click.UsageError(f"KIND and NAME: give one of {', '.join(kind.plural for kind in KINDS)}, then a name")
     kind = kind_named(words[0])
     if kind is None:
-        raise click.UsageError(f"KIND: no {words[0]!r}; there are {', '.join(kind.plural for kind in KINDS)}")
+        raise click.UsageError(f"KIND: there is no {words[0]!r}; there are {', '.join(kind.plural for kind in KINDS)}")
     return kind, words[1] if words[1:] else None
 
 
 def _document(kind: Kind, found: Sequence[KubeObject], cluster: _Cluster, *, single: bool) -> dict[str, Any]:
-    """One object, or a List of them. Endpoints are shown by their slices: the API has no others."""
+    """One object, or a List. Endpoints appear as EndpointSlices: the lab's API has no Endpoints objects."""
     shown = found
     if kind.plural == "endpoints":
         names = {(each.key.namespace, each.name) for each in found}
@@ -133,7 +129,7 @@ def _print(document: dict[str, Any], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(document, indent=4))
         return
-    from ruamel.yaml import YAML  # noqa: PLC0415 - 20 ms of a short verb, for those who ask for YAML
+    from ruamel.yaml import YAML  # noqa: PLC0415 - the import costs 20 ms, and only YAML output needs it
 
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False

@@ -1,7 +1,6 @@
-"""``proxylab graph``: the wire of a scenario as a picture, and the way of a probe on it.
+"""``proxylab graph``: draw a scenario's network and the path of a probe.
 
-Owns: the verb's options, and what its argument means.
-Must not: draw (``proxylab.report.drawing`` does), or know the way (``proxylab.report.forecast`` and ``paths`` do).
+``proxylab.report.drawing`` draws; ``proxylab.report.forecast`` and ``paths`` find the path.
 """
 
 from pathlib import Path
@@ -15,7 +14,7 @@ from proxylab.report.bundle import CASE as RECORDED
 from proxylab.report.bundle import PLAN, read_case, read_plan
 from proxylab.report.drawing import mermaid_lines, text_lines
 from proxylab.report.forecast import planned_path
-from proxylab.report.paths import Path as Way
+from proxylab.report.paths import Path as PacketPath
 from proxylab.report.paths import seen_path
 from proxylab.report.svg import svg
 from proxylab.scenario.model import Probe, Scenario
@@ -24,16 +23,16 @@ from proxylab.verdict.case import open_case
 __all__ = ["command"]
 
 
-@click.command("graph", short_help="Draw the wire of a scenario, and the way of a probe, as text, Mermaid or SVG.")
+@click.command("graph", short_help="Draw a scenario's network as text, Mermaid or SVG.")
 @click.argument("file", metavar="FILE", type=click.Path(exists=True, path_type=Path))
 @CASE
-@click.option("--probe", "name", metavar="NAME", help="Draw the way of this probe, too, as the plan implies it.")
+@click.option("--probe", "name", metavar="NAME", help="Draw this probe's planned path, too.")
 @click.option("-o", "--output", type=click.Choice(["text", "mermaid", "svg"]), default="text", show_default=True)
 def command(*, file: Path, case_id: str | None, name: str | None, output: str) -> None:
     """Draw the segments, nodes, pods and hosts of the scenario FILE.
 
-    With --probe also its way: from the sender to every endpoint that it may be sent to, with the source that a
-    masquerade would give. FILE may be a bundle of evidence: then the way of its packet is drawn as it was seen.
+    With --probe, also draw the paths from the sender to every possible endpoint, with the source address that
+    masquerading would set. FILE may be a bundle of evidence: then the drawing shows the path that was captured.
 
     Example: proxylab graph scenarios/clusterip/from-a-pod.lab.yaml
     """
@@ -50,8 +49,8 @@ def command(*, file: Path, case_id: str | None, name: str | None, output: str) -
             click.echo("\n".join(text_lines(plan, path)))
 
 
-def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, Way | None]:
-    """A scenario's wire, and the way of its probe as planned."""
+def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, PacketPath | None]:
+    """A scenario's plan, and the planned path of its probe."""
     if file.is_dir():
         raise click.UsageError(f"FILE: {file} is neither a scenario nor a bundle of evidence; name one of the two")
     scenario = one_case(file, case_id)
@@ -62,7 +61,7 @@ def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, W
 
 
 def _named(scenario: Scenario, name: str) -> Probe:
-    """The probe of that name, with or without its case."""
+    """The probe with this name, with or without its case."""
     words = scenario.case.words
     found = next((each for each in scenario.all_probes if name in (each.name, words(each.name))), None)
     if found is None:
@@ -71,14 +70,12 @@ def _named(scenario: Scenario, name: str) -> Probe:
     return found
 
 
-def _recorded(file: Path) -> tuple[Plan, Way | None]:
-    """The wire of a lab as it was found, and the way of a packet as it was seen: one that shows what went wrong."""
+def _recorded(file: Path) -> tuple[Plan, PacketPath | None]:
+    """A lab's network as it was built, and the captured path of a packet: one that shows the failure, if any."""
     recorded = read_case(str(file), file.read_bytes())
     plan = file.with_name(PLAN)
     if not plan.is_file():
-        raise click.UsageError(
-            f"FILE: {plan} is missing, without which there is nothing to draw on; name a whole bundle"
-        )
+        raise click.UsageError(f"FILE: {plan} is missing, which describes the network; name a complete bundle")
     shown = next((each.example for each in recorded.verdicts if each.example is not None), 0)
     case = open_case(recorded.probe, recorded.resolved, recorded.evidence)
     return read_plan(str(plan), plan.read_bytes()), seen_path(case, shown)

@@ -1,8 +1,4 @@
-"""``proxylab import``: a live cluster becomes a scenario.
-
-Owns: the verb's options, and where the text goes.
-Must not: know what of a cluster matters.
-"""
+"""``proxylab import``: write a scenario from kubectl's output of a live cluster (see ``proxylab.importer``)."""
 
 import sys
 from pathlib import Path
@@ -27,17 +23,16 @@ __all__ = ["command"]
 _STDIN: Final = "-"
 
 
-@click.command("import", short_help="Write a scenario of what kubectl prints of a live cluster.")
+@click.command("import", short_help="Write a scenario from kubectl's output of a live cluster.")
 @click.argument("files", nargs=-1, metavar="[FILE…]", type=click.Path(path_type=Path, allow_dash=True))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this new file.")
-@click.option("--name", default="imported", show_default=True, help="The scenario's name.")
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to this new file.")
+@click.option("--name", metavar="NAME", default="imported", show_default=True, help="The scenario's name.")
 def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitCode:
     """Write a scenario with the Services, endpoints and node addresses of a live cluster.
 
-    Its objects are read from FILE…, or from standard input: YAML or JSON, as `kubectl get
-    svc,endpointslices,pods,nodes -A -o yaml` prints them. Each front that a pod in the cluster can dial gets a probe,
-    with the outcome that the objects promise. What could not be carried over stands at the head of the scenario, and is
-    told on standard error.
+    FILE… or standard input is the output of `kubectl get svc,endpointslices,pods,nodes -A -o yaml` (or json). Each
+    frontend that a pod in the cluster can dial gets a probe, with the outcome that the objects imply. The head of the
+    scenario and standard error list what the import left out.
 
     Example: proxylab import cluster.yaml -o mine.lab.yaml
     """
@@ -47,7 +42,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
         click.echo(imported.text, nl=False)
     else:
         _write(output, imported.text)
-    click.echo("not carried over:", err=True)
+    click.echo("left out:", err=True)
     for line in imported.left:
         click.echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
     _check(imported.text, str(output or "standard output"))
@@ -60,17 +55,17 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
 def _text(file: Path) -> str:
     if str(file) == _STDIN:
         if sys.stdin.isatty():
-            raise click.UsageError(f"nothing is piped in; try `{COMMAND} | proxylab import`, or name a file")
+            raise click.UsageError(f"standard input is a terminal; try `{COMMAND} | proxylab import`, or name a file")
         data = sys.stdin.buffer.read()
     else:
         try:
             data = file.read_bytes()
         except OSError as error:
-            raise click.UsageError(f"{file} cannot be read: {error.strerror}; name another file") from None
+            raise click.UsageError(f"cannot read {file}: {error.strerror}; name another file") from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise click.UsageError(f"{file} is not UTF-8 text; give it what `{COMMAND}` prints") from None
+        raise click.UsageError(f"{file} is not UTF-8 text; give it the output of `{COMMAND}`") from None
 
 
 def _write(output: Path, text: str) -> None:
@@ -78,9 +73,9 @@ def _write(output: Path, text: str) -> None:
         with output.open("x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise click.UsageError(f"{output} is there already; choose another name") from None
+        raise click.UsageError(f"{output} exists already; choose another name") from None
     except OSError as error:
-        raise click.UsageError(f"{output} cannot be written: {error.strerror}; name another file") from None
+        raise click.UsageError(f"cannot write {output}: {error.strerror}; name another file") from None
 
 
 def _check_size(text: str, file: str) -> None:
@@ -90,7 +85,7 @@ def _check_size(text: str, file: str) -> None:
 
 
 def _check(text: str, file: str) -> None:
-    """What ``check`` would say of the scenario: a cluster may hold what a lab cannot be made of."""
+    """Check the scenario as ``proxylab check`` does: a cluster may hold objects that a lab cannot run."""
     scenario = parse_scenario(text, file)
     for mode in RUNNING_MODES:
         for case in cases(scenario, mode):

@@ -1,8 +1,4 @@
-"""``proxylab init``: a scenario to begin with.
-
-Owns: its text, and writing it or a copy of one of the catalogue.
-Must not: overwrite anything.
-"""
+"""``proxylab init``: write a commented example scenario, or copy one of the catalogue. It never overwrites a file."""
 
 import os
 from collections.abc import Mapping
@@ -24,12 +20,12 @@ apiVersion: proxylab/v1
 kind: Scenario
 metadata:
   name: my-first-scenario
-  description: A pod reaches the pods behind a Service, and they see the pod that dialled.
+  description: A pod reaches the pods behind a Service, and they see the pod's address.
 spec:
   # Nodes by name. Each is a network namespace with a Service proxy in it.
   nodes: {node-a: {}, node-b: {}}
 
-  # Pods by name; replicas are called echo-1 and echo-2, and take the nodes in turn.
+  # Pods by name. The replicas are called echo-1 and echo-2, and run on the nodes in turn.
   pods:
     echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [8080]}
     client: {nodes: [node-a]}
@@ -38,19 +34,19 @@ spec:
   hosts: {outside: {}}
 
   probes:
-  - name: a pod is served and keeps its address
+  - name: a pod reaches the Service and keeps its source address
     from: client
     to: {service: echo, via: clusterIP}
     expect: {outcome: delivered, source: preserved}
 
-  # 941 flows or more are needed to show an uneven spread over two backends; check says so if there are fewer.
-  - name: both backends get their share
+  # An uneven spread over two backends shows in 941 flows or more; `proxylab check` warns if there are fewer.
+  - name: connections spread evenly over both backends
     from: client
     to: {service: echo, via: clusterIP}
     send: {as: packet, flows: 1000}
     expect: {outcome: delivered, backends: [echo-1, echo-2], source: preserved, spread: even}
 
-  - name: nobody is behind the other Service, and the client hears so at once
+  - name: a Service without endpoints rejects an outside host
     from: outside
     to: {service: empty, via: clusterIP, node: node-a}
     expect: {outcome: rejected}
@@ -64,11 +60,11 @@ spec: {selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]}
 apiVersion: v1
 kind: Service
 metadata: {name: empty}
-spec: {selector: {app: nobody}, ports: [{port: 80}]}
+spec: {selector: {app: none}, ports: [{port: 80}]}
 """
 
 
-@click.command("init", short_help="Write a commented scenario to begin with.")
+@click.command("init", short_help="Write a commented example scenario.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--from",
@@ -79,7 +75,7 @@ spec: {selector: {app: nobody}, ports: [{port: 80}]}
     help="Copy this scenario of the catalogue, such as clusterip/from-a-pod, with its Python test where it has one.",
 )
 def command(*, file: Path | None, name: str | None) -> ExitCode:
-    """Write a commented scenario to FILE, by default example.lab.yaml. What is there already is left alone.
+    """Write a commented example scenario to FILE, by default example.lab.yaml. An existing file is left alone.
 
     With --from, FILE is a copy of a scenario that comes with proxylab, by default under its own name.
 
@@ -93,14 +89,14 @@ def command(*, file: Path | None, name: str | None) -> ExitCode:
 
 
 def _write(texts: Mapping[Path, str]) -> None:
-    """Write the files, none where one is there, and say what to do with each."""
+    """Write the files, or none if one of them exists, and print what to do with each."""
     for file in filter(os.path.lexists, texts):
-        raise click.UsageError(f"{file} is there already; choose another name")
+        raise click.UsageError(f"{file} exists already; choose another name")
     for file, text in texts.items():
         try:
             with file.open("x", encoding="utf-8") as stream:
                 stream.write(text)
         except OSError as error:
-            raise click.UsageError(f"{file} cannot be written: {error.strerror}; name another file") from None
+            raise click.UsageError(f"cannot write {file}: {error.strerror}; name another file") from None
         then = [f"pytest {file}"] if file.suffix == ".py" else [f"proxylab check {file}", f"proxylab run {file}"]
-        click.echo("\n  ".join([f"{file} is written; try", *then]))
+        click.echo("\n  ".join([f"wrote {file}; try", *then]))

@@ -1,8 +1,4 @@
-"""Ctrl-C while a stream lasts.
-
-Owns: turning the first SIGINT or SIGTERM into a wish that the stream may end; the second is what it always is.
-Must not: know what streams.
-"""
+"""Ctrl-C during a stream: the first SIGINT or SIGTERM asks the lab to end the stream; the second acts as usual."""
 
 import signal
 from collections.abc import Iterator
@@ -19,7 +15,7 @@ _SECONDS = 5.0
 
 @contextmanager
 def ending_on_interrupt(connection: Connection) -> Iterator[None]:
-    """End the stream on ``connection`` by its own answer when the user interrupts."""
+    """On an interrupt, ask the lab to end the stream on ``connection``, so that its last message still arrives."""
     before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
 
     def end(number: int, _: object) -> None:

@@ -1,7 +1,6 @@
-"""``proxylab judge``: recorded probes and steps, judged again from their evidence.
+"""``proxylab judge``: judge recorded probes and steps again from their evidence.
 
-Owns: the verb's options, and which bundles its arguments mean.
-Must not: run anything; a bundle from somebody's CI is judged on a laptop.
+The verb runs nothing, so a laptop can judge a bundle from a CI system.
 """
 
 import sys
@@ -27,21 +26,21 @@ from proxylab.verdict.steps import judge_step
 __all__ = ["command"]
 
 
-@click.command("judge", short_help="Judge recorded probes and steps again, from their evidence alone.")
+@click.command("judge", short_help="Judge recorded probes and steps again.")
 @click.argument("bundles", nargs=-1, required=True, metavar="BUNDLE…", type=click.Path(path_type=Path, exists=True))
-@click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
-@click.option("--trace", is_flag=True, help="Show the way of each packet that was traced.")
+@click.option("-v", "--verbose", is_flag=True, help="List every probe with what the lab observed.")
+@click.option("--trace", is_flag=True, help="Show the path of each traced packet.")
 @COLOR
 def command(*, bundles: tuple[Path, ...], verbose: bool, trace: bool, color: str) -> ExitCode:
     """Judge the probes and steps in BUNDLE… again, from their evidence alone.
 
-    A directory stands for every bundle below it. `proxylab run` and pytest record them.
+    A directory means every bundle below it. `proxylab run` and pytest record bundles.
 
     Example: proxylab judge .proxylab/bundles
     """
     files = list(_cases(bundles))
     if not files:
-        click.echo(f"nothing to judge: no {CASE} and no {STEP} there", err=True)
+        click.echo(f"nothing to judge: found no {CASE} and no {STEP}", err=True)
         return ExitCode.NOTHING_SELECTED
     results = [_of_step(file) if file.name == STEP else _of_probe(file) for file in files]
     lines = run_lines(results, verbosity=int(verbose), traces=trace, paint=paint, width=terminal_width())
@@ -97,13 +96,13 @@ def _of_step(file: Path) -> ScenarioResult:
 
 
 def _plan(file: Path) -> Plan | None:
-    """All that an explanation may draw on beside the evidence."""
+    """The plan of the bundle, which the explanation refers to."""
     plan = file.with_name(PLAN)
     return read_plan(str(plan), plan.read_bytes()) if plan.is_file() else None
 
 
 def _compare(file: Path, recorded: Iterable[Verdict], judged: Iterable[Verdict]) -> None:
-    """Tell of verdicts that are no longer what the run said: the judge has changed since."""
+    """Print each verdict that differs from the recorded one: the judge's code has changed since."""
     before = {each.expectation: each.judgement for each in recorded}
     for each in judged:
         then = before.get(each.expectation)

@@ -1,8 +1,4 @@
-"""``proxylab logs``: what the engine of a node says.
-
-Owns: the verb's options.
-Must not: keep more than the engine does.
-"""
+"""``proxylab logs``: print the log of a node's engine."""
 
 from typing import Any, Final
 
@@ -21,17 +17,17 @@ _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
 
 
-@click.command("logs", short_help="Print what the engine of a node has said.")
+@click.command("logs", short_help="Print the log of a node's engine.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] NODE", shell_complete=complete_nodes)
-@click.option("-f", "--follow", is_flag=True, help="Go on with what it says from now on, until Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
 @lab_options
 @click.pass_obj
 def command(
     make_session: SessionMaker | None, /, *, words: tuple[str, ...], follow: bool, name: str | None, **of_lab: Any
 ) -> ExitCode:
-    """Print what the engine of NODE has said in the lab that stands: its last lines, as many as it keeps.
+    """Print the last lines that the engine of NODE in the running lab has logged, as many as the lab keeps.
 
-    With FILE, the lab of that scenario is made for it, and closed.
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab logs node-a
     """

@@ -1,7 +1,6 @@
-"""PLACE on the command line: a node, pod or outside host.
+"""NODE|POD|HOST on the command line: check the name, and complete it in a shell.
 
-Owns: what is said of one that is not there, and what a shell completes.
-Must not: ask a lab that hangs for longer than whoever presses the tabulator would wait.
+Completion asks the running lab for its names, and gives up after a second: the user waits at the prompt.
 """
 
 from typing import Final
@@ -36,15 +35,15 @@ def netns_names_of(scenario: Scenario) -> list[str]:
     return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
 
 
-def check_netns(scenario: Scenario, netns_name: str, word: str = "PLACE") -> None:
-    """Raise ``UsageError`` for a place that the scenario has not; ``NODE`` may only be a node."""
+def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST") -> None:
+    """Raise ``UsageError`` for a name that the scenario does not have; ``NODE`` may only be a node."""
     known = [node.name for node in scenario.nodes] if word == "NODE" else netns_names_of(scenario)
     if netns_name not in known:
         raise click.UsageError(f"{word}: there is no {netns_name!r}; there are {', '.join(known)}")
 
 
 def _remembered(ctx: click.Context) -> Memory | None:
-    """What is known of the standing lab that a command line is about; ``None`` if that cannot be told."""
+    """The scenario of the running lab that the command line names; ``None`` if no lab answers."""
     try:
         control_sockets = ControlSockets.of_user()
         names = control_sockets.names()
@@ -58,21 +57,21 @@ def _remembered(ctx: click.Context) -> Memory | None:
 
 
 def complete_netns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The places of the lab that stands, for a shell."""
+    """Complete nodes, pods and hosts of the running lab."""
     memory = _remembered(ctx)
     found = [] if memory is None else _items(netns_names_of(memory.scenario), incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The nodes of the lab that stands, for a shell."""
+    """Complete nodes of the running lab."""
     memory = _remembered(ctx)
     found = [] if memory is None else _items([node.name for node in memory.scenario.nodes], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_netns_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Places and Services of the lab that stands, for a shell; or scenario files."""
+    """Complete nodes, pods, hosts and Services of the running lab, or scenario files."""
     memory = _remembered(ctx)
     if memory is None:
         return complete_scenarios(ctx, param, incomplete)
@@ -83,14 +82,14 @@ def complete_netns_and_services(ctx: click.Context, param: click.Parameter, inco
 
 
 def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Services of the lab that stands, for a shell; or scenario files."""
+    """Complete Services of the running lab, or scenario files."""
     memory = _remembered(ctx)
     found = [] if memory is None else _items([_called(each) for each in memory.scenario.services], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def _called(service: Service) -> str:
-    """A Service as it is named where no namespace stands for ``default``."""
+    """The name of a Service, with its namespace unless that is ``default``."""
     return service.name if service.namespace == "default" else f"{service.namespace}/{service.name}"
 
 

@@ -1,8 +1,4 @@
-"""``proxylab plan``: what a scenario's lab would be made of.
-
-Owns: the verb's options.
-Must not: make anything, or import what a run needs.
-"""
+"""``proxylab plan``: show a scenario's nodes, pods, addresses and devices. It builds nothing and needs no privilege."""
 
 import json
 from pathlib import Path
@@ -18,15 +14,15 @@ from proxylab.report.overview import overview, overview_lines
 __all__ = ["command"]
 
 
-@click.command("plan", short_help="Show what a scenario's lab would be made of, and make nothing.")
+@click.command("plan", short_help="Show a scenario's nodes, pods, addresses and devices.")
 @FILE
 @CASE
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Every link, address, route and neighbour of every namespace too.")
+@click.option("-v", "--verbose", is_flag=True, help="Also list every link, address, route and neighbour.")
 def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> None:
-    """Show what the lab of the scenario FILE would be made of, with everything that is allocated and defaulted.
+    """Show the lab that FILE describes, with every allocated address and every default. No lab is built.
 
-    For each node it says what source address masquerading gives, by the device that a packet leaves by.
+    For each node, the output lists the source address that masquerading sets, by output device.
 
     Example: proxylab plan scenarios/clusterip/from-a-pod.lab.yaml
     """

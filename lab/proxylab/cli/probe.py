@@ -1,8 +1,4 @@
-"""``proxylab probe``: one probe, and what became of it in the words of a verdict.
-
-Owns: the verb's options.
-Must not: judge, or find words; those of a run are used.
-"""
+"""``proxylab probe``: send one probe and explain its verdict, in the words of a run."""
 
 import shlex
 import sys
@@ -28,25 +24,25 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 __all__ = ["command"]
 
 _BLANK: Final = " " * len("pass  ")
-_NO_WORDS: Final = "nothing was seen of it"
+_NO_WORDS: Final = "no tap saw it"
 
 
-@click.command("probe", short_help="Send one probe through a lab and say what became of it.")
+@click.command("probe", short_help="Send one probe and explain the result.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
-@click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="How many flows.")
+@click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="The number of flows.")
 @click.option(
     "--as",
     "manner",
     type=click.Choice([each.value for each in Manner]),
-    help="By sockets of the kernel, or by crafted packets; without it, by sockets, and an echo request by packet.",
+    help="Kernel sockets or crafted packets; by default sockets, or a packet for ICMP.",
 )
 @click.option(
     "--expect",
     type=click.Choice([each.value for each in Outcome]),
     default=Outcome.DELIVERED.value,
     show_default=True,
-    help="What must become of it; else the exit code is 1.",
+    help="The expected outcome; otherwise the exit code is 1.",
 )
 @lab_options
 @COLOR
@@ -66,36 +62,38 @@ def command(
     color: str,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one probe FROM a pod, host or node of the lab that stands, and say what became of it, and why.
+    """Send one probe FROM a pod, host or node of the running lab, and explain the result.
 
-    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
-    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
+    if it has several ports or none.
+
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
     file, rest = with_file(words)
     if sent == Transport.ICMP and manner == Manner.CONNECT:
-        raise click.UsageError("--as connect: no socket of the kernel's connects by ICMP; leave it away")
+        raise click.UsageError("--as connect: ICMP has no connections; leave --as out")
 
-    def asked(scenario: Scenario) -> Probe:
+    def described(scenario: Scenario) -> Probe:
         crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
         send = Send(manner=Manner(manner) if manner else crafted, flows=flows)
         return probe_of(scenario, "probe", rest, via=via, node=node, sent=sent, send=send, outcome=Outcome(expect))
 
     def alone(scenario: Scenario) -> Scenario:
-        return replace(scenario, probes=(asked(scenario),), steps=(), streams=())
+        return replace(scenario, probes=(described(scenario),), steps=(), streams=())
 
     with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
-        probe = asked(lab.scenario)
+        probe = described(lab.scenario)
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         verdict = replace(lab.probe(probe), again=f"proxylab {shlex.join(sys.argv[1:])}")
-    click.echo("\n".join(_told(verdict, terminal_width())), color=wants_color(sys.stdout, color))
+    click.echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
 
 
-def _told(verdict: ProbeVerdict, width: int) -> list[str]:
-    """The judgement and what was seen; of what did not go as expected, the whole explanation."""
+def _lines(verdict: ProbeVerdict, width: int) -> list[str]:
+    """The judgement and the observation; the whole explanation unless the probe passes."""
     word = paint(str(verdict.overall), verdict.overall)
     if verdict.overall is Judgement.PASS:
         lines = [part for line in briefly(verdict) or (_NO_WORDS,) for part in _below(line, width)]
@@ -105,5 +103,5 @@ def _told(verdict: ProbeVerdict, width: int) -> list[str]:
 
 
 def _below(line: str, width: int) -> list[str]:
-    """A line of what passed, behind the judgement; its rest stands further in."""
+    """A wrapped line after the judgement, with its continuation indented further."""
     return wrapped(line, _BLANK, f"{_BLANK}  ", width)

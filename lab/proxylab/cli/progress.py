@@ -1,11 +1,8 @@
-"""What a run says while it goes on.
+"""The progress of a run: what goes to which stream, and when.
 
-Owns: which of its lines go where as soon as they are known, and the one line of a terminal that is always the newest.
-Must not: know what the lines of a result say (``proxylab.report`` does).
-
-Results go to standard output, a scenario's as soon as it is over. Progress goes to standard error: on a terminal, one
-line that is written over again and again; and a line for each scenario where standard output does not tell them yet,
-since it holds a JSON document, or somewhere else than on that terminal.
+Results go to standard output, each scenario's as soon as it ends. Progress goes to standard error. On a terminal it is
+one line that is rewritten again and again, plus a line for each scenario if standard output does not show one there:
+because it is a JSON document, or because it is redirected.
 """
 
 import os
@@ -26,21 +23,21 @@ from proxylab.verdict.model import ScenarioResult
 __all__ = ["Progress"]
 
 _ERASE: Final = "\r\x1b[K"
-"""Back to the beginning of the line, and clear it (ECMA-48, CR and EL)."""
+"""Return to the start of the line and clear it (ECMA-48, CR and EL)."""
 
 
 class Progress:
-    """Tells whoever waits how far a run has come."""
+    """Shows how far a run has come."""
 
     def __init__(self, total: int, *, document: bool, verbosity: int, color: str, paint: Painter) -> None:
-        """Progress of a run.
+        """Start with no scenario done.
 
         Args:
-            total: how many scenarios and cases will run.
-            document: whether standard output is to hold one document, which is known when all is over.
+            total: the number of scenarios and cases to run.
+            document: whether standard output gets one document at the end.
             verbosity: of the lines (see ``proxylab.report.run_lines``).
-            color: the user's word on colours.
-            paint: colours words that say how something came out.
+            color: the value of ``--color``.
+            paint: colours the words for judgements.
         """
         terminal = sys.stderr.isatty()
         self._total = total
@@ -55,7 +52,7 @@ class Progress:
         self.width: Final = terminal_width()
 
     def at(self, what: str) -> None:
-        """What is being done now; told on a terminal only."""
+        """Show what the run does now, on a terminal only."""
         if self._live:
             room = shutil.get_terminal_size().columns - 1
             line = f"{self._done + 1}/{self._total} {what}"
@@ -63,12 +60,12 @@ class Progress:
             self._shown = True
 
     def note(self, line: str) -> None:
-        """Something that is to be known beside the results."""
+        """Print a remark on standard error."""
         self._erase()
         _aside(line)
 
     def over(self, result: ScenarioResult) -> None:
-        """A scenario has come to its end."""
+        """Print the result of a scenario that has ended."""
         self._done += 1
         self._erase()
         if self._echoes:
@@ -80,7 +77,7 @@ class Progress:
             self.tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self.width))
 
     def tell(self, lines: Sequence[str]) -> None:
-        """Results."""
+        """Print results on standard output."""
         self._erase()
         if lines:
             click.echo("\n".join(lines), color=wants_color(sys.stdout, self._color))
@@ -92,6 +89,6 @@ class Progress:
 
 
 def _aside(text: str, *, nl: bool = True, color: bool | None = None) -> None:
-    """Say something on standard error. Where that takes nothing, the run goes on: its results do not stand there."""
+    """Print on standard error. If that fails, the run goes on: the results go elsewhere."""
     with suppress(OSError):
         click.echo(text, nl=nl, err=True, color=color)

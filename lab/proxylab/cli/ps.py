@@ -1,8 +1,4 @@
-"""``proxylab ps``: the labs that stand.
-
-Owns: the verb's options.
-Must not: end one; it only clears away what killed ones have left.
-"""
+"""``proxylab ps``: list the running labs. It also removes the files that killed labs have left."""
 
 import json
 import os
@@ -25,10 +21,10 @@ __all__ = ["command"]
 _SECONDS: Final = 2.0
 
 
-@click.command("ps", short_help="List the labs that stand.")
+@click.command("ps", short_help="List the running labs.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True)
 def command(*, output: str) -> None:
-    """List the labs that stand: name, engine, age, time that is left, state and file.
+    """List the running labs: name, engine, age, remaining time, state and file.
 
     Example: proxylab ps
     """
@@ -44,27 +40,27 @@ def command(*, output: str) -> None:
 
 
 def _greetings() -> Iterator[tuple[str, Greeted | None]]:
-    """Each lab with what it says of itself; ``None`` for one that is being made, or does not answer."""
+    """Each lab with its answer; ``None`` for a lab that is starting or does not answer."""
     control_sockets = ControlSockets.of_user()
     for name in control_sockets.names():
         try:
-            with ControlConnection(control_sockets.connect(name, _SECONDS), name) as line:
-                yield name, line.request(Greet(), Greeted, Deadline.after(_SECONDS))
+            with ControlConnection(control_sockets.connect(name, _SECONDS), name) as connection:
+                yield name, connection.request(Greet(), Greeted, Deadline.after(_SECONDS))
         except NoSuchLabError:
-            continue  # it has ended meanwhile
+            continue  # the lab has ended meanwhile
         except (LabError, TimeoutError):
             yield name, None
 
 
 def _state(greeted: Greeted | None) -> str:
     if greeted is None:
-        return "silent"
-    return "busy" if greeted.busy else "stands"
+        return "unresponsive"
+    return "busy" if greeted.busy else "running"
 
 
 def _row(name: str, greeted: Greeted | None) -> tuple[str, str, str, str, str, str]:
     if greeted is None:
-        return (name, "?", "?", "?", _state(greeted), "being made, or hung; `proxylab down` ends it")
-    left = "with its maker" if greeted.left is None else age(greeted.left)
+        return (name, "?", "?", "?", _state(greeted), "starting, or hung; `proxylab down` stops it")
+    left = "with its creator" if greeted.left is None else age(greeted.left)
     case = f" [{greeted.case}]" if greeted.case else ""
     return (name, greeted.engine, age(greeted.age), left, _state(greeted), os.path.relpath(greeted.file) + case)

@@ -1,8 +1,4 @@
-"""``proxylab rules``: what an engine programs into a node.
-
-Owns: the verb's options, and the choice between what would be and what is.
-Must not: load rules, or interpret them.
-"""
+"""``proxylab rules``: print a node's rules: those in the kernel, or those that the embedded engine would load."""
 
 from typing import Any
 
@@ -27,9 +23,9 @@ from proxylab.scenario.model import Scenario
 __all__ = ["command"]
 
 
-@click.command("rules", short_help="Print the rules of a node: as they stand, or as an engine would program them.")
-@click.argument("words", nargs=-1, metavar="NODE | FILE", shell_complete=complete_nodes)
-@click.option("--node", metavar="NAME", help="The node; without it, the scenario's first.")
+@click.command("rules", short_help="Print the rules of a node.")
+@click.argument("words", nargs=-1, metavar="NODE|FILE", shell_complete=complete_nodes)
+@click.option("--node", metavar="NAME", help="The node; by default the scenario's first.")
 @lab_options
 @click.pass_obj
 def command(
@@ -43,20 +39,20 @@ def command(
     case_id: str | None,
     **of_engine: Any,
 ) -> None:
-    """Print the rules of NODE in the lab that stands, with their counters, as the kernel has them.
+    """Print the rules of NODE in the running lab, with their counters, from the kernel.
 
-    With FILE, print what the embedded engine would load into a node of that scenario, as iptables-restore(8) reads it;
-    no privilege is needed for that, and no kernel is asked.
+    With FILE, print the rules that the embedded engine would load into a node of that scenario, in the format of
+    iptables-restore(8). This needs no privilege and no kernel.
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
     file, rest = with_file(words)
     if len(rest) > 1 or (file is not None and rest):
-        raise click.UsageError("NODE or FILE: one of them; a node of FILE is named by --node")
+        raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
     if file is not None:
         if engine not in EMBEDDED:
             known = ", ".join(EMBEDDED)
-            raise click.UsageError(f"--engine: of FILE, the rules of {known} can be printed; `proxylab up` runs others")
+            raise click.UsageError(f"--engine: for FILE, choose {known}; `proxylab up` runs the others")
         _render(one_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node

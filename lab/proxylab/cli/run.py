@@ -1,8 +1,6 @@
-"""``proxylab run``: scenarios become labs, probes and verdicts.
+"""``proxylab run``: run scenarios and print their verdicts.
 
-Owns: the verb's options, the choice of probes, and the order in which results are shown.
-Must not: judge, or know how a lab is made; ``proxylab.client.open_lab`` and ``proxylab.client.session`` do, for
-pytest too.
+``proxylab.client.session`` and ``proxylab.client.open_lab`` build the labs and run the probes, for pytest too.
 """
 
 import time
@@ -60,19 +58,19 @@ _COLOURS: Final = {
 }
 
 
-@click.command("run", short_help="Run scenarios on this machine's kernel and judge every probe.")
+@click.command("run", short_help="Run scenarios and judge every probe.")
 @files_argument
 @engines_options
 @click.option(
-    "--probe", "names", metavar="NAME", multiple=True, help="Only probes and steps so named; may be repeated."
+    "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
 )
-@click.option("--trace", is_flag=True, help="Send one more packet for each probe and tell its way, rule by rule.")
+@click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Orders source ports and payloads; the same seed sends the same packets.",
+    help="The seed for source ports and payloads; the same seed sends the same packets.",
 )
 @click.option(
     "--bundle-dir",
@@ -80,18 +78,18 @@ _COLOURS: Final = {
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(".proxylab/bundles"),
     show_default=True,
-    help="Where the evidence of each probe that did not pass is kept; `proxylab judge` reads it.",
+    help="Where to save the evidence of each probe that did not pass; `proxylab judge` reads it.",
 )
-@click.option("--no-bundles", is_flag=True, help="Keep no evidence.")
-@click.option("--keep", is_flag=True, help="Let the lab of a probe that did not pass stay; `proxylab ps` lists it.")
+@click.option("--no-bundles", is_flag=True, help="Save no evidence.")
+@click.option("--keep", is_flag=True, help="Keep the lab of a probe that did not pass running; `proxylab ps` lists it.")
 @click.option(
     "--report",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the run as a page for a browser, too: one HTML file, with the way of every probe's packet.",
+    help="Also write the results as one HTML file, with the path of every probe's packet.",
 )
-@click.option("-v", "--verbose", is_flag=True, help="Name every probe and what was seen of it.")
-@click.option("-q", "--quiet", is_flag=True, help="One line for each probe that did not pass.")
+@click.option("-v", "--verbose", is_flag=True, help="List every probe with what the lab observed.")
+@click.option("-q", "--quiet", is_flag=True, help="Print one line for each probe that did not pass.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @COLOR
 @click.pass_obj
@@ -116,7 +114,7 @@ def command(
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
-    A directory stands for every *.lab.yaml below it. `pytest FILE…` is the same run, with an item for each probe.
+    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
@@ -138,7 +136,7 @@ def command(
             result = _run(opened(run.engine), run, probes, progress, trace=trace, bundle_store=store, kept_labs=kept)
             results.append(result)
             progress.over(results[-1])
-        # Before sessions are closed, which may find something left: no reason to keep what was judged to oneself.
+        # Print before the sessions close: closing may raise, and the verdicts are known.
         if output == "json":
             progress.tell([to_json(results)])
         else:
@@ -153,7 +151,7 @@ def _opened(
     given: tuple[int, Callable[[], ControlSocket] | None],
     stack: ExitStack,
 ) -> Callable[[str], Session]:
-    """The session on an engine, opened when it is first asked for, and closed with the stack."""
+    """A function that returns the session on an engine; it opens each on first use, and the stack closes it."""
     sessions: dict[str, Session] = {}
 
     def on(engine: str) -> Session:
@@ -173,7 +171,7 @@ class _Run:
 
 
 def _runs(written: Iterable[Scenario], engines: Mapping[str, Version]) -> list[_Run]:
-    """Every case of every scenario on every engine, by the engine's version: what `except` and the matrix go by."""
+    """Every case of every scenario on every engine; `except` and the matrix depend on the engine's version."""
     return [
         _Run(engine, case)
         for scenario in written
@@ -183,7 +181,7 @@ def _runs(written: Iterable[Scenario], engines: Mapping[str, Version]) -> list[_
 
 
 def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
-    """What whoever waits should know of a scenario before it runs."""
+    """Print the scenario's notes, and how many of its probes run."""
     progress.at(scenario.file)
     if len(chosen) < len(scenario.judged):
         what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
@@ -193,7 +191,7 @@ def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | S
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, progress: Progress) -> None:
-    """The run as a page, if somebody wants one."""
+    """Write the run as a page if ``--report`` is given."""
     if file is None:
         return
     entries = [entry for result in results for entry in entries_of(result)]
@@ -201,12 +199,12 @@ def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, p
 
 
 def paint(word: str, judgement: Judgement) -> str:
-    """A word in the colour of what it says."""
+    """A word in the colour of its judgement."""
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
 def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe | Step, ...]]]:
-    """The runs of scenarios that have probes or steps of these names, with those; without names, everything."""
+    """Each run with its probes and steps of these names; without names, with all of them."""
     for run in runs:
         scenario = run.scenario
         chosen = tuple(each for each in scenario.judged if not names or _is_called(each, scenario, names))
@@ -215,7 +213,7 @@ def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, 
 
 
 def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether it has one of the names: as it stands in the file, a probe with its step, or with its case too."""
+    """Whether one of the names is its name in the file, or that with its case, or that without its step."""
     whole = scenario.case.words(judged.name)
     in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
     return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
@@ -223,9 +221,9 @@ def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -
 
 def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
     if not scenarios:
-        return "nothing to run: no *.lab.yaml there"
+        return "nothing to run: found no *.lab.yaml"
     if not names:
-        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step is judged there"
+        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step has an expectation"
     known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
     return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
 
@@ -240,7 +238,7 @@ def _run(
     bundle_store: BundleStore | None,
     kept_labs: KeptLabs | None,
 ) -> ScenarioResult:
-    """One scenario from its first namespace to its last, whatever happens in it."""
+    """Run one scenario; an error becomes a part of its result."""
     scenario = run.scenario
     begin = time.monotonic()
     probes: list[ProbeVerdict] = []

@@ -1,8 +1,4 @@
-"""``proxylab schema``: the format, for editors and for readers.
-
-Owns: the verb's options.
-Must not: know any key of the format.
-"""
+"""``proxylab schema``: print the format of scenarios, as JSON Schema for editors or as Markdown for readers."""
 
 import json
 
@@ -15,7 +11,7 @@ __all__ = ["command"]
 
 
 @click.command("schema", short_help="Print the format of scenarios as JSON Schema.")
-@click.option("--reference", is_flag=True, help="Print the reference page, as Markdown, instead.")
+@click.option("--reference", is_flag=True, help="Print the reference page as Markdown instead.")
 def command(*, reference: bool) -> None:
     """Print the format of scenarios as JSON Schema (draft-07), for editors with yaml-language-server.
 

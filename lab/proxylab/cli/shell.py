@@ -1,8 +1,4 @@
-"""``proxylab shell``: a shell in a node, pod or host.
-
-Owns: the verb's options.
-Must not: know which shell (``proxylab.client.attach`` does).
-"""
+"""``proxylab shell``: open a shell in a node, pod or host (see ``proxylab.client.attach``)."""
 
 from typing import Any
 
@@ -16,19 +12,19 @@ __all__ = ["command"]
 
 
 @click.command("shell", short_help="Open a shell in a node, pod or host.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] PLACE", shell_complete=complete_netns)
+@click.argument("words", nargs=-1, required=True, metavar="[FILE] NODE|POD|HOST", shell_complete=complete_netns)
 @lab_options
 @click.pass_obj
 def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], name: str | None, **of_lab: Any) -> int:
-    """Open a shell in a node, pod or host of the lab that stands; its prompt names the place.
+    """Open a shell in a node, pod or host of the running lab; the prompt shows its name.
 
-    With FILE, the lab of that scenario is made for it, and closed.
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab shell client
     """
     file, rest = with_file(words)
     if len(rest) != 1:
-        raise click.UsageError("PLACE: name one node, pod or host")
+        raise click.UsageError("NODE|POD|HOST: name one")
     (netns_name,) = rest
     with the_lab(make_session, file, name, **of_lab) as lab:
         check_netns(lab.scenario, netns_name)

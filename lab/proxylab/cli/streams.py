@@ -1,8 +1,4 @@
-"""The standard streams of the command, which its caller may have closed, or sent where nothing can be written.
-
-Owns: a stand-in for those that are closed, and what it is when standard output takes nothing.
-Must not: print.
-"""
+"""The standard streams, which the caller may have closed, or connected to a file that takes no more output."""
 
 import os
 import sys
@@ -14,28 +10,28 @@ __all__ = ["flush", "is_of_output", "open_closed_streams"]
 
 
 def open_closed_streams() -> bool:
-    """Open /dev/null as each standard stream that is closed; whether standard output was.
+    """Open /dev/null as each closed standard stream; return whether standard output was closed.
 
-    Otherwise the next file that is opened would have its number, and a command in a lab would print into that.
+    Otherwise the next opened file would get the stream's number, and a command in a lab would print into that file.
     """
     was_closed = sys.stdout is None
-    sys.stdin = sys.stdin or os.fdopen(_lead_nowhere(0), closefd=False, encoding="utf-8")
-    sys.stdout = sys.stdout or os.fdopen(_lead_nowhere(1), "w", closefd=False, encoding="utf-8")
-    sys.stderr = sys.stderr or os.fdopen(_lead_nowhere(2), "w", closefd=False, encoding="utf-8")
+    sys.stdin = sys.stdin or os.fdopen(_redirect_to_null(0), closefd=False, encoding="utf-8")
+    sys.stdout = sys.stdout or os.fdopen(_redirect_to_null(1), "w", closefd=False, encoding="utf-8")
+    sys.stderr = sys.stderr or os.fdopen(_redirect_to_null(2), "w", closefd=False, encoding="utf-8")
     return was_closed
 
 
 def flush() -> OSError | None:
-    """Write what is still held back; what keeps standard output from that.
+    """Flush both output streams; return the error of standard output, if any.
 
-    What cannot be written goes nowhere: the interpreter would fail at it once more when it ends.
+    A stream that fails is redirected to /dev/null: otherwise the interpreter would fail again at exit.
     """
     failed: list[OSError | None] = []
     for number, stream in ((1, sys.stdout), (2, sys.stderr)):
         try:
             stream.flush()
         except OSError as error:
-            _lead_nowhere(number)
+            _redirect_to_null(number)
             failed.append(error)
         else:
             failed.append(None)
@@ -43,14 +39,14 @@ def flush() -> OSError | None:
 
 
 def is_of_output(error: Exception) -> bool:
-    """Whether printing met this error: no other file is written by ``click.echo``."""
+    """Whether ``click.echo`` raised the error: it writes to the standard streams only."""
     frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, OSError) and frames[-1].f_code is click.echo.__code__
 
 
-def _lead_nowhere(number: int) -> int:
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    if nowhere != number:
-        os.dup2(nowhere, number)
-        os.close(nowhere)
+def _redirect_to_null(number: int) -> int:
+    null = os.open(os.devnull, os.O_RDWR)
+    if null != number:
+        os.dup2(null, number)
+        os.close(null)
     return number

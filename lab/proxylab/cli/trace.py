@@ -1,8 +1,4 @@
-"""``proxylab trace``: one packet through a lab, and its whole way in words.
-
-Owns: the verb's options.
-Must not: judge; nothing is expected of the packet.
-"""
+"""``proxylab trace``: send one packet through a lab and print its path, rule by rule. It judges nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,7 +21,7 @@ from proxylab.verdict.trace_summary import trace_summary
 __all__ = ["command", "trace_lines"]
 
 
-@click.command("trace", short_help="Send one packet through a lab and tell its way, rule by rule.")
+@click.command("trace", short_help="Trace one packet, rule by rule.")
 @click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
 @lab_options
@@ -41,13 +37,14 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one packet FROM a pod, host or node of the lab that stands, and tell its way there and back.
+    """Send one packet FROM a pod, host or node of the running lab, and print its path there and back, rule by rule.
 
-    Its last words name in one sentence the rule, or the reason of the kernel's, by which it was stopped, or by which
-    its source was changed.
+    The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
 
-    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, each with :PORT
-    behind it where it has several ports or none. With FILE, the lab of that scenario is made for it, and closed.
+    FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
+    if it has several ports or none.
+
+    With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
@@ -69,6 +66,6 @@ def command(
 
 
 def trace_lines(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, plan: Plan, width: int = WIDTH) -> list[str]:
-    """The way of a traced packet, and what it comes to."""
-    way = journey(resolved, evidence, width) or ("no rule of any node saw the packet",)
-    return [*way, "", *wrapped(trace_summary(probe, resolved, evidence, plan), "in short: ", width=width)]
+    """The path of a traced packet, and its summary."""
+    path = journey(resolved, evidence, width) or ("no rule of any node saw the packet",)
+    return [*path, "", *wrapped(trace_summary(probe, resolved, evidence, plan), "in short: ", width=width)]

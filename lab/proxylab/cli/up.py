@@ -1,8 +1,4 @@
-"""``proxylab up``: a lab that stays.
-
-Owns: the verb's options, and the order in which name, lab and its stay are had.
-Must not: keep the lab; it does so itself.
-"""
+"""``proxylab up``: start a lab that keeps running after the command ends (a detached lab)."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -27,20 +23,20 @@ __all__ = ["command"]
 _WIDTH: Final = 80
 
 
-@click.command("up", short_help="Make the lab of a scenario, and let it stand.")
+@click.command("up", short_help="Start the lab of a scenario and leave it running.")
 @FILE
 @CASE
 @engine_options
-@click.option("-n", "--name", metavar="NAME", help="What the lab is called; by default as its scenario.")
+@click.option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
 @click.option(
-    "--ttl", type=Span(), metavar="TIME", default="8h", show_default=True, help="When it ends by itself: 90s, 8h, 2d."
+    "--ttl", type=Span(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
 )
 @click.option(
     "--seed",
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Orders source ports and payloads; the same seed sends the same packets.",
+    help="The seed for source ports and payloads; the same seed sends the same packets.",
 )
 @click.pass_obj
 def command(
@@ -55,10 +51,10 @@ def command(
     seed: int,
     **of_engine: Any,
 ) -> ExitCode:
-    """Make the lab of the scenario FILE with its engines, say what stands and what to type next, and leave.
+    """Start the lab of the scenario FILE with its engines, print what runs in it, and return.
 
-    The lab stands until `proxylab down`, or until its time is over, whatever becomes of the terminal that made it. Only
-    its owner reaches it.
+    The lab runs until `proxylab down` or the end of its lifetime, even if the terminal closes. Only its owner can
+    reach it.
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
@@ -83,19 +79,20 @@ def command(
 def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
 ) -> Iterator[tuple[Session, Callable[[str], str]]]:
-    """A session whose lab can stay, and what takes a name for it. Its process starts while the scenario is read."""
+    """A session for a detached lab, and a function that claims its name.
+
+    The lab process starts while the caller reads the scenario.
+    """
     control_socket = ControlSocket(ControlSockets.of_user())
 
     def claim(name: str) -> str:
         if not is_name(name):
-            raise click.UsageError(
-                f"--name: {name!r} can be no lab's name; allowed: up to 63 of a-z, 0-9, dot and hyphen"
-            )
+            raise click.UsageError(f"--name: {name!r} is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen")
         try:
             control_socket.claim(name)
         except NameTakenError:
             raise click.UsageError(
-                f"--name: a lab {name!r} stands already; end it with `proxylab down {name}`, or choose another --name"
+                f"--name: a lab {name!r} runs already; stop it with `proxylab down {name}`, or choose another --name"
             ) from None
         return name
 

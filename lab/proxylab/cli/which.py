@@ -1,8 +1,4 @@
-"""Which lab a verb is about: one that stands, or one that is made of FILE and closed again.
-
-Owns: the options by which a user says so, and the words where there is none or more than one.
-Must not: know what is done with it.
-"""
+"""The lab that a verb uses: a running one by its name, or a temporary one that the verb builds from FILE."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -34,7 +30,7 @@ _OF_FILES: Final = ("engine", "kube_proxy", "feature_gates", "flags", "iptables"
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The labs that stand, for a shell."""
+    """Complete the names of running labs."""
     return [CompletionItem(name) for name in ControlSockets.of_user().names() if name.startswith(incomplete)]
 
 
@@ -44,33 +40,33 @@ NAME: Final = click.option(
     metavar="NAME",
     envvar="LAB_NAME",
     shell_complete=complete_names,
-    help="The standing lab; by default the only one.",
+    help="The running lab; by default the only one.",
 )
 
 
 def lab_options(command: Command) -> Command:
-    """Give a command the options that say which lab: ``--name``, and for one that is made, case and engine."""
+    """Add the options that choose a lab: ``--name``, and for a lab of FILE its case and engine."""
     return NAME(CASE(engine_options(command)))
 
 
 def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
-    """FILE, where the first word is one, and the other words. No node, pod, host or Service is called ``*.yaml``."""
+    """FILE, if the first word is one, and the other words. No node, pod, host or Service is called ``*.yaml``."""
     if words and words[0].endswith((".yaml", ".yml")):
         path = Path(words[0])
         if not path.is_file():
             raise click.UsageError(
-                f"FILE: {words[0]!r} is not there; name one that is, or write one with `proxylab init {words[0]}`"
+                f"FILE: {words[0]!r} does not exist; name another, or write it with `proxylab init {words[0]}`"
             )
         return path, tuple(words[1:])
     return None, tuple(words)
 
 
 def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
-    """The case of FILE that is meant: the only one, that of the id, or the first, whose brothers are named.
+    """The case of FILE with this id, or the first; then the ids of all cases go to standard error.
 
     Raises:
         ScenarioError: the file has mistakes.
-        click.UsageError: it has no such case.
+        click.UsageError: the file has no such case.
     """
     (written,) = load_all((file,))
     found = cases(written, mode_of(engine), version_of(engine))
@@ -99,16 +95,16 @@ def the_lab(
     adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario,
     **of_engine: Any,
 ) -> Iterator[OpenLab]:
-    """The lab of FILE, which is closed at the end; without FILE, the standing one.
+    """The lab of FILE, which is closed at the end; without FILE, the running lab.
 
     Args:
-        make_session: what makes the session of FILE's lab.
+        make_session: creates the session of FILE's lab.
         file: the scenario, or ``None``.
-        name: of the standing lab, or ``None`` for the only one.
-        engine: of FILE's lab, as the other options are.
-        case_id: of the matrix.
-        adapt: what is done to FILE's scenario before its lab is made.
-        of_engine: for ``choice_of``.
+        name: the running lab's name, or ``None`` for the only one.
+        engine: the engine of FILE's lab.
+        case_id: the case of FILE's matrix.
+        adapt: changes FILE's scenario before its lab is built.
+        of_engine: further options, for ``choice_of``.
     """
     if file is None:
         _refuse_options_of_files()
@@ -116,7 +112,7 @@ def the_lab(
             yield attach_to(connection)
         return
     if name is not None and _is_typed("name"):
-        raise click.UsageError("FILE or --name: a lab that is made of FILE, or one that stands")
+        raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
     scenario = adapt(case_of(file, engine, case_id))
     with (
         (make_session or Session)(choice_of(engine, **of_engine)) as session,
@@ -127,17 +123,20 @@ def the_lab(
 
 @contextmanager
 def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConnection]:
-    """A line to the standing lab of that name, or to the only one; ``or_file``: a FILE would have done as well."""
+    """A connection to the running lab of that name, or to the only one.
+
+    ``or_file``: the verb takes a FILE instead, and the error message says so.
+    """
     control_sockets = ControlSockets.of_user()
     chosen = name or _only(control_sockets, or_file=or_file)
     try:
         connection = ControlConnection(control_sockets.connect(chosen), chosen)
     except NoSuchLabError:
         names = control_sockets.names()
-        there = f"there are {', '.join(names)}" if names else "none stands; make one with `proxylab up FILE`"
-        raise click.UsageError(f"--name: no lab {chosen!r} stands; {there}") from None
+        there = f"there are {', '.join(names)}" if names else "start one with `proxylab up FILE`"
+        raise click.UsageError(f"--name: no lab {chosen!r} is running; {there}") from None
     except TimeoutError:
-        raise click.UsageError(f"the lab {chosen} takes no connection; end it with `proxylab down {chosen}`") from None
+        raise click.UsageError(f"the lab {chosen} does not answer; stop it with `proxylab down {chosen}`") from None
     with connection:
         yield connection
 
@@ -145,21 +144,19 @@ def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConne
 def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
     names = control_sockets.names()
     if not names:
-        here = ", or name a FILE here" if or_file else ""
-        raise click.UsageError(f"no lab stands; make one with `proxylab up FILE`{here}")
+        here = ", or give a FILE" if or_file else ""
+        raise click.UsageError(f"no lab is running; start one with `proxylab up FILE`{here}")
     if len(names) > 1:
-        raise click.UsageError(f"{len(names)} labs stand; say which with --name: {', '.join(names)}")
+        raise click.UsageError(f"{len(names)} labs are running; choose one with --name: {', '.join(names)}")
     return names[0]
 
 
 def _refuse_options_of_files() -> None:
-    """A lab that stands has its engine and its case."""
+    """Refuse engine and case options for a running lab: it has both already."""
     for option in _OF_FILES:
         if _is_typed(option):
             spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
-            raise click.UsageError(
-                f"{spelt} is for a lab that is made of FILE; this one stands already, so leave it out"
-            )
+            raise click.UsageError(f"{spelt} is for a temporary lab of FILE, but this lab runs already; leave it out")
 
 
 def _is_typed(option: str) -> bool:

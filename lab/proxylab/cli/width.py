@@ -1,8 +1,4 @@
-"""How wide the user's terminal is.
-
-Owns: between what widths lines are laid out.
-Must not: lay out anything.
-"""
+"""The width of the user's terminal, between the limits within which proxylab lays out lines."""
 
 import shutil
 from typing import Final
@@ -12,7 +8,7 @@ from proxylab.text import WIDTH
 __all__ = ["terminal_width"]
 
 _WIDEST: Final = 160
-"""Longer lines are not read with ease, and a table grows no clearer by them."""
+"""Longer lines are hard to read, and do not make a table clearer."""
 
 
 def terminal_width() -> int:

@@ -1,8 +1,4 @@
-"""Times as they are typed and shown at the desk.
-
-Owns: reading ``8h`` and ``1h30m``, and writing an age as kubectl does.
-Must not: know clocks.
-"""
+"""Durations on the command line: read ``8h`` and ``1h30m``, and write an age as kubectl does."""
 
 import re
 from typing import Final
@@ -22,15 +18,15 @@ class Span(click.ParamType[float]):
     name = "time"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """The seconds that are meant."""
+        """The duration in seconds."""
         if isinstance(value, float):
             return value
         text = str(value)
         if _WHOLE.fullmatch(text) is None:
-            self.fail(f"{text!r} is no time; write it as 90s, 45m, 8h, 1h30m or 2d", param, ctx)
+            self.fail(f"{text!r} is not a duration; write it as 90s, 45m, 8h, 1h30m or 2d", param, ctx)
         seconds = float(sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"\d+[smhd]", text)))
         if not 0 < seconds <= _LONGEST:
-            self.fail(f"{text!r} is not between 1s and 30d; write another", param, ctx)
+            self.fail(f"{text!r} is not between 1s and 30d; choose another", param, ctx)
         return seconds
 
 

@@ -1,21 +1,20 @@
 """Scenarios as pytest items: ``pytest scenarios/x.lab.yaml`` and ``proxylab run`` are the same run.
 
-Owns: the hooks that make pytest a client of the lab; the modules beside this one have a part each.
-Must not: import what only a run needs before the first item runs (collection needs no privilege and no kernel), patch
-anything, or do anything in a project that has no ``*.lab.yaml``.
+This module owns the hooks. Collection needs no privilege and no kernel: modules that only a run needs are imported
+when the first item runs. In a project without ``*.lab.yaml`` the plugin does nothing.
 
 A scenario file is a ``pytest.Module``, and a probe or step a ``pytest.Function``: fixtures, ``-k``, ``::``, xdist and
-other plugins treat them as they treat Python tests. Three fixtures carry the run, and are the place to stand in for it:
+other plugins treat them as they treat Python tests. Three fixtures carry the run, and a project may override each:
 
 * ``lab_sessions``, once per worker: a lab process for each engine, started when the first item needs it.
 * ``lab_open``: the lab of the item's scenario, or of its case; closed when an item needs another, or the file ends.
-* ``lab_verdict``, once per item: the probe, sent and judged; or the step, ended and judged.
+* ``lab_verdict``, once per item: sends and judges the probe, or ends and judges the step.
 
-So evidence is gathered while an item is set up, and its call only holds the verdict against the expectation: what came
-out otherwise than expected is *failed*; what could not be decided is an *error*, as JUnit tells the two apart; what
-this machine cannot do is *skipped*, with the cure.
+The fixtures gather evidence while pytest sets an item up; the item's call only compares the verdict with the
+expectation. An unexpected result is *failed*. An undecided one is an *error*, so that JUnit keeps the two apart. What
+this machine cannot do is *skipped*, with the fix.
 
-What YAML should not say is a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``python_fixtures``).
+For what YAML cannot express, write a ``test_*.py`` with the fixture ``lab`` or ``lab_factory`` (``python_fixtures``).
 """
 
 import os
@@ -26,7 +25,7 @@ import pytest
 
 from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
-from proxylab.pytest_plugin.gathering import Gathering, Telling
+from proxylab.pytest_plugin.gathering import Attaching, Gathering
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.interactive_options import (
     DESK,
@@ -82,26 +81,29 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
-    """Take ``*.lab.yaml``, and leave all other YAML alone."""
+    """Collect ``*.lab.yaml``, and no other YAML."""
     if file_path.name.endswith(SUFFIX):
         return ScenarioFile.from_parent(parent, path=file_path)
     return None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run Python tests that have a lab on every engine, as scenario files are."""
+    """Run Python tests that use a lab on every chosen engine, as scenario files do."""
     parametrize_engines(metafunc)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse options that cannot be, make markers known, and listen where all probes are heard of."""
+    """Check the options, register the markers, and register the reporters.
+
+    Under xdist only the controller gets the reporters that need the results of all items.
+    """
     for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
         option(config)
     register(config)
     if any((is_kept(config), is_paused(config), shell_netns_name(config))):
         config.pluginmanager.register(OnFailure(config), DESK)
     if report(config) is not None:
-        config.pluginmanager.register(Telling(), "proxylab-telling")
+        config.pluginmanager.register(Attaching(), "proxylab-attaching")
     if hasattr(config, "workerinput"):
         return
     config.pluginmanager.register(Themes(), "proxylab-themes")

@@ -1,7 +1,6 @@
-"""The fixtures that carry a probe from its file to its verdict.
+"""The fixtures that run a probe, from ``lab_sessions`` to ``lab_verdict``.
 
-Owns: ``lab_sessions``, ``lab_of_file``, ``lab_open``, ``lab_bundle_store`` and ``lab_verdict``.
-Must not: import a run's own rooms before an item runs.
+Modules that only a run needs are imported when the first item runs.
 """
 
 import sys
@@ -53,8 +52,8 @@ __all__ = [
 
 @pytest.fixture(scope="session")
 def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
-    """The session on an engine: a lab process of this pytest process, which is an xdist worker or the only one."""
-    from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - a run's own rooms
+    """A function that returns the session on an engine; each pytest process, such as an xdist worker, has its own."""
+    from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - only a run needs them
     from proxylab.client.session import Session  # noqa: PLC0415
     from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
 
@@ -65,19 +64,19 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
         def begin(engine: str) -> Session:
             where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
-            upstream = upstream_for(engine, where, _tell, flags=flags, gates=gates)
+            upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield Awake(begin).session
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
 class _Labs:
-    """The labs of one scenario file: a lab for each of its runs, one at a time."""
+    """The labs of one scenario file: one for each of its runs, one at a time."""
 
     def __init__(self, sessions: "Callable[[str], Session]") -> None:
         self._sessions = sessions
@@ -87,7 +86,10 @@ class _Labs:
         self._foreseen: dict[Run, Foreseen] = {}
 
     def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | Foreseen":
-        """The lab of a run, not past a probe or step; what keeps it from being opened is told to each of its items."""
+        """A lab of the run that has not yet passed the probe or step.
+
+        If the lab cannot open, each item of the run gets the same error.
+        """
         if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
@@ -116,14 +118,14 @@ class _Labs:
 
 @pytest.fixture(scope="module")
 def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
-    """The labs of the scenario file, the last of which is closed after the last item."""
+    """The labs of the scenario file; the last one closes after the last item."""
     with closing(_Labs(lab_sessions)) as labs:
         yield labs
 
 
 @pytest.fixture
 def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
-    """The lab of the item's scenario, or of its case; where its engine fails as foreseen, the item does so, too."""
+    """The lab of the item's scenario or case. If the engine fails as ``engineFails`` expects, the item is xfailed."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
         opened = lab_of_file.of(item.run, item.judged)
@@ -135,7 +137,7 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
 
 @pytest.fixture(scope="session")
 def lab_bundle_store(pytestconfig: pytest.Config) -> "BundleStore | None":
-    """Where evidence is kept; ``None`` where nobody wants any."""
+    """The store for evidence; ``None`` with ``--lab-no-bundles``."""
     directory = bundle_directory(pytestconfig)
     return None if directory is None else BundleStore(directory)
 
@@ -144,7 +146,7 @@ def lab_bundle_store(pytestconfig: pytest.Config) -> "BundleStore | None":
 def lab_verdict(
     request: pytest.FixtureRequest, lab_open: "OpenLab", lab_bundle_store: "BundleStore | None"
 ) -> "Judged":
-    """The verdict on the probe or step, unless there is none that could be held against the expectation."""
+    """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
     verdict: Judged
     with in_its_own_words(str(item.judged.position)):

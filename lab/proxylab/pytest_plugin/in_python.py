@@ -1,7 +1,6 @@
-"""The lab of a Python test: for what YAML should not say, beside the scenarios and with the same report.
+"""``Lab``: the lab of a Python test, for what YAML cannot express.
 
-Owns: ``Lab``, which a test talks to.
-Must not: judge; a probe is held against its expectation as one of a scenario file is.
+A probe of a Python test is judged and reported like one of a scenario file.
 """
 
 import inspect
@@ -39,11 +38,11 @@ _Verdict = TypeVar("_Verdict", "ProbeVerdict", "StepVerdict")
 
 __all__ = ["Lab"]
 
-_NOTHING_IN_PARTICULAR: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
+_ANY_EXPECTATION: Final[Mapping[str, object]] = {"outcome": "delivered", "source": "preserved"}
 
 
 class Lab:
-    """A lab that stands while a test runs.
+    """A lab that runs during a test.
 
     Example:
         >>> def test_echo(lab):  # with @pytest.mark.lab("echo.lab.yaml")
@@ -52,7 +51,7 @@ class Lab:
 
     def __init__(
         self,
-        stands: "OpenLab",
+        open_lab: "OpenLab",
         text: str,
         *,
         engine: str,
@@ -60,7 +59,7 @@ class Lab:
         bundle_store: "BundleStore | None",
         case: str,
     ) -> None:
-        self._stands = stands
+        self._lab = open_lab
         self._text = text
         self._engine = engine
         self._item = item
@@ -72,8 +71,8 @@ class Lab:
 
     @property
     def scenario(self) -> Scenario:
-        """What it was built for."""
-        return self._stands.scenario
+        """The lab's scenario."""
+        return self._lab.scenario
 
     def probe(
         self,
@@ -85,24 +84,23 @@ class Lab:
         name: str = "",
         check: bool = True,
     ) -> "ProbeVerdict":
-        """Send a probe, written as in YAML, and judge what was seen.
+        """Send a probe, written as in YAML, and judge it.
 
         Args:
             sender: ``from``: a name, or a mapping.
             to: the target.
-            expect: what must hold.
-            send: what is sent.
-            name: what the report calls it; by default, the test's name.
-            check: fail the test, in the words of a scenario's probe, unless all of it holds. Without, the verdict is
-                for the test to look at.
+            expect: the expectations.
+            send: what to send.
+            name: the name in the report; by default the test's name.
+            check: fail the test unless every expectation holds. Without it, the test inspects the verdict.
         """
         probe = self._probe(_caller(), {"from": sender, "to": to, "expect": expect, "send": send}, name)
         with in_its_own_words(""):
-            self._stands.add(probe)
-            verdict = self._kept_evidence(self._stands.probe(probe))
-        record(self._item, self._stands, self._engine, verdict)
+            self._lab.add(probe)
+            verdict = self._kept_evidence(self._lab.probe(probe))
+        record(self._item, self._lab, self._engine, verdict)
         if has_pcap(self._item.config):
-            leave_pcap(self._item, self._stands, verdict, self._probes)
+            leave_pcap(self._item, self._lab, verdict, self._probes)
         show_of_test(self._item, self.scenario, self._engine, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
@@ -113,11 +111,11 @@ class Lab:
     def trace(
         self, sender: str | Mapping[str, object], *, to: Mapping[str, object], send: Mapping[str, object] | None = None
     ) -> tuple[str, ...]:
-        """Send one packet and tell its way through every rule, as ``proxylab trace`` does."""
-        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
+        """Send one packet and return its path through every rule, as ``proxylab trace`` prints it."""
+        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _ANY_EXPECTATION, "send": send})
         with in_its_own_words(""):
-            self._stands.add(probe)
-            return tuple(journey(*self._stands.trace(probe)))
+            self._lab.add(probe)
+            return tuple(journey(*self._lab.trace(probe)))
 
     def dialogue(
         self,
@@ -128,47 +126,47 @@ class Lab:
         to: Mapping[str, object],
         unproven: Collection[int] = (),
     ) -> "Spoken":
-        """Hold a dialogue of crafted TCP segments, and tell what every tap saw of it.
+        """Exchange crafted TCP segments, and return what every tap saw.
 
-        Both kernels are kept out of what comes as it should; a segment that reaches the client from where it has not
-        dialled finds the client's kernel, which resets it.
+        The lab keeps the expected segments from both kernels. A segment that reaches the client from another address
+        than it dialled reaches the client's kernel, which resets it.
 
         Args:
             sender: ``from``, the client: a pod, an outside host or a node.
-            server: the pod or outside host that answers. It must be the one that the proxy chooses.
+            server: the pod or outside host that answers. It must be the endpoint that the proxy chooses.
             turns: ``client(…)`` and ``server(…)`` of ``proxylab.plan.dialogue``, in order.
-            to: whom the client dials.
-            unproven: turns, counted from 1, after which nobody can vouch for what was not seen, since the lab lets no
-                answer back to who said them. A test must conclude nothing from silence there.
+            to: the target that the client dials.
+            unproven: turns, counted from 1, after which the absence of a frame proves nothing, since the lab lets no
+                answer back to their sender. A test must conclude nothing from silence there.
 
         Raises:
-            pytest.fail.Exception: a turn could not be said, or a tap cannot vouch for what it has not seen.
+            pytest.fail.Exception: a segment could not be sent, or a tap may have missed frames.
         """
         send = {"protocol": "TCP", "as": "packet"}
-        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _NOTHING_IN_PARTICULAR, "send": send})
+        probe = self._probe(_caller(), {"from": sender, "to": to, "expect": _ANY_EXPECTATION, "send": send})
         with in_its_own_words(""):
-            spoken = self._stands.converse(probe, server, turns)
+            spoken = self._lab.converse(probe, server, turns)
         spoken = replace(spoken, unproven=tuple(turn for turn in spoken.unproven if turn not in unproven))
         if spoken.doubts:
             pytest.fail(f"{probe.position}: dialogue of {spoken.client} and {server}\n{spoken}", pytrace=False)
         return spoken
 
     def execute(self, netns_name: str, *argv: str) -> "Executed":
-        """Run a command in a node, pod or outside host, and wait for its end."""
+        """Run a command in a node, pod or outside host, and wait until it ends."""
         with in_its_own_words(""):
-            return self._stands.execute(netns_name, *argv)
+            return self._lab.execute(netns_name, *argv)
 
     def resolve(self, netns_name: str, name: str) -> "tuple[IPAddress, ...]":
-        """The addresses that a name has for a program in a pod or node, as getaddrinfo(3) finds them.
+        """The addresses that getaddrinfo(3) would find for a name in a pod or node, of all families of the lab.
 
-        Below the search domains of a pod first, where the name has less than five dots; of all families that the lab
-        has. Empty where the name does not exist or has no address.
+        A name with fewer than five dots is tried below the pod's search domains first. The result is empty if the name
+        does not exist or has no address.
 
         Raises:
-            pytest.fail.Exception: nobody answers, in the words of the socket; or the lab has no name server.
+            pytest.fail.Exception: no name server answers, or the lab has none.
         """
         with in_its_own_words(""):
-            lookups = self._stands.lookups.resolve(netns_name, name)
+            lookups = self._lab.lookups.resolve(netns_name, name)
         failed = next((each for each in lookups if each.error), None)
         if failed is not None:
             pytest.fail(
@@ -187,26 +185,26 @@ class Lab:
         by_tcp: bool = False,
         size: int = 1232,
     ) -> "Lookup":
-        """Ask one question about a name from a pod or node, as dig(1) does, and tell what was answered.
+        """Send one DNS query from a pod or node, as dig(1) does, and return the answer.
 
-        An answer that does not fit into ``size`` octets is asked for again by TCP, and ``truncated`` says so.
+        If the answer does not fit into ``size`` octets, the query is repeated over TCP, and ``truncated`` is set.
 
         Args:
-            netns_name: who asks.
-            name: absolute; no search domain is tried.
-            kind: of the records asked for.
-            server: the address asked; without it, the Service kube-dns, through the proxy.
-            port: the source port; the kernel's choice without it.
-            by_tcp: ask by TCP at once.
-            size: what the client takes by UDP; 0 for one without EDNS, which takes 512 octets.
+            netns_name: the pod or node that sends the query.
+            name: an absolute name; no search domain is tried.
+            kind: the record type.
+            server: the server's address; by default the Service kube-dns, through the proxy.
+            port: the source port; by default the kernel chooses.
+            by_tcp: use TCP at once.
+            size: the UDP payload size of the client; 0 means no EDNS, which allows 512 octets.
 
         Raises:
-            ScenarioError: the lab has no such place, or no name server.
+            ScenarioError: the lab has no such pod or node, or no name server.
         """
-        asked = None if server is None else ip_address(str(server))
+        address = None if server is None else ip_address(str(server))
         with in_its_own_words(""):
-            lookups = self._stands.lookups
-            return lookups.query(netns_name, name.rstrip("."), kind, asked, port=port, by_tcp=by_tcp, size=size)
+            lookups = self._lab.lookups
+            return lookups.query(netns_name, name.rstrip("."), kind, address, port=port, by_tcp=by_tcp, size=size)
 
     def step(
         self,
@@ -216,49 +214,49 @@ class Lab:
         until: Mapping[str, object] | None = None,
         expect: Mapping[str, object] | None = None,
     ) -> None:
-        """Make the next step of the scenario, and wait as it says; or one that is written here, as in YAML.
+        """Perform the next step of the scenario, or one written here as in YAML, and wait for its condition.
 
-        Streams of the scenario begin with the first step and go on through all. Behind a step that is written here come
-        no more of the file's own.
+        Streams of the scenario start with the first step and run through all steps. After a step written here, the
+        file's remaining steps do not run.
 
         Args:
-            name: what the report calls it; by default, its number.
-            change: what changes.
-            until: what is waited for; without it, until every engine that runs has taken the change up.
-            expect: what streams and connection tracking must show, for ``conclude``.
+            name: the name in the report; by default, the step's number.
+            change: the change.
+            until: the condition to wait for; by default, every running engine has synced the change.
+            expect: the expectations on streams and connection tracking, for ``conclude``.
         """
-        netns_name = Position(*_caller(), 1)
-        said = {"change": change, "until": until, "expect": expect}
-        written: dict[str, object] = {key: value for key, value in said.items() if value is not None}
+        position = Position(*_caller(), 1)
+        parts = {"change": change, "until": until, "expect": expect}
+        written: dict[str, object] = {key: value for key, value in parts.items() if value is not None}
         with in_its_own_words(""):
             if written or name:
-                self._write({"name": name or f"step {self._stands.made + 1}", **written}, netns_name)
-            self._stands.step()
+                self._write({"name": name or f"step {self._lab.made + 1}", **written}, position)
+            self._lab.step()
 
     def _write(self, entry: Mapping[str, object], position: Position) -> None:
-        """Put a step behind those that are made."""
-        from proxylab.scenario.load import parse_with_steps  # noqa: PLC0415 - pydantic, for those who have scenarios
+        """Append a step to those already performed."""
+        from proxylab.scenario.load import parse_with_steps  # noqa: PLC0415 - pydantic is slow to import
 
         if not self._written:
-            self._kept = self._stands.made
+            self._kept = self._lab.made
         self._written.append((entry, position))
         whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
-        self._stands.go_on_as(case_of(whole, self._stands.engine, self._case))
+        self._lab.go_on_as(case_of(whole, self._lab.engine, self._case))
 
     def conclude(self, *, check: bool = True) -> "StepVerdict":
-        """End the step that was made last: let its streams come to rest, and judge what they show.
+        """End the last step: wait until its streams are quiet, and judge it.
 
         Args:
             check: as in ``probe``.
 
         Raises:
-            pytest.fail.Exception: no step was made, or it does not hold.
+            pytest.fail.Exception: there was no step, or an expectation does not hold.
         """
-        if not self._stands.made:
-            pytest.fail("no step was made: lab.step() comes before lab.conclude()", pytrace=False)
+        if not self._lab.made:
+            pytest.fail("there is no step to conclude: call lab.step() before lab.conclude()", pytrace=False)
         with in_its_own_words(""):
-            verdict = self._kept_evidence(self._stands.conclude(self.scenario.steps[self._stands.made - 1]))
-        record(self._item, self._stands, self._engine, verdict)
+            verdict = self._kept_evidence(self._lab.conclude(self.scenario.steps[self._lab.made - 1]))
+        record(self._item, self._lab, self._engine, verdict)
         show_of_test(self._item, self.scenario, self._engine, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
@@ -267,21 +265,21 @@ class Lab:
         return verdict
 
     def rules(self) -> dict[str, str]:
-        """The rules of every node as the kernel holds them: what iptables-save(8) or nft(8) prints."""
+        """The kernel's rules on every node, as iptables-save(8) or nft(8) prints them."""
         with in_its_own_words(""):
-            return self._stands.rules()
+            return self._lab.rules()
 
-    def _probe(self, netns_name: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
-        """The probe of a call, with the same checks as if it stood in the file. Raises ``pytest.fail.Exception``."""
-        from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic, for those who have scenarios
+    def _probe(self, caller: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
+        """The probe of a call, checked like a probe of a file. Raises ``pytest.fail.Exception``."""
+        from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic is slow to import
 
         self._probes += 1
-        file, line = netns_name
+        file, line = caller
         words = name or self._item.name.partition("[")[0].removeprefix("test_").replace("_", " ")
         entry = {"name": words, **{key: value for key, value in written.items() if value is not None}}
         with in_its_own_words(""):
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
-        return case_of(whole, self._stands.engine, self._case).probes[0]
+        return case_of(whole, self._lab.engine, self._case).probes[0]
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
@@ -289,12 +287,12 @@ class Lab:
         if self._bundle_store is None:
             return verdict
         name = f"{self._item.name} {self._probes}"
-        evidence = partial(self._stands.bundle, verdict)
+        evidence = partial(self._lab.bundle, verdict)
         return self._bundle_store.settle(verdict, self._engine, evidence, partial(warn, self._item), name)
 
 
 def _caller() -> tuple[str, int]:
-    """File and line of the test that called a method of ``Lab``: there its probe stands."""
+    """File and line where a test called a method of ``Lab``: the position of its probe."""
     frame = inspect.currentframe()
     for _ in range(2):
         frame = frame.f_back if frame else None

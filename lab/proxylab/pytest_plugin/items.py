@@ -1,11 +1,10 @@
-"""Scenario files as modules of pytest items.
+"""Scenario files as modules of pytest items: which items a file has, their order, ids and markers.
 
-Owns: ``ScenarioFile`` and ``ProbeItem``: which items a file has, in which order, under which ids, with which markers.
-Must not: import what only a run needs: collection needs no privilege and no kernel.
+Collection needs no privilege and no kernel, so this module imports nothing that only a run needs.
 
-An id is the author's words and, in brackets, what the run adds to them: the case of the matrix, the engine where
-several run, the number of the repetition. It holds neither ``/`` nor ``::``, by which pytest divides ids, and nothing
-that differs between two collections: the workers of xdist collect each by themselves and must find the same.
+An id is the author's title, followed in brackets by the case of the matrix, by the engine if several run, and by the
+number of the repetition. It contains neither ``/`` nor ``::``, since pytest splits ids there. It is the same in every
+collection: each xdist worker collects for itself, and all must find the same ids.
 """
 
 import os
@@ -36,18 +35,18 @@ def is_of_a_scenario(nodeid: str) -> bool:
 
 
 class ScenarioFile(pytest.Module):
-    """One scenario file. A ``Module`` and not a ``File``, since only modules can hold module-scoped fixtures."""
+    """One scenario file. It is a ``Module``, not a ``File``: only modules can have module-scoped fixtures."""
 
     def _getobj(self) -> types.ModuleType:
         return types.ModuleType(self.path.name.removesuffix(SUFFIX))
 
     def collect(self) -> Iterable[pytest.Item]:
-        """The scenario's probes, then of each step its probes, and itself where it expects anything.
+        """The scenario's probes, then each step's probes, followed by the step if it has expectations.
 
         Raises:
             CollectError: with every mistake in the file.
         """
-        from proxylab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic, for a run that has scenario files
+        from proxylab.scenario.load import load_scenario  # noqa: PLC0415 - pydantic is slow to import; only scenario files need it
 
         try:
             scenario = load_scenario(Path(os.path.relpath(self.path)))
@@ -62,7 +61,7 @@ class ScenarioFile(pytest.Module):
 
 
 class Run:
-    """One lab of a file: a case of its matrix, on an engine, for the nth time."""
+    """One lab of a file: a case of its matrix on an engine, in the nth repetition."""
 
     def __init__(self, written: Scenario, case: Scenario, engine: str, marks: tuple[str, ...]) -> None:
         self.scenario = case
@@ -72,7 +71,7 @@ class Run:
         self._marks: Final = marks
 
     def settle(self, version: Version) -> None:
-        """Let exceptions hold for the version that is found to run, of which collection knows no more than its name."""
+        """Apply ``except`` for the version that really runs: collection knows only the engine's name."""
         if version != self._version:
             known = cases(self._written, mode_of(self.engine), version)
             self.scenario = next(each for each in known if each.case == self.scenario.case)
@@ -107,14 +106,14 @@ class ProbeItem(pytest.Function):
 
     @property
     def judged(self) -> Probe | Step:
-        """The probe or step, with what is expected of the version that runs."""
+        """The probe or step, with its expectations for the version that runs."""
         return self.run.scenario.judged[self._number]
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario, or the case of it, that it belongs to."""
+        """The item's scenario, or case of it."""
         return self.run.scenario
 
     def reportinfo(self) -> tuple[Path, int, str]:
-        """Its own line in the YAML file; pytest counts lines from 0."""
+        """The item's line in the YAML file; pytest counts lines from 0."""
         return self.path, self.judged.position.line - 1, self.name

@@ -1,11 +1,8 @@
-"""Which sessions have a lab at one time, where a run has several engines.
+"""How many labs are open at once when a run has several engines.
 
-Owns: ``Awake``.
-Must not: start a session, or know what an engine is.
-
-A lab stays when its file is done, since the next file may have its wire. With one for each of many engines, in each of
-several workers, the kernel would run out of neighbours: those of all namespaces share a table that holds 1,024 in each
-family (``gc_thresh3``, net/core/neighbour.c), a lab has some forty, and a packet to one that finds no place is lost.
+A session keeps its lab open after a file. With a lab for each of many engines, in each of several workers, the kernel
+would run out of neighbour entries: all namespaces share a table of 1,024 entries per family (``gc_thresh3``,
+net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet whose neighbour finds no entry.
 """
 
 from collections.abc import Callable
@@ -14,11 +11,11 @@ from typing import Final, Generic, Protocol, TypeVar
 __all__ = ["Awake"]
 
 _MOST: Final = 3
-"""As many as `./dev test` has engines; eight workers then stay below the kernel's limit."""
+"""The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
 
 
 class Resting(Protocol):
-    """What can close its lab, and open another one later."""
+    """A session that can close its lab, and open another one later."""
 
     def rest(self) -> None:
         """Close the lab."""
@@ -28,7 +25,7 @@ _Session = TypeVar("_Session", bound=Resting)
 
 
 class Awake(Generic[_Session]):
-    """Sessions by name, of which the last few that were asked for may have a lab."""
+    """Sessions by name; only the few most recently used keep their labs open."""
 
     def __init__(self, begin: Callable[[str], _Session]) -> None:
         self._begin = begin
@@ -36,13 +33,13 @@ class Awake(Generic[_Session]):
         self._awake: dict[str, None] = {}
 
     def session(self, name: str) -> _Session:
-        """The session of that name. The one that was asked for the longest ago is put to rest if need be."""
+        """The session of that name. If too many labs are open, the least recently used session closes its lab."""
         if name not in self._sessions:
             self._sessions[name] = self._begin(name)
         self._awake.pop(name, None)
         self._awake[name] = None
         while len(self._awake) > _MOST:
-            longest_ago = next(iter(self._awake))
-            del self._awake[longest_ago]
-            self._sessions[longest_ago].rest()
+            least_recent = next(iter(self._awake))
+            del self._awake[least_recent]
+            self._sessions[least_recent].rest()
         return self._sessions[name]

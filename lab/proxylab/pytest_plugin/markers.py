@@ -1,7 +1,6 @@
-"""Markers that say what a probe is about, for ``pytest -m``.
+"""Markers for ``pytest -m``: engine, mode, IP families, needed capabilities, and the author's tags.
 
-Owns: their names and meanings, and which of them a scenario bears.
-Must not: mark what nobody could choose by: words and axes are in the id, for ``-k``.
+Titles and matrix cases are in the id, for ``-k``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,19 +24,19 @@ MARKERS: Final[Mapping[str, str]] = {
     "ipv4": "a probe in a lab that has IPv4",
     "ipv6": "a probe in a lab that has IPv6",
     "dual_stack": "a probe in a lab that has both families",
-    "needs_sctp": "a probe in a lab that needs SCTP of the kernel",
-    "needs_vxlan": "a probe in a lab that needs VXLAN of the kernel",
+    "needs_sctp": "a probe in a lab that needs the kernel's SCTP",
+    "needs_vxlan": "a probe in a lab that needs the kernel's VXLAN",
 }
 
 
 def register(config: pytest.Config) -> None:
-    """Make the markers known, so that ``--strict-markers`` takes them and ``--markers`` lists them."""
+    """Register the markers, so that ``--strict-markers`` accepts them and ``--markers`` lists them."""
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 def markers_of(config: pytest.Config, scenario: Scenario, engine: str) -> tuple[str, ...]:
-    """The markers of every probe of a scenario; the author's own tags become known as they are met."""
+    """The markers of every probe of a scenario; registers the author's tags on first use."""
     known = {line.partition(":")[0].strip() for line in config.getini("markers")}
     for tag in scenario.tags:
         if tag not in known:

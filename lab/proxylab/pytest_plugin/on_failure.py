@@ -1,8 +1,4 @@
-"""What a desk offers when an item fails: its lab stays, or waits, or is entered.
-
-Owns: the hook that comes between a failure and the item's teardown, and what it does there.
-Must not: change what became of the item.
-"""
+"""What happens after a failed item, before its teardown: keep its lab, pause, or open a shell in it."""
 
 import sys
 from collections.abc import Generator
@@ -23,24 +19,24 @@ __all__ = ["OnFailure"]
 
 
 class OnFailure:
-    """The hooks; where somebody wants to look at what failed."""
+    """The hooks, registered if an interactive option is given."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.kept_labs import KeptLabs  # noqa: PLC0415 - a run's own room
+        from proxylab.client.kept_labs import KeptLabs  # noqa: PLC0415 - only a run needs it
 
         self._config = config
         self.kept_labs = KeptLabs()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """After a failure, while the item's lab still stands."""
+        """Act after a failure, while the item's lab still runs."""
         report = yield
         lab = item.stash.get(OPEN, None)
         if report.failed and report.when in {"setup", "call"} and lab is not None and lab.stands:
             try:
                 self._look(item, lab, report)
             except LabError as error:
-                report.sections.append(("the lab", f"it cannot be looked at: {error}"))
+                report.sections.append(("the lab", f"the lab does not respond: {error}"))
         return report
 
     def _look(self, item: pytest.Item, lab: "OpenLab", report: pytest.TestReport) -> None:
@@ -54,17 +50,17 @@ class OnFailure:
         if is_kept(self._config):
             report.sections.append(("the lab", "\n".join(self.kept_labs.keep(lab, probe))))
         else:
-            lab.connection.close()  # nobody knows what was done in it
+            lab.connection.close()  # the user may have changed anything in it
 
     def _enter(self, lab: "OpenLab", netns_name: str, report: pytest.TestReport) -> None:
         from proxylab.client.attach import run_shell  # noqa: PLC0415
 
-        self._say(["", f"{report.nodeid} failed; a shell in {netns_name}, until it ends", ""])
+        self._say(["", f"{report.nodeid} failed; opening a shell in {netns_name}; exit it to go on", ""])
         with self._terminal():
             run_shell(lab.connection, netns_name)
 
     def _pause(self, words: list[str], report: pytest.TestReport) -> None:
-        self._say(["", f"{report.nodeid} failed", *words, "", "Enter goes on, and ends the lab"])
+        self._say(["", f"{report.nodeid} failed", *words, "", "press Enter to go on; this stops the lab"])
         with self._terminal():
             sys.stdin.readline()
 
@@ -72,8 +68,8 @@ class OnFailure:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
             reporter.ensure_newline()
-            for connection in lines:
-                reporter.write_line(connection)
+            for line in lines:
+                reporter.write_line(line)
             reporter.flush()
 
     def _terminal(self) -> "_Terminal":
@@ -81,7 +77,7 @@ class OnFailure:
 
 
 class _Terminal:
-    """The user's own standard streams for a while; pytest keeps the input to itself between two phases, too."""
+    """The user's own standard streams for a while: pytest captures the input even between two phases."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._capture = config.pluginmanager.get_plugin("capturemanager")
@@ -93,4 +89,4 @@ class _Terminal:
     def __exit__(self, *_: object) -> None:
         if self._capture is not None:
             self._capture.resume()
-            self._capture.suspend()  # as it is between two phases: what the reporter says next must be seen
+            self._capture.suspend()  # the state between two phases, in which the reporter's next output is visible

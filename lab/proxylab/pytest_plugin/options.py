@@ -1,7 +1,4 @@
-"""The plugin's options, each to be had in three ways.
-
-Owns: their names, and which way wins: the command line, then an environment variable, then pytest's ini file.
-Must not: act on any of them.
+"""The plugin's options: on the command line, in the environment, or in pytest's ini file, in this order of precedence.
 
 ``--lab-engine`` is ``LAB_ENGINE`` in the environment and ``lab_engine`` in ``pyproject.toml`` or ``pytest.ini``.
 """
@@ -43,65 +40,63 @@ _INI: Final[Mapping[str, Literal["string", "bool"]]] = {
     "no_bundles": "bool",
     "required": "bool",
 }
-"""The keys of an ini file that are like their options."""
+"""The ini keys with the same meaning as their options."""
 
 _MOST_REPEATS: Final = 10_000
 
 
 def add_options(parser: pytest.Parser) -> None:
-    """Add every option, all of which begin with ``--lab-``, and its ini key."""
+    """Add the options, all of which begin with ``--lab-``, and their ini keys."""
     group = parser.getgroup("proxylab", "Kubernetes Service proxies on a real kernel")
     group.addoption(
         "--lab-engine",
         action="append",
         metavar="NAME",
-        help=f"an engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
+        help=f"the engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
     )
     group.addoption(
         "--lab-iptables",
         metavar="VARIANT",
-        help=f"the variant of iptables that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+        help=f"the iptables variant that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
     )
     _add_kube_proxy_options(group)
-    group.addoption(
-        "--lab-repeat", metavar="N", help="run every probe so many times, each time in a lab of its own (default: 1)"
-    )
+    group.addoption("--lab-repeat", metavar="N", help="run every probe N times, each time in a new lab (default: 1)")
     group.addoption(
         "--lab-required",
         action="store_true",
         default=None,
-        help="fail when there are scenarios and this machine could run none of them (in CI, where skips go unseen)",
+        help="fail if there are scenarios and all of them are skipped; for CI, where skips go unnoticed",
     )
     group.addoption(
         "--lab-seed",
         metavar="N",
-        help="orders source ports and payloads; the same seed sends the same packets (default: 0)",
+        help="the seed for source ports and payloads; the same seed sends the same packets (default: 0)",
     )
     group.addoption(
         "--lab-bundle-dir",
         metavar="DIRECTORY",
-        help="where the evidence of each probe that did not pass is kept (default: .proxylab/bundles below rootdir)",
+        help="where to save the evidence of each probe that did not pass (default: .proxylab/bundles below rootdir)",
     )
     group.addoption(
-        "--lab-report", metavar="FILE", help="write the run as a page for a browser, too: one HTML file, with every way"
+        "--lab-report",
+        metavar="FILE",
+        help="also write the results as one HTML file, with the path of every probe's packet",
     )
-    group.addoption("--lab-no-bundles", action="store_true", default=None, help="keep no evidence")
+    group.addoption("--lab-no-bundles", action="store_true", default=None, help="save no evidence")
     parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
     parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
     for name, kind in _INI.items():
-        parser.addini(f"lab_{name}", f"as --lab-{name.replace('_', '-')}", type=kind)
+        parser.addini(f"lab_{name}", f"same as --lab-{name.replace('_', '-')}", type=kind)
 
 
 def _add_kube_proxy_options(group: pytest.OptionGroup) -> None:
     group.addoption(
         "--lab-kube-proxy",
         metavar="WHERE",
-        help="where kube-proxy comes from: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        help="the source of kube-proxy: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
         "module:VERSION (default: what `proxylab engines` lists)",
     )
-    group.addoption(
-        "--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates to be switched in kube-proxy (default: none)"
-    )
+    group.addoption("--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates for kube-proxy (default: none)")
     group.addoption(
         "--lab-kube-proxy-flag",
         action="append",
@@ -111,7 +106,7 @@ def _add_kube_proxy_options(group: pytest.OptionGroup) -> None:
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
-    """The engines that were asked for, each once. Raises ``UsageError`` for a name that is none."""
+    """The chosen engines, each once. Raises ``UsageError`` for an unknown name."""
     given = _several(config, "engine")
     for name in given:
         try:
@@ -122,24 +117,24 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
 
 
 def iptables(config: pytest.Config) -> str:
-    """The variant of iptables that was asked for, or nothing. Raises ``UsageError`` for a name that is none."""
+    """The chosen iptables variant, or "". Raises ``UsageError`` for an unknown name."""
     given = one(config, "iptables")
     if given and given not in IPTABLES:
-        raise pytest.UsageError(f"--lab-iptables: {given!r} is no variant; there are {', '.join(IPTABLES)}")
+        raise pytest.UsageError(f"--lab-iptables: {given!r} is not a variant; choose {', '.join(IPTABLES)}")
     return given
 
 
 def kube_proxy(config: pytest.Config) -> str:
-    """Where the real kube-proxy is to be taken from, or nothing."""
+    """The source of the real kube-proxy, or ""."""
     return one(config, "kube_proxy")
 
 
 def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
-    """The feature gates to be switched in kube-proxy. Raises ``UsageError`` for what is none."""
+    """The feature gates for kube-proxy. Raises ``UsageError`` for a malformed value."""
     given = one(config, "feature_gates")
     if not given:
         return {}
-    from proxylab.binaries.upstream import read_gates  # noqa: PLC0415 - a run's own room
+    from proxylab.binaries.upstream import read_gates  # noqa: PLC0415 - only a run needs it
 
     _needs_kube_proxy(config, "feature_gates")
     try:
@@ -149,42 +144,44 @@ def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
 
 
 def kube_proxy_flags(config: pytest.Config) -> tuple[str, ...]:
-    """Further flags for kube-proxy. Raises ``UsageError`` where none runs."""
+    """Further flags for kube-proxy. Raises ``UsageError`` if no kube-proxy runs."""
     _needs_kube_proxy(config, "kube_proxy_flag")
     return tuple(_several(config, "kube_proxy_flag"))
 
 
 def _needs_kube_proxy(config: pytest.Config, name: str) -> None:
-    """Refuse what is said on the command line for nobody; environment and ini file speak of whatever may run."""
+    """Refuse an option on the command line that no engine takes; environment and ini file may name it anyway."""
     chosen = engines(config)
     if config.getoption(f"lab_{name}") and not any(read_engine(each).is_upstream for each in chosen):
-        said = f"--lab-{name.replace('_', '-')} is for kube-proxy, and --lab-engine says {', '.join(chosen)}"
-        raise pytest.UsageError(f"{said}; add kube-proxy/iptables")
+        option = f"--lab-{name.replace('_', '-')}"
+        raise pytest.UsageError(
+            f"{option} is for kube-proxy, but --lab-engine is {', '.join(chosen)}; add --lab-engine kube-proxy/iptables"
+        )
 
 
 def repeats(config: pytest.Config) -> int:
-    """How many times each probe runs. Raises ``UsageError`` for what is no such number."""
+    """How many times each probe runs. Raises ``UsageError`` for any other value."""
     given = one(config, "repeat") or "1"
     if not given.isdecimal() or not 1 <= int(given) <= _MOST_REPEATS:
-        raise pytest.UsageError(f"--lab-repeat: {given!r} is not a number; write one from 1 to {_MOST_REPEATS}")
+        raise pytest.UsageError(f"--lab-repeat: {given!r} is not valid; give a number from 1 to {_MOST_REPEATS}")
     return int(given)
 
 
 def is_required(config: pytest.Config) -> bool:
-    """Whether a run that could run nothing must fail."""
+    """Whether a run fails if it skips every probe."""
     return flag(config, "required")
 
 
 def seed(config: pytest.Config) -> int:
-    """What orders source ports and payloads. Raises ``UsageError`` for what is no number."""
+    """The seed for source ports and payloads. Raises ``UsageError`` for any other value."""
     given = one(config, "seed") or "0"
     if not given.isdecimal():
-        raise pytest.UsageError(f"--lab-seed: {given!r} is not a number; write one from 0 on")
+        raise pytest.UsageError(f"--lab-seed: {given!r} is not valid; give a number from 0 on")
     return int(given)
 
 
 def bundle_directory(config: pytest.Config) -> Path | None:
-    """Where evidence is kept; ``None`` where nobody wants any."""
+    """Where to save evidence; ``None`` to save none."""
     if flag(config, "no_bundles"):
         return None
     given = one(config, "bundle_dir")
@@ -192,13 +189,13 @@ def bundle_directory(config: pytest.Config) -> Path | None:
 
 
 def report(config: pytest.Config) -> Path | None:
-    """Where the page of the run is to be written, below where pytest was called; ``None`` where nobody wants one."""
+    """The file of the HTML report, relative to the invocation directory; ``None`` for no report."""
     given = one(config, "report")
     return config.invocation_params.dir / given if given else None
 
 
 def flag(config: pytest.Config, name: str) -> bool:
-    """Whether an option is set that is one or not, in whichever way."""
+    """Whether a boolean option is set: on the command line, in the environment or in the ini file."""
     given = config.getoption(f"lab_{name}")
     variable = f"LAB_{name.upper()}"
     if given is None and variable in os.environ:
@@ -207,13 +204,13 @@ def flag(config: pytest.Config, name: str) -> bool:
 
 
 def _several(config: pytest.Config, name: str) -> list[str]:
-    """The values of an option that may be repeated, in whichever way they are given."""
-    said = config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}", "").split()
-    return list(said or config.getini(f"lab_{name}"))
+    """The values of an option that may be repeated."""
+    given = config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}", "").split()
+    return list(given or config.getini(f"lab_{name}"))
 
 
 def one(config: pytest.Config, name: str) -> str:
-    """The one value of an option, in whichever way it is given; or nothing."""
+    """The value of an option, or ""."""
     return str(
         config.getoption(f"lab_{name}") or os.environ.get(f"LAB_{name.upper()}") or config.getini(f"lab_{name}") or ""
     )

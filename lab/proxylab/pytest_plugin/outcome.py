@@ -1,9 +1,4 @@
-"""What pytest is told of verdicts and errors.
-
-Owns: the outcome of an item by its verdict, its words, its properties in reports, and the file of its frames.
-Must not: know where verdicts come from (``fixtures`` and ``in_python`` do), or import a run's own rooms before an item
-runs.
-"""
+"""Verdicts and errors as pytest outcomes: an item's result, its message, its report properties and its pcapng file."""
 
 import platform
 from collections.abc import Iterator
@@ -30,35 +25,35 @@ __all__ = ["explanation", "hold", "in_its_own_words", "leave_pcap", "record", "w
 
 
 def hold(lab_verdict: "Judged") -> None:
-    """What an item calls: a verdict that is neither skip nor inconclusive is pass or fail."""
+    """The test function of every item: fail unless the verdict is pass."""
     if lab_verdict.overall is not Judgement.PASS:
         pytest.fail(explanation(lab_verdict), pytrace=False)
 
 
 def explanation(verdict: "Judged") -> str:
-    """Plain lines, of which the first begins with the place in the file."""
+    """Plain lines; the first begins with the position in the file."""
     return "\n".join(explain(verdict))
 
 
 def why_skipped(verdict: "Judged") -> str:
-    """What the machine lacks for it."""
+    """The capabilities that the machine lacks."""
     return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
 
 
 @contextmanager
-def in_its_own_words(netns_name: str) -> Iterator[None]:
-    """A traceback explains nothing to the author of a scenario; only our own mistakes keep theirs."""
+def in_its_own_words(position: str) -> Iterator[None]:
+    """Turn an error into a skip or a failure without a traceback; only bugs of proxylab keep theirs."""
     try:
         yield
     except CapabilityError as error:
         pytest.skip(f"needs {error.missing}; {error.cure}")
     except (EngineError, ScenarioError, LabEndedError) as error:
-        # What is said is all of the error; beside it pytest would print the one that it comes from.
-        raise pytest.fail.Exception(f"{netns_name}: {error}" if netns_name else str(error), pytrace=False) from None
+        # Without "from None" pytest would also print the original exception.
+        raise pytest.fail.Exception(f"{position}: {error}" if position else str(error), pytrace=False) from None
 
 
 def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged") -> None:
-    """What a reader of reports sorts by, as properties: JUnit writes them beside the item, pytest-html shows them."""
+    """Add properties such as engine and kernel to an item's report, for JUnit XML and pytest-html."""
     properties = {
         "engine": engine,
         "iptables": lab_open.built.variant,
@@ -74,16 +69,16 @@ def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged
 
 
 def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
-    """Leave the frames of an item's probe as a file, and say in the reports where."""
+    """Save the frames of an item's probe as a pcapng file, and add its path to the report."""
     name = f"{item.nodeid} {number}" if number else item.nodeid
     try:
         file = pcap_file(pcap_directory(item.config), name, pcapng(lab_open.capture(verdict).frames))
     except OSError as error:
-        warn(item, f"no frames are kept of {name!r}: {error}")
+        warn(item, f"cannot save the frames of {name!r}: {error}")
     else:
         item.user_properties.append(("pcap", str(file)))
 
 
 def warn(item: pytest.Item, message: str) -> None:
-    """Say something in pytest's summary of warnings."""
+    """Add a message to pytest's warnings summary."""
     item.warn(pytest.PytestWarning(message))

@@ -1,8 +1,4 @@
-"""What a Python test asks pytest for when it wants a lab.
-
-Owns: the fixtures ``lab``, ``lab_factory`` and ``lab_engine``, and the marker ``lab``.
-Must not: know what a test does in its lab (``in_python`` does).
-"""
+"""The fixtures ``lab``, ``lab_factory`` and ``lab_engine`` for Python tests, and the marker ``lab``."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -27,25 +23,25 @@ MARKER: Final = "lab"
 
 
 class LabFactory(Protocol):
-    """What the fixture ``lab_factory`` is."""
+    """The type of the fixture ``lab_factory``."""
 
     def __call__(self, scenario: str | Path, *, case: str = "") -> "Lab":
         """Build the lab of a scenario and return it.
 
         Args:
-            scenario: a file, looked for beside the test, or the text of one.
-            case: the id of the case that is meant, where the scenario has a matrix.
+            scenario: a file, relative to the test's directory, or the text of a scenario.
+            case: the id of the case, if the scenario has a matrix.
         """
 
 
 @pytest.fixture
 def lab_engine(pytestconfig: pytest.Config) -> str:
-    """The engine of a Python test's labs; each of them, where several run."""
+    """The engine of a Python test's labs; with several engines the test runs once on each."""
     return engines(pytestconfig)[0]
 
 
 def parametrize_engines(metafunc: pytest.Metafunc) -> None:
-    """Let a test that has a lab run on every engine that was asked for."""
+    """Run a test that uses a lab on every chosen engine."""
     chosen = engines(metafunc.config)
     if "lab_engine" in metafunc.fixturenames and len(chosen) > 1:
         metafunc.parametrize("lab_engine", chosen, ids=[engine.replace("/", ".") for engine in chosen])
@@ -58,7 +54,7 @@ def lab_factory(
     lab_engine: str,
     lab_bundle_store: "BundleStore | None",
 ) -> Iterator[LabFactory]:
-    """Builds labs for a Python test, one at a time: the next one takes the place of the one before."""
+    """A function that builds labs for a Python test, one at a time: it closes the previous lab first."""
     with ExitStack() as stack:
 
         def build(scenario: str | Path, *, case: str = "") -> Lab:
@@ -66,10 +62,10 @@ def lab_factory(
             with in_its_own_words(""):
                 text, file = text_of(scenario, request.path)
                 session, written = lab_sessions(lab_engine), parsed(text, file)
-                stands = session.open(case_of(written, session.engine, case), text)
-            stack.enter_context(closing(stands))
-            request.node.stash[OPEN] = stands
-            return Lab(stands, text, engine=lab_engine, item=request.node, bundle_store=lab_bundle_store, case=case)
+                opened = session.open(case_of(written, session.engine, case), text)
+            stack.enter_context(closing(opened))
+            request.node.stash[OPEN] = opened
+            return Lab(opened, text, engine=lab_engine, item=request.node, bundle_store=lab_bundle_store, case=case)
 
         yield build
 

@@ -1,8 +1,4 @@
-"""``--lab-required``: a run that proved nothing must not look like one that held.
-
-Owns: the tally of probes that were set up and skipped, and what follows from it.
-Must not: change what becomes of a single probe.
-"""
+"""``--lab-required``: fail a run that skipped every probe. The results of single probes do not change."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -16,7 +12,7 @@ __all__ = ["Required", "Tally"]
 
 @dataclass(slots=True)
 class Tally:
-    """How many probes were set up, and how many of these were skipped."""
+    """How many probes pytest set up, and how many of them were skipped."""
 
     probes: int = 0
     skipped: int = 0
@@ -28,13 +24,13 @@ class Tally:
 
 
 class Required:
-    """The hooks; under xdist in the controller, which hears of all probes."""
+    """The hooks; under xdist only the controller has them, since it receives all reports."""
 
     def __init__(self) -> None:
         self._tally: Final = Tally()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count a probe when it has been set up."""
+        """Count a probe after its setup."""
         if report.when == "setup" and is_of_a_scenario(report.nodeid):
             self._tally.probes += 1
             self._tally.skipped += report.skipped and not hasattr(report, "wasxfail")
@@ -45,7 +41,7 @@ class Required:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say why the run failed, when nothing in it did."""
+        """Print why the run failed although no probe did."""
         if self._tally.nothing_ran:
             count = self._tally.probes
             terminalreporter.write_line(f"--lab-required: this machine could run none of {count} probes", red=True)

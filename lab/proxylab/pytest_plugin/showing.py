@@ -1,8 +1,4 @@
-"""What of an item is to be seen in the page of a run.
-
-Owns: the entries of an item, until its report is made, and where they stand in the page.
-Must not: know how they come there (``gathering`` does), or import a run's own rooms before an item runs.
-"""
+"""The page entries of an item: collected while it runs, and taken when pytest makes its report (see ``gathering``)."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -19,7 +15,7 @@ if TYPE_CHECKING:
     from proxylab.scenario.model import Scenario
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_told", "show_of_file", "show_of_test", "taken"]
+__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show_of_file", "show_of_test", "taken"]
 
 _SHOWN: Final = pytest.StashKey[list["Entry"]]()
 _BAD: Final = pytest.StashKey[list["ProbeVerdict | StepVerdict"]]()
@@ -27,20 +23,20 @@ NO_ENGINE: Final = "no engine"
 
 
 def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
-    """Show the verdict of a probe or step of a scenario file, if there is to be a page."""
+    """Add the verdict of a scenario file's probe or step to the page, if ``--lab-report`` is given."""
     if report(item.config) is not None:
         _show(item, heading_in_file(scenario, engine), verdict)
 
 
 def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
-    """Show a verdict of a Python test below the test's own file and name, if there is to be a page."""
+    """Add a verdict of a Python test to the page, under the test's file and name, if ``--lab-report`` is given."""
     if report(item.config) is not None:
         heading = replace(heading_of_test(item), engine=engine, scenario=scenario.name, tags=scenario.tags)
         _show(item, heading, verdict)
 
 
 def heading_of_test(item: pytest.Item) -> Heading:
-    """Where what is told of a Python test stands in the page, whether it has a lab or not."""
+    """The heading of a Python test's entries in the page, with or without a lab."""
     engine = NO_ENGINE
     if "lab_engine" in getattr(item, "fixturenames", ()):
         parameters = item.callspec.params if hasattr(item, "callspec") else {}
@@ -49,7 +45,7 @@ def heading_of_test(item: pytest.Item) -> Heading:
 
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
-    """Where the probes of a scenario, or of a case of it, stand in the page."""
+    """The heading of the probes of a scenario, or of a case of it."""
     return Heading(
         file=scenario.file,
         engine=engine,
@@ -61,14 +57,14 @@ def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
 
 
 def taken(item: pytest.Item) -> list["Entry"]:
-    """What was shown of an item since this was asked last."""
+    """The entries of an item since the last call."""
     shown = item.stash.get(_SHOWN, [])
     item.stash[_SHOWN] = []
     return shown
 
 
-def is_told(item: pytest.Item, words: str) -> bool:
-    """Whether these are the words of a verdict that was shown of the item."""
+def is_explained(item: pytest.Item, words: str) -> bool:
+    """Whether the text contains the explanation of a verdict that the page already has."""
     return any(explanation(verdict) in words for verdict in item.stash.get(_BAD, ()))
 
 

@@ -1,7 +1,6 @@
-"""The scenario of a Python test, in a file or in the test itself, and the case of it that is meant.
+"""The scenario of a Python test, from a file or from text in the test, and its case.
 
-Owns: ``text_of``, ``parsed`` and ``case_of``.
-Must not: import what reads scenarios before a test asks for a lab.
+Modules that read scenarios are imported when a test uses a lab.
 """
 
 import inspect
@@ -23,7 +22,7 @@ __all__ = ["case_of", "parsed", "text_of"]
 
 
 def text_of(scenario: str | Path, test: Path) -> tuple[str, str]:
-    """The text of a scenario, and the name of its file; text in a test is called after the test."""
+    """The text of a scenario and the name of its file; a text in a test is named after the test."""
     from proxylab.scenario.load import read_text  # noqa: PLC0415
 
     if isinstance(scenario, str) and "\n" in scenario:
@@ -33,14 +32,14 @@ def text_of(scenario: str | Path, test: Path) -> tuple[str, str]:
 
 
 def parsed(text: str, file: str) -> Scenario:
-    """A scenario of a test. Raises ``ScenarioError``."""
+    """The scenario of a test. Raises ``ScenarioError``."""
     from proxylab.scenario.load import parse_scenario  # noqa: PLC0415
 
     return parse_scenario(text, file)
 
 
 def case_of(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
-    """The one case of a scenario, or that with this id. Raises ``ScenarioError``; skips for want of a mode."""
+    """The case with this id, or the only one. Raises ``ScenarioError``; skips if the engine's mode has no case."""
     mode = mode_of(engine.name)
     known = cases(scenario, mode, engine.version)
     if not known:
@@ -48,6 +47,6 @@ def case_of(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
     fitting = [each for each in known if case in (each.case.id, "")]
     if len(fitting) != 1:
         ids = ", ".join(repr(each.case.id) for each in known)
-        asked = f"no case {case!r}" if case else f"{len(known)} cases"
-        raise ScenarioError([f"{scenario.file}: there is {asked} in its matrix; say case=… with one of {ids}"])
+        problem = f"the matrix has no case {case!r}" if case else f"the matrix has {len(known)} cases"
+        raise ScenarioError([f"{scenario.file}: {problem}; pass case=… with one of {ids}"])
     return fitting[0]

@@ -1,9 +1,6 @@
-"""What the summary says of scenarios: a line for each folder of them, and the files that took longest.
+"""The summary of a large run: a line for each folder of scenarios, and the slowest files.
 
-Owns: when a run is large enough for either, and their lines.
-Must not: change what pytest itself prints, or count what is outside those folders.
-
-Reports are those that pytest has gathered for its own summary; under xdist the controller has all of them.
+The lines come from the reports that pytest gathers for its own summary; under xdist the controller has all of them.
 """
 
 import shutil
@@ -26,7 +23,7 @@ Stats = Mapping[str, Sequence[Any]]
 
 
 class Themes:
-    """The hook that prints them, where the user did not ask for quiet."""
+    """The hook that prints the summary, unless pytest is quiet."""
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print a line for each folder of scenarios, if there are several, then the slowest files."""
@@ -44,7 +41,7 @@ class Themes:
 
 
 def theme_lines(stats: Stats) -> list[str]:
-    """A line for each folder that has scenarios: what became of its items, Python tests among them, and their time."""
+    """A line for each folder that has scenarios: the outcomes and the time of its items, Python tests included."""
     folders = {_folder(each) for _, each in _reports(stats) if is_of_a_scenario(each.nodeid)}
     if len(folders) < 2:
         return []
@@ -64,8 +61,8 @@ def theme_lines(stats: Stats) -> list[str]:
 
 
 def slowest_lines(stats: Stats, width: int) -> list[str]:
-    """The ten scenario files that took longest, where there are more; the build of labs counts."""
-    from proxylab.text import wrapped  # noqa: PLC0415 - a run's own room
+    """The ten slowest scenario files, if there are more than ten; the time to build labs counts."""
+    from proxylab.text import wrapped  # noqa: PLC0415 - only a run needs it
 
     seconds: dict[str, float] = defaultdict(float)
     for _, each in _reports(stats):
@@ -78,7 +75,7 @@ def slowest_lines(stats: Stats, width: int) -> list[str]:
 
 
 def _reports(stats: Stats) -> Iterator[tuple[str, pytest.TestReport]]:
-    """Each phase of each item, with what pytest calls its outcome: nothing for a set-up or tear-down that went well."""
+    """Each phase of each item with pytest's category, which is "" for a setup or teardown that passed."""
     for outcome, reports in stats.items():
         yield from ((outcome, each) for each in reports if isinstance(each, pytest.TestReport))
 

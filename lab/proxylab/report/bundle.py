@@ -1,22 +1,22 @@
-"""The evidence of one probe as files: enough to read what happened, and to judge it again anywhere.
+"""The evidence of one probe as files, enough to see what happened and to judge the probe again on any machine.
 
-Owns: which files a bundle has, and ``Recorded``, the one that is judged again.
-Must not: write or read files (the caller does), or judge.
+This module decides which files a bundle has; its caller writes and reads them. ``Recorded`` is the part that
+``proxylab judge`` reads.
 
 A bundle is a directory::
 
-    case.json          the probe, the errand, what was seen, and the verdicts of the run: see ``Recorded``
+    case.json          the probe, the resolved probe, the evidence, and the verdicts of the run: see ``Recorded``
     explanation.txt    the verdict in words
     repro.sh           the probe without proxylab: network, rules and one packet (``reproduction``), with its rules in
-                       repro.rules/NODE where they are long; or repro.txt, which says why there is no such script
-    trace.txt          the way of one more packet, rule by rule, if one was traced
-    conntrack.txt      what every node's connection tracking held of the flows
+                       repro.rules/NODE if they are long; or repro.txt, which says why there is no such script
+    trace.txt          the path of one more packet, rule by rule, if one was traced
+    conntrack.txt      the connection tracking entries of the flows on every node
     capture.pcapng     the frames of all flows at every tap, each with its flow as comment
-    rules/NODE.txt     the rules of each node, with counters, as they stood after the probe
-    logs/NODE.txt      what the engine said on each node
-    versions.txt       of everything that took part, and the seed
+    rules/NODE.txt     the rules of each node after the probe, with counters
+    logs/NODE.txt      the log of each node's engine
+    versions.txt       the versions of all programs, and the seed
     plan.json          namespaces, links, addresses, routes and sysctls of the lab
-    scenario.lab.yaml  the scenario as it was
+    scenario.lab.yaml  the scenario file
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ _FORMAT: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """Under what a run took place: versions, engine, and the seed of source ports and payloads."""
+    """The conditions of a run: versions, engine, and the seed for source ports and payloads."""
 
     proxylab: str
     python: str
@@ -72,7 +72,7 @@ class Circumstances:
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node after the probe: its rules as their tool saves them, with counters, and the engine's log."""
+    """A node after the probe: its rules with counters, as iptables-save or nft prints them, and the engine's log."""
 
     rules: str
     log: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """A probe as it was sent, judged and recorded: ``ProbeVerdict`` without the plan, which has a file of its own."""
+    """A recorded probe: ``ProbeVerdict`` without the plan, which has a file of its own."""
 
     format: int = _FORMAT
     circumstances: Circumstances
@@ -103,9 +103,9 @@ def bundle(
     scenario: bytes,
     absences: Absences = PRESENT,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it. Those that begin with ``#!`` are programs.
+    """The files of a bundle by path. Files that begin with ``#!`` are programs.
 
-    ``absences`` are what steps had taken out of the lab.
+    ``absences`` lists the links and pods that earlier steps removed.
     """
     recorded = Recorded(
         circumstances=circumstances,
@@ -142,7 +142,7 @@ def bundle(
 
 
 def files_of_nodes(nodes: Mapping[str, NodeState]) -> dict[str, bytes]:
-    """What every bundle has of each node: its rules, and what its engine said."""
+    """The files for each node: its rules and its engine's log."""
     return {
         **{f"rules/{node}.txt": state.rules.encode() for node, state in nodes.items()},
         **{f"logs/{node}.txt": text_file(state.log) for node, state in nodes.items()},
@@ -150,12 +150,12 @@ def files_of_nodes(nodes: Mapping[str, NodeState]) -> dict[str, bytes]:
 
 
 def variant_of(version: str) -> str:
-    """``legacy`` or ``nft``, as iptables names itself behind its version (``iptables v1.8.9 (legacy)``)."""
+    """``legacy`` or ``nft``, as iptables prints it after its version (``iptables v1.8.9 (legacy)``)."""
     return "nft" if "nf_tables" in version or "(nft)" in version else "legacy"
 
 
 def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
-    """A line for each entry: the flow as it was sent, and who answers it there, to whom."""
+    """A line for each entry: the original direction of the flow, and the reply direction."""
     resolved, tracked = verdict.resolved, verdict.evidence.tracked
     if tracked is None:
         yield "connection tracking was not read"
@@ -169,7 +169,7 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
 
 
 def _entry(resolved: ResolvedProbe, port: int, tracked: TrackedFlow) -> TableEntry:
-    """What a node remembers of a flow, as an entry of its table."""
+    """The conntrack entry of a flow on a node."""
     dialled = (resolved.sender.of(tracked.flow), port, resolved.destination, resolved.port)
     answers = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination)
     return TableEntry(tracked.node, resolved.protocol, *dialled, *answers, tracked.reply_destination_port)
@@ -185,20 +185,20 @@ def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
 
 
 def read_case(file: str, data: bytes) -> Recorded:
-    """The case of a bundle.
+    """The recorded probe of a bundle.
 
     Raises:
-        ScenarioError: the file is no case, or one of another version of proxylab.
+        ScenarioError: the file is not a recorded case, or another version of proxylab wrote it.
     """
     try:
         recorded = loads(data, Recorded)
     except CodecError as error:
         raise ScenarioError(
-            [f"{file}: not a recorded case, or one of another version of proxylab, which then can judge it: {error}"]
+            [f"{file}: not a recorded case, or written by another version of proxylab; judge it with that: {error}"]
         ) from None
     if recorded.format != _FORMAT:
         raise ScenarioError(
-            [f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads; use the one that wrote it"]
+            [f"{file}: has format {recorded.format}, this version reads {_FORMAT}; use the version that wrote it"]
         )
     return recorded
 
@@ -207,13 +207,13 @@ def read_plan(file: str, data: bytes) -> Plan:
     """The plan of a bundle.
 
     Raises:
-        ScenarioError: the file is no plan, or one of another version of proxylab.
+        ScenarioError: the file is not a plan, or another version of proxylab wrote it.
     """
     try:
         return loads(data, Plan)
     except CodecError as error:
         raise ScenarioError(
-            [f"{file}: not a plan, or one of another version of proxylab, which then can judge it: {error}"]
+            [f"{file}: not a plan, or written by another version of proxylab; judge it with that: {error}"]
         ) from None
 
 

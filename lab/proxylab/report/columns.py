@@ -1,8 +1,4 @@
-"""Tables as kubectl prints them: a head in capitals, columns as wide as their widest cell, no line broken.
-
-Owns: that layout, and lists that are cut where a terminal ends.
-Must not: know what the cells say.
-"""
+"""Tables as kubectl prints them: column heads in capitals, columns as wide as their widest cell, no wrapped lines."""
 
 from collections.abc import Sequence
 
@@ -24,7 +20,7 @@ def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def fitting(label: str, names: Sequence[str], width: int) -> str:
-    """A labelled list in one line: as many names as the width has room for, and how many there are besides.
+    """A labelled list in one line: as many names as fit, and the number of the others.
 
     Example:
         >>> fitting("pods      ", ["echo-1", "echo-2", "echo-3"], 30)

@@ -1,8 +1,4 @@
-"""One thing of a lab, with all that belongs to it, in words.
-
-Owns: ``describe``, for nodes, pods, Services and outside hosts.
-Must not: know where the objects come from, or print a manifest.
-"""
+"""``proxylab describe``: all fields of one node, pod, Service or outside host, as text."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -21,13 +17,13 @@ Field = tuple[str, str | Sequence[str]]
 
 
 def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, families: Sequence[Family]) -> list[str]:
-    """What a node, a pod or a Service is, has and is related to; one field a line, as kubectl describes.
+    """The fields of a node, pod or Service and its related objects, one field a line, as kubectl prints them.
 
     Args:
         thing: the object.
         everything: all objects of the cluster.
-        plan: of the lab, by which the addresses of devices are known.
-        families: of the lab.
+        plan: the lab's plan, which has the devices and their addresses.
+        families: the lab's IP families.
     """
     match thing:
         case Node():
@@ -47,7 +43,7 @@ def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, fa
 
 
 def describe_host(name: str, plan: Plan) -> list[str]:
-    """An outside host, which is no object of the cluster."""
+    """The fields of an outside host, which is not an object of the cluster."""
     return _lines([("Name", name), ("Kind", "outside host"), *_netns_name(name, plan)])
 
 
@@ -98,7 +94,7 @@ def _pod(pod: Pod, everything: Sequence[KubeObject], plan: Plan) -> Iterator[Fie
 
 
 def _memberships(pod: Pod, everything: Sequence[KubeObject]) -> Iterator[str]:
-    """The Services that send to the pod, each with the addresses and ports of its own."""
+    """The Services that have the pod as endpoint, each with the endpoint's addresses and ports."""
     for each in everything:
         if isinstance(each, EndpointSlice) and each.namespace == pod.namespace:
             for own in each.endpoints:
@@ -108,7 +104,7 @@ def _memberships(pod: Pod, everything: Sequence[KubeObject]) -> Iterator[str]:
 
 
 def _netns_name(name: str, plan: Plan) -> Iterator[Field]:
-    """Where it is on the wire."""
+    """The addresses and links of a network namespace."""
     namespace = plan.namespace(name)
     yield "Addresses", [f"{each.interface} dev {each.device}" for each in namespace.addresses]
     yield (

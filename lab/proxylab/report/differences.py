@@ -1,8 +1,4 @@
-"""What several engines made of the same probe.
-
-Owns: when that differs, and how it is told.
-Must not: judge again.
-"""
+"""Whether engines differ on a probe or step, and the lines that show the difference."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -15,17 +11,17 @@ __all__ = ["INDENT", "Judged", "differing", "told"]
 Judged = ProbeVerdict | StepVerdict
 
 INDENT: Final = "    "
-"""Before every line of a packet's way."""
+"""The indentation of a packet's path."""
 
 _BY_CHANCE: Final = frozenset({"backends", "port", "spread"})
-"""What is observed of these is drawn anew for each flow: only their judgement can be compared."""
+"""Observations of these are random for each flow, so only the judgement is compared."""
 
 
 def differing(verdicts: Mapping[str, Judged]) -> bool:
-    """Whether engines, by name, differ in what became of a probe, or in how that is judged.
+    """Whether the engines, by name, observe or judge a probe differently.
 
-    How many pulses a change takes differs from run to run. So of steps it is compared what is expected of each engine,
-    which differs where an exception holds, and how that is judged.
+    How many stream packets a change costs varies from run to run. So steps are compared by judgement and by
+    expectation, which differs between engines where an ``except`` applies.
     """
     return len({_essence(verdict) for verdict in verdicts.values()}) > 1
 
@@ -40,7 +36,7 @@ def _essence(verdict: Judged) -> frozenset[tuple[str, ...]]:
 
 
 def told(verdicts: Mapping[str, Judged], ways: Mapping[str, Sequence[str]], width: int = WIDTH) -> Iterator[str]:
-    """Lines about a probe that engines treat differently, with the way of a packet on each of them; or about a step."""
+    """The lines for one probe, with a packet's path on each engine, or for one step, with its timeline on each."""
     first = next(iter(verdicts.values()))
     written = first.step if isinstance(first, StepVerdict) else first.probe
     yield f"{written.position}: {written.name}"
@@ -49,5 +45,5 @@ def told(verdicts: Mapping[str, Judged], ways: Mapping[str, Sequence[str]], widt
         observed = "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts)
         yield from wrapped(f"{verdict.overall}: {observed}", f"  {engine:<{room}}  ", width=width)
     for engine, way in ways.items():
-        yield f"  {'what happened' if isinstance(first, StepVerdict) else 'the way'} on {engine}:"
+        yield f"  {'what happened' if isinstance(first, StepVerdict) else 'the path'} on {engine}:"
         yield from (f"{INDENT}{line}".rstrip() for line in way or ("no rule of any node saw the packet",))

@@ -1,9 +1,7 @@
-"""A run as a JSON document, for programs.
+"""A run as a JSON document: the output of ``-o json``, which is stable within an ``apiVersion``.
 
-Owns: the shape of ``-o json``, which is documented here and stays as it is within an ``apiVersion``.
-Must not: hold anything that a text report does not, such as the packets themselves (evidence bundles hold those).
-
-The document (every key is always there; ``null`` where there is nothing to say)::
+The document has the contents of the text report. The packets themselves are in the bundles of evidence. Every key is
+always present, with ``null`` for an absent value::
 
     apiVersion: proxylab/v1
     kind: RunReport
@@ -72,7 +70,7 @@ KIND = "RunReport"
 
 
 def to_json(results: Sequence[ScenarioResult]) -> str:
-    """The JSON document of a run; see the module for its keys. Ends without a newline."""
+    """The JSON document of a run, without a final newline; see the module for its keys."""
     counts = Counter(each.overall for result in results for each in result.judged)
     document = {
         "apiVersion": API_VERSION,

@@ -1,8 +1,6 @@
-"""The wire of a lab as a picture of text: a tree, or Mermaid.
+"""A lab's network as text: a tree, or a Mermaid flowchart, optionally with the path of a probe.
 
-Owns: what a picture shows (``things``, ``segments``, ``tunnels`` and ``fronted``), for ``svg`` too, and its two forms
-of text, each with the way of a probe on it if there is one.
-Must not: know scenarios; a plan and a path have everything.
+``things``, ``segments``, ``tunnels`` and ``fronted`` decide what a drawing shows, for ``svg`` too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +25,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Thing:
-    """A box: a namespace with its addresses, and whom it hangs on."""
+    """A box: a namespace with its addresses, and the segments or node to which it is connected."""
 
     name: str
     role: Role
@@ -36,13 +34,13 @@ class Thing:
 
     @property
     def title(self) -> str:
-        """What it is called in a picture."""
+        """Its label in a drawing."""
         return self.name if self.name == str(self.role) else f"{self.role} {self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Nodes that something joins which is no segment: a tunnel, or the balancer before them. ``about`` is by node."""
+    """Nodes joined by a tunnel or by a load balancer. ``nodes`` maps each node to a label."""
 
     title: str
     about: str
@@ -50,7 +48,7 @@ class Group:
 
 
 def things(plan: Plan) -> list[Thing]:
-    """What a picture shows: everything but the fabric: hosts and router, nodes, and the pods on them."""
+    """The boxes of a drawing: hosts, router, nodes and pods, but not the switches."""
     found = [
         Thing(each.name, each.role, _about(plan, each.name), _segment(plan, each.name))
         for role in (Role.HOST, Role.ROUTER, Role.NODE)
@@ -61,12 +59,12 @@ def things(plan: Plan) -> list[Thing]:
 
 
 def segments(found: Iterable[Thing]) -> tuple[str, ...]:
-    """The segments that anything stands on, those of outside hosts first."""
+    """The segments to which any box is connected, those of outside hosts first."""
     return tuple(dict.fromkeys(name for thing in found if thing.role is not Role.POD for name in thing.on.split()))
 
 
 def tunnels(plan: Plan) -> tuple[Group, ...]:
-    """The overlays between nodes, with the address of each node's end."""
+    """The VXLAN overlays between nodes, with each node's tunnel address."""
     ends: dict[tuple[str, str], dict[str, str]] = {}
     for namespace in plan.namespaces:
         for vxlan in namespace.vxlans:
@@ -77,7 +75,7 @@ def tunnels(plan: Plan) -> tuple[Group, ...]:
 
 
 def fronted(plan: Plan) -> tuple[Group, ...]:
-    """The balancers, each with the nodes that it sends to."""
+    """The load balancers, each with its nodes."""
     return tuple(
         Group(f"balancer {each.name}", " ".join(map(str, each.pool)), dict.fromkeys(each.nodes, ""))
         for each in plan.balancers
@@ -97,7 +95,7 @@ def _about(plan: Plan, name: str) -> str:
 
 
 def _segment(plan: Plan, name: str) -> str:
-    """The bridges of the fabric that a namespace has a link to."""
+    """The segments, as bridges of the switch namespace, to which a namespace is linked."""
     segments = {each.name for each in plan.namespaces if each.role is Role.SEGMENT}
     masters = [
         end.master
@@ -109,7 +107,7 @@ def _segment(plan: Plan, name: str) -> str:
 
 
 def box_of(plan: Plan, netns_name: str) -> str:
-    """The thing in a picture that a place of a path is: pods stand for the namespace that they share."""
+    """The box for a namespace on a path: a namespace that pods share is drawn as its pod."""
     if any(pod.name == netns_name for pod in plan.pods):
         return netns_name
     roles = {each.name: each.role for each in plan.namespaces}
@@ -119,8 +117,8 @@ def box_of(plan: Plan, netns_name: str) -> str:
 
 
 def path_lines(path: Path) -> Iterator[str]:
-    """A path in words, a line for each leg, numbered as in the pictures."""
-    yield f"the way of {path.title}"
+    """A path in words, a line for each leg, numbered as in the drawings."""
+    yield f"the path of {path.title}"
     legs = path.all_legs
     width = len(str(len(legs)))
     ends = [f"{leg.origin} {leg.out} > {leg.target} {leg.into}" for leg in legs]
@@ -144,7 +142,7 @@ def path_lines(path: Path) -> Iterator[str]:
 
 
 def text_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
-    """A tree: segments, what stands on each, and pods under their nodes; then tunnels and balancers; then the path."""
+    """A tree of segments, their nodes and hosts, and the nodes' pods; then tunnels, load balancers and the path."""
     found = things(plan)
     for segment in segments(found):
         yield f"segment {segment}"
@@ -159,7 +157,7 @@ def text_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
 
 
 def _branches(rows: Sequence[tuple[str, Sequence[str]]]) -> Iterator[str]:
-    """The branches of a tree, each with twigs of its own."""
+    """The branches of a tree, each with its own sub-branches."""
     for number, (label, twigs) in enumerate(rows, 1):
         tie, trunk = ("└─", "   ") if number == len(rows) else ("├─", "│  ")
         yield f"{tie} {label}"
@@ -171,14 +169,14 @@ def _label(thing: Thing) -> str:
 
 
 def _pods_of(thing: Thing, segment: str, found: Iterable[Thing]) -> list[str]:
-    """The pods of a node, at the first segment that it stands on."""
+    """The pods of a node, listed at its first segment only."""
     if thing.role is not Role.NODE or thing.on.split()[0] != segment:
         return []
     return [_label(each) for each in found if each.role is Role.POD and each.on == thing.name]
 
 
 def mermaid_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
-    """A Mermaid flowchart, as GitHub renders it; legs of a path are thick arrows with their numbers."""
+    """A Mermaid flowchart, as GitHub renders it; the legs of a path are thick, numbered arrows."""
     lines = list(_mermaid(plan))
     yield from lines
     if path is None:
@@ -193,7 +191,7 @@ def mermaid_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
 
 
 def _ids(found: Iterable[Thing]) -> dict[tuple[bool, str], str]:
-    """By which a flowchart knows its boxes: whether a pod, and its name."""
+    """The id of each box in a flowchart, by whether it is a pod, and by name."""
     return {(thing.role is Role.POD, thing.name): f"n{number}" for number, thing in enumerate(found)}
 
 

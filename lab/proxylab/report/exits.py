@@ -1,8 +1,4 @@
-"""The one number that a run comes to.
-
-Owns: which exit code stands for a set of results.
-Must not: end the process.
-"""
+"""The exit code of a run."""
 
 from collections.abc import Sequence
 
@@ -17,10 +13,9 @@ _FAULTS_WORST_FIRST = (ExitCode.INTERNAL, ExitCode.SCENARIO, ExitCode.CAPABILITY
 def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
     """The exit code of a run, worst first.
 
-    An error of ours (3) and a scenario that cannot be read (2) come before any verdict, since what they kept from
-    being judged is not known; then fail (1), and inconclusive where nothing failed (6). A machine that lacks something
-    (4) counts only where on one of the engines nothing at all was judged: who asks for an engine wants to know of it.
-    Nothing selected (5) is what is left where nothing was skipped either.
+    A bug of proxylab (3) and an invalid scenario (2) come before any verdict, since they prevented an unknown number of
+    verdicts; then fail (1), then inconclusive (6). A missing capability (4) counts only if nothing at all was judged on
+    one of the engines. Nothing selected (5) remains if nothing was skipped either.
     """
     faults = {result.fault.exit_code for result in results if result.fault is not None}
     for code in _FAULTS_WORST_FIRST[:2]:
@@ -39,7 +34,7 @@ def exit_code(results: Sequence[ScenarioResult]) -> ExitCode:
 
 
 def _is_skipped(results: Sequence[ScenarioResult]) -> bool:
-    """Whether something was skipped, and nothing judged."""
+    """Whether something was skipped and nothing was judged."""
     judgements = {each.overall for result in results for each in result.judged}
     lacking = any(
         result.skipped is not None or (result.fault is not None and result.fault.exit_code is ExitCode.CAPABILITY)

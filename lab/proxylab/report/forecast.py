@@ -1,8 +1,7 @@
-"""The way of a probe before anything runs: what the plan implies, and what the author expects.
+"""The path of a probe before a run, from the plan and the author's expectations.
 
-Owns: ``planned_path``.
-Must not: know rules. Where a Service is translated follows from where its address leads; to which endpoint and as whom
-is what the probe expects; and what the source would be if it were masqueraded is what the plan computes.
+The module knows no rules. The address of a Service leads to the node that translates it; the probe's expectations name
+the endpoints and the source; the plan gives the source address that masquerading would set.
 """
 
 from collections.abc import Iterator
@@ -29,7 +28,7 @@ _MOST_HOPS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class _Frontend:
-    """The port of a Service that an errand dials. ``of_node`` says by its number on a node, not by an own address."""
+    """The Service port that a resolved probe dials; ``of_node`` if it dials the node port, not a Service address."""
 
     service: Service
     port: ServicePort
@@ -44,7 +43,7 @@ class _Backend:
 
 
 def planned_path(assembly: Assembly, probe: Probe) -> Path:
-    """The way of a probe of the scenario, from its sender to every endpoint that it may be sent to."""
+    """The path of a probe, from its sender to every endpoint that may receive it."""
     resolved = assembly.resolved(probe)
     plan = _with_policy_route(assembly.plan, resolved)
     title = f"{probe.name}, as planned"
@@ -69,7 +68,7 @@ def planned_path(assembly: Assembly, probe: Probe) -> Path:
 
 
 def _expected(assembly: Assembly, probe: Probe) -> Iterator[str]:
-    """What the author expects at the end of a way that no Service changes."""
+    """The author's expectations at the end of a path on which no Service translates."""
     expect, source = probe.expect, assembly.expected_source(probe)
     if expect.http is None:
         yield f"expected: {expect.outcome}{(expect.at and f' at {expect.at}') or ''}"
@@ -78,7 +77,7 @@ def _expected(assembly: Assembly, probe: Probe) -> Iterator[str]:
 
 
 def _with_policy_route(plan: Plan, resolved: ResolvedProbe) -> Plan:
-    """The plan with the route that the router gets for the errand."""
+    """The plan with the policy route that the router gets for the probe."""
     if resolved.policy_route is None:
         return plan
     policy_route = resolved.policy_route
@@ -88,7 +87,7 @@ def _with_policy_route(plan: Plan, resolved: ResolvedProbe) -> Plan:
 
 
 def _frontend(assembly: Assembly, plan: Plan, probe: Probe, resolved: ResolvedProbe) -> _Frontend | None:
-    """The front that is dialled, whoever it was named by; ``None`` for what no proxy translates."""
+    """The Service port that the probe dials, or ``None`` if no proxy translates the destination."""
     nodes = [each for each in plan.namespaces if each.role is Role.NODE]
     of_nodes = {address.interface.ip for node in nodes for address in node.addresses}
     for service in assembly.course[assembly.scenario.steps_before(probe)].services:
@@ -106,10 +105,10 @@ def _frontend(assembly: Assembly, plan: Plan, probe: Probe, resolved: ResolvedPr
 
 
 def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) -> tuple[Hop, ...]:
-    """The hops to who has the address that is dialled, or to the node that translates it: the first on the way.
+    """The hops to the owner of the dialled address, or to the first node on the path, which translates it.
 
     Raises:
-        UnreachableError: the way ends before.
+        UnreachableError: the path ends before.
     """
     netns_name = resolved.sender.namespace
     if resolved.destination.is_loopback:
@@ -120,14 +119,14 @@ def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) ->
     hops: list[Hop] = []
     while netns_name not in nodes:
         if len(hops) == _MOST_HOPS:
-            raise UnreachableError(f"the way to {resolved.destination} comes to no node")
+            raise UnreachableError(f"the path to {resolved.destination} reaches no node")
         hops.append(next_hop(plan, netns_name, resolved.destination))
         netns_name = hops[-1].into.namespace
     return tuple(hops)
 
 
 def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: ResolvedProbe) -> Iterator[_Backend]:
-    """The endpoints that the probe may be sent to: those that it expects, else all that are ready."""
+    """The endpoints that may receive the probe: the expected backends, or all ready ones."""
     names = {each.address: each.name for each in reversed(resolved.receivers)}
     wanted = probe.expect.backends
     for slice_ in assembly.course[assembly.scenario.steps_before(probe)].objects:
@@ -143,7 +142,7 @@ def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: R
 
 
 def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _Backend) -> Branch:
-    """The way from the node that translates to one endpoint, as whom the probe expects."""
+    """The path from the translating node to one endpoint, with the source that the probe expects."""
     resolved = assembly.resolved(probe)
     there = endpoint(backend.address, backend.port)
     changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
@@ -156,14 +155,14 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     expected = assembly.expected_source(probe)
     ends: tuple[str, ...] = ()
     if isinstance(probe.expect.source, Preserved):
-        ends = (f"it keeps its source, as expected; masqueraded it would be {hidden}",) if hidden else ()
+        ends = (f"it keeps its source, as expected; if masqueraded, it would be {hidden}",) if hidden else ()
     elif expected is not None:
         changes += [f"source {source} becomes {expected}"] if source != expected else []
         source = expected
         if hidden not in (None, expected):
-            ends = (f"expected; by its way out a masquerade would give {hidden}",)
+            ends = (f"expected; by its output device masquerading would set {hidden}",)
     elif hidden is not None:
-        ends = (f"masqueraded its source would be {hidden}",)
+        ends = (f"if masqueraded, its source would be {hidden}",)
     legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
         return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
@@ -171,7 +170,7 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
 
 
 def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:
-    """Hops as legs. A pod that shares a namespace keeps its own name where it sends."""
+    """Hops as legs. A sending pod that shares a namespace keeps its own name."""
     sender = resolved.sender
     names = {sender.namespace: sender.name} if sender.device != STACK else {}
     return tuple(

@@ -1,9 +1,7 @@
-"""A frame in one line of text, for whoever watches a device.
+"""A frame in one line of text, for ``proxylab capture``: addresses, ports, flags and lengths.
 
-Owns: ``frame_line``: addresses, ports, flags and lengths of what crosses a lab's wire.
-Must not: raise on any bytes whatever, or verify checksums: a veth carries them unfinished.
-
-ARP, IPv4 and IPv6 over Ethernet are read, in them TCP, UDP, ICMP, SCTP and VXLAN. Of anything else the kind is named.
+The module reads ARP, IPv4 and IPv6 over Ethernet, and in them TCP, UDP, ICMP, SCTP and VXLAN; it names the type of
+anything else. It never raises, whatever the bytes. It ignores checksums: a veth carries them unfinished.
 """
 
 import struct
@@ -47,10 +45,10 @@ Address = IPv4Address | IPv6Address
 
 
 def frame_line(frame: bytes) -> str:
-    """What a frame is.
+    """Describe a frame.
 
     Args:
-        frame: from its Ethernet header on; it may be cut anywhere.
+        frame: the frame from its Ethernet header on; it may be truncated anywhere.
 
     Example:
         >>> frame_line(bytes.fromhex("ffffffffffff020000000001" "0806" "0001080006040001" "020000000001" "0a000001"
@@ -70,7 +68,7 @@ def frame_line(frame: bytes) -> str:
             case _:
                 return f"Ethernet type 0x{kind:04x}, {len(packet)} bytes"
     except (struct.error, IndexError):
-        return f"cut after {len(frame)} bytes"
+        return f"truncated after {len(frame)} bytes"
 
 
 def _arp(packet: bytes) -> str:
@@ -145,7 +143,7 @@ def _quoted(read: Callable[[bytes], str]) -> Callable[[bytes], str]:
         try:
             return read(packet)
         except (struct.error, IndexError):
-            return "a packet of which too little is quoted"
+            return "a packet that is not quoted far enough"
 
     return about
 

@@ -1,9 +1,6 @@
-"""The objects of a cluster in tables, as kubectl prints them.
+"""The objects of a cluster in tables, as kubectl prints them: the kinds, their names and their columns.
 
-Owns: which kinds can be asked for, under which names, and the columns of each.
-Must not: know where the objects come from.
-
-An age is not among the columns: everything in a lab is as old as the lab.
+There is no column AGE: all objects in a lab are as old as the lab.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,21 +24,21 @@ from proxylab.report.columns import rows_of
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 
 _MOST_ENDPOINTS: Final = 3
-"""How many endpoints kubectl names in a table that is not wide."""
+"""The number of endpoints that kubectl lists in a table that is not wide."""
 
 Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What can be asked for.
+    """A kind of objects, with its table.
 
     Attributes:
-        plural: its name.
-        short: what it is called for short.
-        cls: the objects.
-        head: of the table's columns, then of those of a wide table.
-        row: the cells of an object, those of a wide table last; ``all`` objects are at hand.
+        plural: the kind's name.
+        short: its short names.
+        cls: the class of its objects.
+        head: the heads of the columns, then those that only a wide table has.
+        row: the cells of an object in the same order, given all objects of the cluster.
     """
 
     plural: str
@@ -53,7 +50,7 @@ class Kind:
 
 
 def kind_named(word: str) -> Kind | None:
-    """The kind of that name, in the singular, the plural or for short."""
+    """The kind with this name, which may be singular, plural or short."""
     return next((kind for kind in KINDS if word.lower() in (kind.plural, kind.plural[:-1], *kind.short)), None)
 
 
@@ -72,7 +69,7 @@ def of_kind(kind: Kind, objects: Iterable[KubeObject], name: str | None = None) 
 
 
 def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeObject], *, wide: bool) -> list[str]:
-    """A table of the objects that were found, or a sentence where there are none."""
+    """A table of the objects, or a sentence if there are none."""
     if not found:
         return [f"no {kind.plural} in this lab"]
     namespaces = {each.key.namespace for each in found}
@@ -137,7 +134,7 @@ def _port(port: ServicePort) -> str:
 
 
 def _endpoints(service: Service, everything: Sequence[KubeObject], wide: bool) -> Row:
-    """A Service's endpoints, those that are not ready in parentheses."""
+    """A Service's endpoints; endpoints that are not ready are in parentheses."""
     found = [
         written if each.ready else f"({written})"
         for piece in everything

@@ -1,8 +1,4 @@
-"""A run at one glance: a table of scenarios and engines, and what took longest.
-
-Owns: when a run is large enough for either, and their lines.
-Must not: judge, or colour by itself.
-"""
+"""The end of a large run's report: a table of scenarios and engines, and the slowest scenarios."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -13,7 +9,7 @@ from proxylab.verdict.model import Judgement, ScenarioResult, worst
 __all__ = ["Painter", "glance", "slowest"]
 
 Painter = Callable[[str, Judgement], str]
-"""Colours a word by what it says. Alignment is done before, so a painter may add what has no width."""
+"""Colours a word by its judgement. It gets aligned text, and may add characters without width."""
 
 _GAP: Final = "  "
 _ABSENT: Final = "-"
@@ -22,16 +18,16 @@ _MOST: Final = 10
 
 
 def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
-    """A row for each scenario and a column for each engine; nothing where only one engine ran.
+    """A row for each scenario and a column for each engine; nothing if only one engine ran.
 
-    The cases of a matrix share a row, which shows the worst of them. Names are never cut: they can be copied. Where the
-    width does not hold both, a scenario's name stands in a line above its row.
+    The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so that users can copy
+    them. If a row is too wide, the scenario's name has a line of its own above it.
     """
     engines = list(dict.fromkeys(result.engine for result in results))
     if len(engines) < 2:
         return []
     files = list(dict.fromkeys(result.file for result in results))
-    widths = [*map(len, engines[:-1]), 0]  # nothing stands behind the last one
+    widths = [*map(len, engines[:-1]), 0]  # the last column needs no padding
     head = _GAP.join(engines)
     rows = [
         _GAP.join(_cell(file, engine, results, paint, room) for engine, room in zip(engines, widths, strict=True))
@@ -54,7 +50,7 @@ def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Pain
 
 
 def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
-    """The ten that took longest, where there are more; a lab's build counts as its scenario's time."""
+    """The ten slowest scenarios, if there are more than ten; the time to build a lab counts."""
     if len(results) <= _MOST:
         return []
     longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]

@@ -1,8 +1,4 @@
-"""What a scenario's lab would be made of, for people and for programs.
-
-Owns: the document of ``proxylab plan``, and its words.
-Must not: allocate or draw anything; that is done before.
-"""
+"""The document of ``proxylab plan``, and its text: what a scenario's lab consists of."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -22,7 +18,7 @@ _DEVICES: Final = ("uplink", "pods", "overlay")
 
 
 def overview(layout: Layout) -> dict[str, Any]:
-    """What is built, allocated and defaulted, as JSON can hold it. Keys are those of the scenario format."""
+    """The lab with all allocated addresses and defaults, as JSON values. The keys are those of the scenario format."""
     scenario, plan = layout.scenario, layout.plan
     network = scenario.network
     slices = [each for each in layout.objects if isinstance(each, EndpointSlice)]
@@ -71,7 +67,7 @@ def _addresses(plan: Plan, name: str) -> list[str]:
 
 
 def _node(layout: Layout, name: str) -> dict[str, Any]:
-    """A node with the source that masquerading gives, by the device that a packet leaves by."""
+    """A node with the source addresses that masquerading sets, by output device."""
     sources: dict[str, list[str]] = {}
     for device in _DEVICES:
         for family in layout.scenario.network.families:
@@ -128,7 +124,7 @@ def _service(service: Service, slices: list[EndpointSlice]) -> dict[str, Any]:
 
 
 def overview_lines(document: dict[str, Any], width: int = WIDTH) -> Iterator[str]:
-    """The same in words, a paragraph for each kind of thing; longer enumerations are broken at ``width``."""
+    """The document as text, a paragraph for each object; long lists are wrapped at ``width``."""
     network = document["network"]
     yield f"scenario {document['scenario']}{' case ' + document['case'] if document['case'] else ''}"
     yield from wrapped(", ".join(_network_words(network)), "network ", width=width)
@@ -143,7 +139,7 @@ def overview_lines(document: dict[str, Any], width: int = WIDTH) -> Iterator[str
     for host in document["hosts"]:
         yield f"host {host['name']}: {', '.join(host['addresses'])}"
     for balancer in document["loadBalancers"]:
-        checked = ", as far as they are healthy" if balancer["healthChecked"] else ""
+        checked = ", if healthy" if balancer["healthChecked"] else ""
         pool, nodes = " ".join(balancer["pool"]), " ".join(balancer["nodes"])
         yield f"load balancer {balancer['name']}: {pool} to {nodes}{checked}"
     for service in document["services"]:

@@ -1,7 +1,6 @@
-"""The way of a probe on the wire of a lab: as it follows from the plan, or as it was seen.
+"""The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence.
 
-Owns: ``Path`` and its legs, for pictures of every kind, and ``seen_path``, which makes one of evidence.
-Must not: draw (``drawing`` and ``svg`` do), or say how rules will be (``forecast`` asks the author).
+``forecast`` builds the path of a probe before a run; ``drawing`` and ``svg`` draw paths.
 """
 
 from collections.abc import Iterator
@@ -17,16 +16,16 @@ __all__ = ["Branch", "Leg", "Path", "seen_path"]
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One step of a packet: the place and the device that it leaves, and those that it comes to.
+    """One hop of a packet, from a device of one namespace to a device of another.
 
     Attributes:
-        origin: a namespace of the plan, or a pod.
-        out: the device there.
-        target: likewise.
-        into: the device there.
-        packet: what it is then: its source and destination, and what it is to its flow, if that is no request.
-        changes: what was done to it at ``origin`` before, in clauses.
-        is_request: whether it is on its way there, and not back.
+        origin: the sending namespace of the plan, or pod.
+        out: the output device.
+        target: the receiving namespace, or pod.
+        into: the input device.
+        packet: its source and destination on this hop, and its kind unless it is a request.
+        changes: the translations at ``origin`` before this hop, in clauses.
+        is_request: whether the packet travels from the client to the server.
     """
 
     origin: str
@@ -40,7 +39,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """One of several ways on from where a path divides. ``name`` is the backend's; empty if there is only one way."""
+    """One of several continuations of a path. ``name`` is the backend's name; empty if there is only one."""
 
     name: str
     legs: tuple[Leg, ...]
@@ -49,7 +48,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A way with all that it may become. ``ends`` are clauses about how it ends, or about where it divides."""
+    """A path with its branches. ``ends`` are clauses about how it ends, or why it branches."""
 
     title: str
     legs: tuple[Leg, ...]
@@ -58,18 +57,18 @@ class Path:
 
     @property
     def all_legs(self) -> tuple[Leg, ...]:
-        """Those before it divides, then those of each branch."""
+        """The common legs, then those of each branch."""
         return (*self.legs, *(leg for branch in self.branches for leg in branch.legs))
 
 
 def seen_path(case: Case, number: int = 0) -> Path:
-    """The way of one flow there and back, as the taps saw it."""
+    """The path of one flow in both directions, as the taps saw it."""
     found = stops(case.flows[number])
     legs = tuple(_legs(found))
-    title = f"{case.probe.name}, as it was seen"
+    title = f"{case.probe.name}, as captured"
     if len(case.flows) > 1:
         title += f": flow {number:,} of {len(case.flows):,}"
-    return Path(title, legs, ends=() if found else ("nothing was seen of it",))
+    return Path(title, legs, ends=() if found else ("no tap saw it",))
 
 
 def _legs(found: tuple[Stop, ...]) -> Iterator[Leg]:

@@ -1,9 +1,6 @@
-"""Frames of all hops as one capture file, each with its flow as comment.
+"""Captured frames of all hops as one pcapng file (draft-ietf-opsawg-pcapng), each frame with its flow as comment.
 
-Owns: the blocks of pcapng (draft-ietf-opsawg-pcapng): section, interfaces, packets.
-Must not: look into a frame.
-
-A tap is an interface of the capture, named ``place/device``, so that Wireshark's column "Interface name" tells the hop.
+A tap is an interface of the capture, named ``NAMESPACE/DEVICE``: Wireshark's column "Interface name" shows the hop.
 """
 
 import struct
@@ -29,7 +26,7 @@ _FLAG: Final = {Direction.IN: 1, Direction.OUT: 2}
 
 
 def pcapng(frames: Iterable[SeenFrame]) -> bytes:
-    """The capture file. Frames stand in the order of time."""
+    """The capture file, with the frames in order of time."""
     ordered = sorted(frames, key=lambda frame: frame.at)
     taps = {tap: number for number, tap in enumerate(dict.fromkeys((each.netns_name, each.device) for each in ordered))}
     blocks = [beginning(taps)]
@@ -45,7 +42,7 @@ def pcapng(frames: Iterable[SeenFrame]) -> bytes:
 
 
 def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
-    """The head of a capture file, with its taps, each by place and device."""
+    """The section header of a capture file, and an interface for each tap, given by namespace and device."""
     blocks = [_block(_SECTION, struct.pack("<IHHq", _BYTE_ORDER, 1, 0, -1))]
     for netns_name, device in taps:
         options = _option(_IF_NAME, f"{netns_name}/{device}".encode()) + _option(_IF_TSRESOL, _NANOSECONDS)
@@ -58,11 +55,11 @@ def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment:
 
     Args:
         data: the frame.
-        at: when, in nanoseconds since the epoch.
-        direction: which way it crossed the device.
-        tap: the number of the tap, as the head has them.
-        comment: shown beside it.
-        length: of the frame on the wire, where only its beginning is there; 0 where all of it is.
+        at: the time, in nanoseconds since the epoch.
+        direction: whether the device sent or received it.
+        tap: the number of its interface in the file.
+        comment: Wireshark shows it with the frame.
+        length: the original length of a truncated frame; 0 if ``data`` is the whole frame.
     """
     options = _option(_OPTION_COMMENT, comment.encode()) if comment else b""
     options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[direction])) + _option(_OPTION_END, b"")

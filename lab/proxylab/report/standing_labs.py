@@ -1,8 +1,4 @@
-"""What a standing lab says of itself: when it begins to stand, and in a list of several.
-
-Owns: these words.
-Must not: ask a lab, or know what a verb does.
-"""
+"""The words for running labs: the output of ``proxylab up``, and the table of ``proxylab ps``."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -20,18 +16,18 @@ __all__ = ["commands", "labs_table", "standing_lines"]
 def standing_lines(
     layout: Layout, *, name: str, engine: str, left: str, width: int, alone: bool = True
 ) -> Iterator[str]:
-    """What stands, and what to type next.
+    """What runs in a new lab, and which commands to type next.
 
     Args:
-        layout: of its scenario.
-        name: what the lab is called.
-        engine: as ``--engine`` has it.
-        left: how long it stays.
+        layout: the scenario's layout.
+        name: the lab's name.
+        engine: the value of ``--engine``.
+        left: the lab's remaining lifetime.
         width: columns of the terminal.
-        alone: no other lab stands, so no command need name it.
+        alone: no other lab runs, so commands need no ``--name``.
     """
     plan, scenario = layout.plan, layout.scenario
-    yield f"{name} stands, with {engine}, for {left}"
+    yield f"{name} is running, with {engine}, for {left}"
     yield ""
     if scenario.case.id:
         yield f"  case      {scenario.case.id}"
@@ -53,18 +49,18 @@ def _service(service: Service) -> str:
 
 
 def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> Iterator[str]:
-    """Commands that make sense in the lab of a scenario, those of a probe first.
+    """Commands to try in the lab of a scenario, beginning with a probe.
 
     Args:
-        scenario: of the lab.
-        name: of the lab, where it may not be the only one that stands.
-        probe: whom the commands shall be about; by default the scenario's first to a cluster IP.
+        scenario: the lab's scenario.
+        name: the lab's name, unless it is the only running lab.
+        probe: the probe to repeat; by default the scenario's first to a Service address.
     """
     which = f" --name {shlex.quote(name)}" if name else ""
     dials = probe or next((each for each in scenario.all_probes if _is_simple(each)), None)
     if dials is not None and _is_simple(dials):
         target = dials.target
-        assert isinstance(target, ServiceTarget)  # noqa: S101 - as _is_simple says
+        assert isinstance(target, ServiceTarget)  # noqa: S101 - _is_simple ensures it
         service = target.service if target.namespace == "default" else f"{target.namespace}/{target.service}"
         via = "" if target.via is Frontend.CLUSTER_IP else f" --via {target.via}"
         node = f" --node {target.node}" if target.node else ""
@@ -81,7 +77,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 
 
 def _is_simple(probe: Probe) -> bool:
-    """Whether a command line can say it: to a Service, by a front that has an address."""
+    """Whether a command line can express the probe: it dials a frontend of a Service that has an address."""
     return isinstance(probe.target, ServiceTarget) and probe.target.via in (
         Frontend.CLUSTER_IP,
         Frontend.NODE_PORT,
@@ -91,7 +87,7 @@ def _is_simple(probe: Probe) -> bool:
 
 
 def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:
-    """The standing labs: name, engine, age, time that is left, state and file of each."""
+    """A table of the running labs: name, engine, age, remaining time, state and file of each."""
     if not labs:
-        return ["no lab stands; make one with `proxylab up FILE`"]
+        return ["no lab is running; start one with `proxylab up FILE`"]
     return rows_of(("name", "engine", "age", "left", "state", "file"), labs)

@@ -1,20 +1,20 @@
-"""The evidence of one step as files: enough to read what happened, and to judge it again anywhere.
+"""The evidence of one step as files, enough to see what happened and to judge the step again on any machine.
 
-Owns: which files such a bundle has, and ``RecordedStep``, the one that is judged again.
-Must not: write or read files (the caller does), or judge.
+This module decides which files a bundle has; its caller writes and reads them. ``RecordedStep`` is the part that
+``proxylab judge`` reads.
 
 A bundle is a directory::
 
-    step.json          the step, its streams, what was seen, and the verdicts of the run: see ``RecordedStep``
+    step.json          the step, its streams, the evidence, and the verdicts of the run: see ``RecordedStep``
     explanation.txt    the verdict in words, with the timeline
-    pulses/STREAM.txt  every pulse of a stream, and what became of it
-    conntrack.txt      what every node's connection tracking held when the step ended, where it was read
-    rules/NODE.txt     the rules of each node as they stood then
-    logs/NODE.txt      what the engine said on each node
-    versions.txt       of everything that took part, and the seed
+    pulses/STREAM.txt  every packet of a stream, and its fate
+    conntrack.txt      the connection tracking entries of every node at the end of the step, if they were read
+    rules/NODE.txt     the rules of each node at the end of the step
+    logs/NODE.txt      the log of each node's engine
+    versions.txt       the versions of all programs, and the seed
     plan.json          namespaces, links, addresses, routes and sysctls of the lab
-    repro.txt          why no script shows a step again without proxylab, and what does
-    scenario.lab.yaml  the scenario as it was
+    repro.txt          why no script reproduces a step without proxylab, and what does
+    scenario.lab.yaml  the scenario file
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ _FORMAT: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedStep:
-    """A step as it was judged and recorded: ``StepVerdict`` without the plan, which has a file of its own."""
+    """A recorded step: ``StepVerdict`` without the plan, which has a file of its own."""
 
     format: int = _FORMAT
     circumstances: Circumstances
@@ -66,7 +66,7 @@ def step_bundle(
     nodes: Mapping[str, NodeState],
     scenario: bytes,
 ) -> dict[str, bytes]:
-    """The files of a bundle by their path in it."""
+    """The files of a bundle by path."""
     recorded = RecordedStep(
         circumstances=circumstances,
         step=verdict.step,
@@ -90,7 +90,7 @@ def step_bundle(
         "scenario.lab.yaml": scenario,
         **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
         **files_of_nodes(nodes),
-        **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that follows"),
+        **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that reacts"),
     }
     if evidence.entries is not None:
         files["conntrack.txt"] = text_file(_conntrack(evidence))
@@ -98,20 +98,20 @@ def step_bundle(
 
 
 def read_step(file: str, data: bytes) -> RecordedStep:
-    """The step of a bundle.
+    """The recorded step of a bundle.
 
     Raises:
-        ScenarioError: the file is no step, or one of another version of proxylab.
+        ScenarioError: the file is not a recorded step, or another version of proxylab wrote it.
     """
     try:
         recorded = loads(data, RecordedStep)
     except CodecError as error:
         raise ScenarioError(
-            [f"{file}: not a recorded step, or one of another version of proxylab, which then can judge it: {error}"]
+            [f"{file}: not a recorded step, or written by another version of proxylab; judge it with that: {error}"]
         ) from None
     if recorded.format != _FORMAT:
         raise ScenarioError(
-            [f"{file}: format {recorded.format} is not {_FORMAT}, which this version reads; use the one that wrote it"]
+            [f"{file}: has format {recorded.format}, this version reads {_FORMAT}; use the version that wrote it"]
         )
     return recorded
 

@@ -1,10 +1,7 @@
-"""The wire of a lab as a picture that needs no program but a browser.
+"""A lab's network as an SVG drawing. ``drawing`` decides what it shows; this module places boxes and lines.
 
-Owns: where each box and line of the picture is.
-Must not: decide what is shown (``drawing`` does).
-
-From top to bottom: outside hosts, their segment, the router with its balancers, the other segments and the tunnels,
-nodes and hosts that stand on them, and under each node its pods, three in a row.
+From top to bottom: outside hosts, their segment, the router with its load balancers, the other segments and the
+tunnels, the nodes and hosts on them, and under each node its pods, three in a row.
 """
 
 from collections import Counter
@@ -44,14 +41,14 @@ _MARKERS: Final = tuple(
     for kind, colour in (("there", "#8250df"), ("back", "#0f6b6b"))
 )
 _ASIDE: Final = (0, 30, -30, 60, -60)
-"""How far from the middle of their boxes arrows between the same two stand."""
+"""The offsets, from the middle of their boxes, of several arrows between the same two boxes."""
 
 _LINE: Final = 17
 _LETTER: Final = 7.3
 
 
 def svg(plan: Plan, path: Path | None = None) -> str:
-    """The picture, as one SVG element; a path is drawn over it, and told leg by leg below."""
+    """The drawing as one SVG element. A path is drawn on top, and its legs are listed below."""
     found = things(plan)
     outside = [each for each in found if each.role is Role.HOST and each.on == OUTSIDE]
     inside = [each for each in found if each.role is Role.NODE or (each.role is Role.HOST and each.on != OUTSIDE)]
@@ -95,7 +92,7 @@ def _draw_tunnels(picture: "_Picture", plan: Plan) -> None:
 
 
 def _draw_path(picture: "_Picture", plan: Plan, path: Path) -> None:
-    """The legs over everything, and their words below; what a place sends to itself is in the words only."""
+    """Draw the legs on top, and list them below. A leg within one box is only listed."""
     for number, leg in enumerate(path.all_legs, 1):
         origin, target = box_of(plan, leg.origin), box_of(plan, leg.target)
         if origin != target:
@@ -104,7 +101,7 @@ def _draw_path(picture: "_Picture", plan: Plan, path: Path) -> None:
 
 
 def _draw_outside(picture: "_Picture", hosts: Sequence[Thing]) -> None:
-    """Hosts behind the router, and their segment."""
+    """Draw the hosts behind the router, and their segment."""
     for number, host in enumerate(hosts):
         picture.thing(host, _SIDE + number * _STEP)
     picture.down(_HEIGHT + _DOWN)
@@ -115,7 +112,7 @@ def _draw_outside(picture: "_Picture", hosts: Sequence[Thing]) -> None:
 
 
 def _draw_balancers(picture: "_Picture", balancers: Sequence[Group], left: int) -> list[tuple[str, int]]:
-    """The balancers, beside the router at ``left``, whose part they are; each node that one sends to, and x."""
+    """Draw the load balancers beside the router at ``left``; return each target node, and the x of its line."""
     ways: list[tuple[str, int]] = []
     for balancer in balancers:
         middle = picture.y + _HEIGHT // 2
@@ -129,7 +126,7 @@ def _draw_balancers(picture: "_Picture", balancers: Sequence[Group], left: int) 
 def _draw_inside(
     picture: "_Picture", inside: Sequence[Thing], spans: Sequence[int], pods: dict[str, list[Thing]]
 ) -> dict[str, int]:
-    """Nodes and hosts on their segments, and the pods below; where the middle of each is."""
+    """Draw nodes and hosts on their segments, and their pods below; return the middle of each."""
     left, top = _SIDE, picture.y
     middles: dict[str, int] = {}
     for thing, span in zip(inside, spans, strict=True):
@@ -151,7 +148,7 @@ def _draw_inside(
 
 
 class _Picture:
-    """The shapes so far; ``y`` is where the next box stands, ``lowest`` where the lowest one ends."""
+    """The shapes so far; ``y`` is the top of the next box, ``lowest`` the bottom of the lowest one."""
 
     def __init__(self, width: int) -> None:
         self.width = width
@@ -171,7 +168,7 @@ class _Picture:
         self._lines.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{kind}"/>')
 
     def bus(self, name: str, label: str = "", kind: str = "segment") -> None:
-        """A segment, or what joins nodes like one, from side to side."""
+        """A segment or tunnel, drawn across the whole width."""
         self._buses[name] = self.y
         self.line(_SIDE // 2, self.y, self.width - _SIDE // 2, self.y, kind)
         text = escape(label or f"segment {name}")
@@ -179,12 +176,12 @@ class _Picture:
         self.lowest = max(self.lowest, self.y)
 
     def rise(self, x: int, segment: str, y: int) -> None:
-        """A wire between a box and a segment that was drawn."""
+        """A line between a box and a segment above it."""
         if segment in self._buses:
             self.line(x, self._buses[segment], x, y)
 
     def leg(self, number: int, origin: str, target: str, kind: str) -> None:
-        """An arrow over everything, from edge to edge of two boxes; those of one pair stand side by side."""
+        """An arrow from edge to edge of two boxes, beside other arrows between the same boxes."""
         (x1, y1), (x2, y2) = self._middles[origin], self._middles[target]
         pair = frozenset((origin, target))
         aside = _ASIDE[self._beside[pair] % len(_ASIDE)]

@@ -1,12 +1,8 @@
-"""A run as lines of text.
+"""A run as lines of text: the lines at each verbosity, and their order. The caller prints and chooses the colours.
 
-Owns: which lines a run has at each verbosity, in which order, and which words of them may be coloured.
-Must not: print, know escape codes, or decide whether there is colour (the caller does, and honours NO_COLOR).
-
-The lines of a run, top to bottom: a line for each scenario, with ``-v`` one for each of its probes, known as soon as it
-is over; then the traces, if any were made; the explanation of each probe that failed or stayed inconclusive; each
-scenario that was skipped, with the cure, and each that ended in an error; what took longest, and a table of scenarios
-and engines, where there are many; one line that sums up.
+From top to bottom: a line for each scenario as soon as it ends, with ``-v`` one for each of its probes; the traces; the
+explanation of each probe that failed or stayed inconclusive; skipped scenarios with their fix, and scenarios that ended
+in an error; in a large run the slowest scenarios and a table of scenarios and engines; a summary.
 """
 
 from collections import Counter
@@ -44,9 +40,9 @@ def run_lines(
     Args:
         results: one for each scenario and engine, in the order of the run.
         verbosity: 0 by default; 1 (``-v``) names every probe; -1 (``-q``) gives one line for each that did not pass.
-        traces: show the way of each packet that was traced.
-        paint: colours the words ``pass``, ``fail``, ``inconclusive`` and ``skip``; by default leaves them alone.
-        width: of the lines, where words allow it.
+        traces: show the path of each traced packet.
+        paint: colours the words ``pass``, ``fail``, ``inconclusive`` and ``skip``; by default not at all.
+        width: the width of the lines; a longer word is not broken.
     """
     lines = [
         line for result in results for line in scenario_lines(result, verbosity=verbosity, paint=paint, width=width)
@@ -57,7 +53,7 @@ def run_lines(
 def scenario_lines(
     result: ScenarioResult, *, verbosity: int = 0, paint: Painter = lambda word, _: word, width: int = WIDTH
 ) -> list[str]:
-    """What is told of a scenario as soon as it is over. See ``run_lines``."""
+    """The lines for a scenario that has ended. See ``run_lines``."""
     if verbosity < 0:
         return list(_quiet(result, paint))
     return [*_scenario(result, paint, width), *(_probes(result, paint, width) if verbosity > 0 else ())]
@@ -71,7 +67,7 @@ def closing_lines(
     paint: Painter = lambda word, _: word,
     width: int = WIDTH,
 ) -> list[str]:
-    """What is told of a run when all of it is over. See ``run_lines``."""
+    """The lines at the end of a run. See ``run_lines``."""
     lines: list[str] = []
     if verbosity >= 0:
         for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
@@ -83,13 +79,13 @@ def closing_lines(
 
 
 def _scenario(result: ScenarioResult, paint: Painter, width: int) -> list[str]:
-    """One line if there is room. Names are never cut, so that they can be copied; other things are left out first."""
+    """One line if it fits. Names are never truncated, so that users can copy them; counts are left out first."""
     judgement = result.overall
     label = paint(judgement.ljust(_LABEL), judgement) if judgement else "nothing".ljust(_LABEL)
     probes, steps = amount(len(result.probes), "probe"), amount(len(result.steps), "step")
     judged = f"{probes} and {steps}" if result.probes and result.steps else steps if result.steps else probes
     if result.foreseen is not None:
-        judged = "fails as foreseen"
+        judged = "fails as expected"
     name, took = named(result), f"{result.seconds:.2f} s"
     room = width - _LABEL - len(f"  {name}")
     whole = f" {judged} in {took}"
@@ -110,7 +106,7 @@ def _probes(result: ScenarioResult, paint: Painter, width: int) -> Iterator[str]
 
 
 def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
-    """One line for each probe that did not pass, and for what kept a scenario from being judged."""
+    """One line for each probe that did not pass, and one for a scenario's error or skip."""
     for probe in result.judged:
         if probe.overall in UNRESOLVED:
             first = next(each for each in probe.verdicts if each.judgement is probe.overall)
@@ -125,7 +121,7 @@ def _quiet(result: ScenarioResult, paint: Painter) -> Iterator[str]:
 
 
 def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> Iterator[list[str]]:
-    """What needs more than a line, the worst last, where a terminal leaves the eye."""
+    """The explanations of more than one line, the worst last, where the user of a terminal looks first."""
     for result in results:
         if result.skipped is not None:
             cure = f"needs {result.skipped.missing}; {result.skipped.cure}"
@@ -140,14 +136,14 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
 
 
 def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[str]]:
-    """The traces, for those who asked for them."""
+    """The traces of all traced packets."""
     for probe in _probes_of(results):
         if probe.traced is not None:
             yield [f"{probe.probe.position}: {probe.probe.name}", *journey(probe.resolved, probe.traced, width)]
 
 
 def named(result: ScenarioResult) -> str:
-    """A scenario's run as every list of them calls it: its file, its engine and its case."""
+    """The label of a scenario's run in every list: its file, engine and case."""
     return f"{result.file} [{result.engine}]{result.case and f' {result.case}'}"
 
 
@@ -173,7 +169,7 @@ def _summary(results: Sequence[ScenarioResult]) -> str:
         parts.append(f"{amount(skipped, 'scenario')} skipped")
     foreseen = sum(result.foreseen is not None for result in results)
     if foreseen:
-        parts.append(f"{amount(foreseen, 'scenario')} failing as foreseen")
+        parts.append(f"{amount(foreseen, 'scenario')} failing as expected")
     faults = sum(result.fault is not None for result in results)
     if faults:
         parts.append(amount(faults, "error"))

@@ -68,11 +68,11 @@ def test_an_engine_that_fails_as_foreseen_is_green_and_says_so(caller: Caller) -
     assert code == ExitCode.OK
     first, *others = output.splitlines()
     assert first.startswith("pass ")
-    assert "fails as foreseen" in first
+    assert "fails as expected" in first
     assert "x.lab.yaml:9:12 foresees: a bug; it logged 'iptables-restore: line 7 failed'" in " ".join(
         line.strip() for line in others
     )
-    assert others[-1].startswith("1 scenario failing as foreseen in")
+    assert others[-1].startswith("1 scenario failing as expected in")
 
 
 def test_an_engine_that_does_not_fail_as_foreseen_is_an_error(caller: Caller) -> None:

@@ -51,26 +51,26 @@ def test_ages_are_those_of_kubectl(seconds: float, words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("probe", "client", "echo"), "no lab stands; make one with `proxylab up FILE`"),
-        (("exec", "client", "--", "true"), "no lab stands; make one with `proxylab up FILE`"),
-        (("exec", "client"), "say what to run, as in `proxylab exec client -- ip route`"),
-        (("shell", "a", "b"), "PLACE: name one node, pod or host"),
-        (("get", "cats", "--name", "x"), "no lab 'x' stands; none stands; make one with `proxylab up FILE`"),
+        (("probe", "client", "echo"), "no lab is running; start one with `proxylab up FILE`"),
+        (("exec", "client", "--", "true"), "no lab is running; start one with `proxylab up FILE`"),
+        (("exec", "client"), "give a command to run, as in `proxylab exec client -- ip route`"),
+        (("shell", "a", "b"), "NODE|POD|HOST: name one"),
+        (("get", "cats", "--name", "x"), "no lab 'x' is running; start one with `proxylab up FILE`"),
         (("get", FROM_A_POD, "cats"), "no 'cats'; there are nodes, pods, services, endpoints, endpointslices"),
-        (("get", FROM_A_POD, "pods", "tom"), "no 'tom' among pods; there are echo-1, echo-2, echo-3, solo, client"),
+        (("get", FROM_A_POD, "pods", "tom"), "no 'tom' among the pods; there are echo-1, echo-2, echo-3, solo, client"),
         (("describe", FROM_A_POD, "node"), "name one of nodes: node-a, node-b"),
-        (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' is not there"),
-        (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "FILE or --name: a lab that is made of FILE, or one"),
-        (("rules", FROM_A_POD, "node-a"), "a node of FILE is named by --node"),
-        (("capture", "a", "b"), "with its device behind a colon, as in node-a:eth0"),
+        (("get", "missing.lab.yaml", "pods"), "'missing.lab.yaml' does not exist"),
+        (("probe", FROM_A_POD, "client", "echo", "--name", "x"), "give FILE, to build a temporary lab, or --name"),
+        (("rules", FROM_A_POD, "node-a"), "--node names a node of FILE"),
+        (("capture", "a", "b"), "with its device after a colon, as in node-a:eth0"),
         (("capture", "a", "-w", "x", "--wireshark"), "-w or --wireshark, not both"),
-        (("down", "x"), "no lab 'x' stands; none stands"),
+        (("down", "x"), "there is no lab 'x'; no lab is running"),
         (("down", "x", "--all"), "NAME or --all, not both"),
         (
             ("up", FROM_A_POD, "--name", "Not A Name"),
-            "can be no lab's name; allowed: up to 63 of a-z, 0-9, dot and hyphen",
+            "is not a valid name; use up to 63 of a-z, 0-9, dot and hyphen",
         ),
-        (("up", FROM_A_POD, "--ttl", "soon"), "'soon' is no time; write it as 90s, 45m, 8h, 1h30m or 2d"),
+        (("up", FROM_A_POD, "--ttl", "soon"), "'soon' is not a duration; write it as 90s, 45m, 8h, 1h30m or 2d"),
         (("up", FROM_A_POD, "--case", "x"), "there is no 'x'; there are none"),
         (("logs", "a", "b"), "NODE: name one node"),
     ],
@@ -85,8 +85,8 @@ def test_a_user_s_mistake_is_told_with_what_to_do(
 
 
 def test_no_lab_is_no_mistake_of_who_only_asks(capsys: pytest.CaptureFixture[str]) -> None:
-    assert type_(capsys, "ps") == (0, "no lab stands; make one with `proxylab up FILE`\n", "")
-    assert type_(capsys, "down") == (0, "", "no lab stands\n")
+    assert type_(capsys, "ps") == (0, "no lab is running; start one with `proxylab up FILE`\n", "")
+    assert type_(capsys, "down") == (0, "", "no lab is running\n")
     assert type_(capsys, "ps", "-o", "name")[1] == ""
 
 

@@ -32,8 +32,8 @@ def test_probes_and_steps_are_asked_for_on_every_engine(caller: Caller) -> None:
 @pytest.mark.parametrize(
     ("engines", "words"),
     [
-        ("embedded/iptables", "name two engines or more, with a comma between"),
-        ("embedded/iptables,embedded/iptables", "name two engines or more"),
+        ("embedded/iptables", "name two or more engines"),
+        ("embedded/iptables,embedded/iptables", "name two or more engines"),
         ("embedded/iptables,foo/iptables", "there is no engine 'foo/iptables'"),
     ],
 )

@@ -30,8 +30,8 @@ def test_trace_sends_what_its_arguments_name(caller: Caller, arguments: tuple[st
 @pytest.mark.parametrize(
     ("sender", "target", "said"),
     [
-        ("client:0", "echo", "FROM: '0' is no port; write one of 1 to 65535, as in client:12345"),
-        ("client:http", "echo", "FROM: 'http' is no port; write one of 1 to 65535, as in client:12345"),
+        ("client:0", "echo", "FROM: '0' is no port; write 1 to 65535, as in client:12345"),
+        ("client:http", "echo", "FROM: 'http' is no port; write 1 to 65535, as in client:12345"),
         ("nobody:1024", "echo", "FROM: there is no 'nobody'; there are node-a, echo, client"),
         ("client", "nobody", "'nobody' is no Service and no pod; there are echo, client; or ADDRESS:PORT"),
         ("client", "nobody:80", "'nobody' is no Service, pod, host or address of the scenario"),
@@ -50,7 +50,7 @@ def test_a_source_port_is_that_of_one_flow(caller: Caller) -> None:
     assert "add client:12345 to echo" in caller.events()
     code, output, errors = caller.type("probe", "x.lab.yaml", "client:12345", "echo", "--flows", "2")
     assert (code, output) == (ExitCode.SCENARIO, "")
-    assert "leave the port of FROM away" in errors
+    assert "leave out the port of FROM" in errors
 
 
 def test_run_traces_each_probe_if_asked_to(caller: Caller) -> None:

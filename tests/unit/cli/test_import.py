@@ -52,7 +52,7 @@ def test_nothing_is_overwritten(piped: str, tmp_path: Path, capsys: pytest.Captu
     there.write_text("mine")
     assert type_in("-o", str(there)) == ExitCode.SCENARIO
     assert there.read_text() == "mine"
-    assert "is there already; choose another name" in capsys.readouterr().err
+    assert "exists already; choose another name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_what_cannot_be_read(data: bytes, said: str, tmp_path: Path, capsys: pyt
 
 def test_a_file_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert type_in(str(tmp_path / "printout")) == ExitCode.SCENARIO
-    assert "printout cannot be read: No such file or directory" in capsys.readouterr().err
+    assert "printout: No such file or directory" in capsys.readouterr().err
 
 
 def test_a_cluster_of_which_no_lab_can_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,8 +173,8 @@ def test_init_writes_a_scenario_without_mistakes_and_overwrites_nothing(shell: S
     file.write_text("mine")
     code, output, errors = shell.type("init", str(file))
     assert (code, output, file.read_text()) == (ExitCode.SCENARIO, "", "mine")
-    assert "is there already" in errors
-    assert "cannot be written" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
+    assert "exists already" in errors
+    assert "cannot write" in shell.type("init", str(tmp_path / "no" / "a.lab.yaml"))[2]
 
 
 POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
@@ -217,7 +217,7 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
     for given in (tmp_path, tmp_path / CASE):
         code, output, _ = shell.type("graph", str(given))
         assert code == ExitCode.OK
-        assert "the way of a pod reaches echo through its cluster IP, as it was seen" in output
+        assert "the path of a pod reaches echo through its cluster IP, as captured" in output
         assert "destination 10.96.0.10:80 becomes 10.244.2.3:8080" in output
     (tmp_path / PLAN).unlink()
     assert "plan.json is missing" in shell.type("graph", str(tmp_path))[2]

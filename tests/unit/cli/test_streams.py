@@ -25,8 +25,8 @@ VERBS = {
     "schema": "",
 }
 UNREADABLE = "check pyproject.toml"
-FULL = "standard output cannot be written: No space left on device; send it to another file\n"
-CLOSED = "standard output is closed; send it to a file, or to /dev/null\n"
+FULL = "cannot write standard output: No space left on device; redirect it to another file\n"
+CLOSED = "standard output is closed; redirect it to a file or to /dev/null\n"
 
 
 def type_in(line: str, *, unbuffered: bool = False) -> tuple[int, str]:

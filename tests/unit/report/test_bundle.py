@@ -105,7 +105,7 @@ def test_what_is_no_case_is_refused_by_name(data: bytes) -> None:
 
 def test_a_case_of_another_format_is_refused() -> None:
     data = files(verdict())[CASE].replace(b'{"circumstances"', b'{"format":9,"circumstances"', 1)
-    with pytest.raises(ScenarioError, match="format 9 is not 3"):
+    with pytest.raises(ScenarioError, match="has format 9, this version reads 3"):
         read_case("case.json", data)
 
 

@@ -42,4 +42,4 @@ def test_of_a_step_what_happened_is_told() -> None:
 
 def test_of_a_probe_that_no_rule_saw_that_is_told() -> None:
     lines = list(told({"one": CASES["dropped"]()}, {"one": ()}))
-    assert lines[-2:] == ["  the way on one:", "    no rule of any node saw the packet"]
+    assert lines[-2:] == ["  the path on one:", "    no rule of any node saw the packet"]

@@ -1,8 +1,4 @@
-"""A run as a page for a browser: one file, which needs no other and asks nobody for anything.
-
-Owns: ``page``, and ``Entry``, of which it is made.
-Must not: write files, or gather results; the command line and pytest do, each in its own way.
-"""
+"""A run as one self-contained HTML file; the command line and the pytest plugin gather its entries and write it."""
 
 from proxylab.report.html.entry import Entry, Heading, entries_of, entry, message
 from proxylab.report.html.page import page

@@ -1,8 +1,4 @@
-"""One probe as a report shows it.
-
-Owns: ``Entry``, and the body of a probe.
-Must not: know the page around it. An entry is text alone: a worker of pytest hands it to its controller.
-"""
+"""One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
 from proxylab.frozen import dataclass
 from proxylab.report.html.ladder import ladder
@@ -19,7 +15,7 @@ __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heading:
-    """Where an entry stands: the run of a scenario, or of one case of it, on an engine."""
+    """The section of an entry: the run of a scenario, or of one case of it, on an engine."""
 
     file: str
     engine: str
@@ -31,14 +27,14 @@ class Heading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """A probe, or what kept a scenario from being judged.
+    """A probe or step, or the error or skip of a whole scenario.
 
     Attributes:
-        heading: where it stands.
-        name: of the probe, without its case.
+        heading: its section.
+        name: the probe's name, without its case.
         judgement: the worst of its verdicts.
-        seconds: how long it took.
-        summary: what was seen, in a line.
+        seconds: its duration.
+        summary: the observation in one line.
         body: HTML.
     """
 
@@ -51,7 +47,7 @@ class Entry:
 
 
 def entries_of(result: ScenarioResult) -> list[Entry]:
-    """The entries of a scenario's run: its probes and steps, and what kept others from being judged."""
+    """The entries of a scenario's run: its probes and steps, and its error or skip."""
     heading = Heading(
         file=result.file,
         engine=result.engine,
@@ -72,19 +68,19 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
 
 
 def message(heading: Heading, name: str, judgement: Judgement, text: str, seconds: float = 0.0) -> Entry:
-    """What there is to say where nothing was sent, or nothing judged."""
+    """An entry without a verdict, such as an error or a skip."""
     first, _, more = text.partition("\n")
     body = tag("pre", text, tabindex=0) if more else tag("p", text)
     return Entry(heading=heading, name=name, judgement=judgement, seconds=seconds, summary=first, body=str(body))
 
 
 def entry(heading: Heading, judged: ProbeVerdict | StepVerdict) -> Entry:
-    """The entry of a probe or step that was judged."""
+    """The entry of a judged probe or step."""
     return _of_step(heading, judged) if isinstance(judged, StepVerdict) else _of_probe(heading, judged)
 
 
 def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
-    """A step: what was expected and seen of its streams, as a timeline, and in words."""
+    """A step: its verdicts, its timeline, and the explanation in words."""
     evidence = judged.evidence
     return Entry(
         heading=heading,
@@ -98,7 +94,7 @@ def _of_step(heading: Heading, judged: StepVerdict) -> Entry:
                 timeline(judged),
                 tag(
                     "details",
-                    tag("summary", "All of it in words"),
+                    tag("summary", "The whole explanation"),
                     tag("pre", "\n".join(explain(judged)), tabindex=0),
                     class_="trace",
                 ),
@@ -121,7 +117,7 @@ def _of_probe(heading: Heading, probed: ProbeVerdict) -> Entry:
 
 
 def _reason(probed: ProbeVerdict | StepVerdict) -> str:
-    """Of what is not a pass, the first reason."""
+    """The first reason of the worst verdict; empty for a pass."""
     if probed.overall is Judgement.PASS:
         return ""
     deciding = (each for each in probed.verdicts if each.judgement is probed.overall)
@@ -171,7 +167,7 @@ def _verdict(verdict: Verdict) -> Markup:
 
 
 def _again(probed: ProbeVerdict | StepVerdict) -> Markup:
-    """Where it stands, how to see it again, and where its evidence is."""
+    """The position in the file, the command to run it again, and the path of its evidence."""
     written = probed.step if isinstance(probed, StepVerdict) else probed.probe
     rows = [("written at", str(written.position)), ("run again", " ".join(command(probed)).rstrip())]
     if probed.bundle:

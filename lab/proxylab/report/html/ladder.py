@@ -1,10 +1,7 @@
-"""The way of a packet as a ladder: a column for each place, a rung for each hop, and what was changed between them.
+"""The path of a packet as a ladder: a column for each namespace, a rung for each hop, and the translations.
 
-Owns: the drawing of one flow.
-Must not: judge, or say of a hop what nobody saw.
-
-Where the page is wide, rungs lie between columns; where it is narrow they stand below each other, and each says in
-words whence and whither. Both are one list, so that it is read aloud in the order of the way.
+On a wide page rungs lie between columns. On a narrow page they are stacked, and each names its two ends in words. Both
+layouts are one list in the order of the path, so that screen readers read it in order.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,22 +25,22 @@ from proxylab.verdict.way import missing, testimony
 __all__ = ["MOST_COLUMNS", "ladder"]
 
 MOST_COLUMNS: Final = 8
-"""With more places than this there are no columns; the style sheet has as many."""
+"""A ladder of more namespaces has no columns: the style sheet defines this many."""
 
 _MOST_RUNGS: Final = 48
-"""As many rows the style sheet has."""
+"""The number of rows that the style sheet defines."""
 
-_DEEDS: Final = {
+_TRANSLATIONS: Final = {
     (True, True): "DNAT",
     (True, False): "SNAT",
     (False, False): "DNAT undone",
     (False, True): "SNAT undone",
 }
-"""By whether the packet is a request, and whether it is the destination that changed."""
+"""By whether the packet is a request, and whether its destination changed."""
 
 
 def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
-    """The drawing of the flow of that number; ``None`` where nothing was seen of it."""
+    """The drawing of the flow with this number; ``None`` if no tap saw it."""
     flow = case.flows[number]
     seen = stops(flow)
     if not seen:
@@ -73,7 +70,7 @@ def _caption(case: Case, flow: Flow) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Rung:
-    """What stands between two columns, the first of which is that of its begin, or at one."""
+    """A hop from column ``begins`` to column ``ends``, or an event at one column."""
 
     begins: int
     ends: int
@@ -81,7 +78,7 @@ class _Rung:
     content: Child
 
     def goes_on_from(self, before: "_Rung") -> bool:
-        """Whether it can stand in one row with the rung before: one hop behind the other in one direction."""
+        """Whether it fits into the row of the rung before: it continues that hop in the same direction."""
         steps = (before.ends - before.begins, self.ends - self.begins)
         return self.begins == before.ends and (min(steps) > 0 or max(steps) < 0)
 
@@ -96,7 +93,7 @@ def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
 
 
 class _Drawing:
-    """What all rungs of one ladder share: the columns, by place, and the rules that counted."""
+    """What all rungs of a ladder share: the column of each namespace, and the rules that counted packets."""
 
     def __init__(self, case: Case, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
         self._case = case
@@ -105,7 +102,7 @@ class _Drawing:
         self._rules = telling(case, probed.traced)
 
     def heads(self) -> Markup:
-        """The places, above their columns."""
+        """The names of the namespaces, above their columns."""
         heads = [
             tag(
                 "div",
@@ -118,7 +115,7 @@ class _Drawing:
         return tag("li", heads, class_="heads", aria_hidden="true")
 
     def rungs(self, seen: Sequence[Stop]) -> Iterator[_Rung]:
-        """Hops, changes and ends, in the order in which they were seen."""
+        """Hops, translations and ends, in the order in which the taps saw them."""
         begun = seen[0].seen[0].at
         circles = 0
         for before, stop, after in zip((None, *seen), seen, (*seen[1:], None), strict=False):
@@ -145,7 +142,7 @@ class _Drawing:
                 yield from self._end(stop)
 
     def _hop(self, before: Stop, stop: Stop, begun: int) -> _Rung:
-        """A packet from one place to another, as it came there."""
+        """A packet from one namespace to another, with its addresses on arrival."""
         here, there = self._columns[before.netns_name], self._columns[stop.netns_name]
         ahead = here < there
         ends = [tag("i", before.out), tag("i", stop.by)]
@@ -162,7 +159,7 @@ class _Drawing:
         return _Rung(here, there, f"hop {_colour(stop.packet)} {'ahead' if ahead else 'back'}", content)
 
     def _entry(self, stop: Stop) -> _Rung:
-        """A packet that nobody saw on its way."""
+        """A packet whose earlier hops no tap saw."""
         content = (
             tag("span", f"{stop.netns_name} {stop.by}: ", class_="whence"),
             tag("span", _kind(stop), class_="kind"),
@@ -175,14 +172,14 @@ class _Drawing:
         return _Rung(column, column, kind, content)
 
     def _change(self, stop: Stop, old: Ends, new: Ends, since: str = "") -> _Rung:
-        """A translation: at a place, or where no node was watched, somewhere ``since`` a place."""
+        """A translation in a namespace, or, where no node was captured, somewhere after namespace ``since``."""
         both = ((True, old.destination, new.destination), (False, old.source, new.source))
         request = stop.packet is Packet.REQUEST
         where = f"between {since} and {stop.netns_name}" if since else f"on {stop.netns_name}"
         lines = [
             tag(
                 "span",
-                tag("b", _DEEDS[request, there], class_="deed"),
+                tag("b", _TRANSLATIONS[request, there], class_="deed"),
                 tag("code", was),
                 tag("span", " becomes ", class_="becomes"),
                 tag("span", " ⇒ ", class_="into", aria_hidden="true"),
@@ -197,24 +194,24 @@ class _Drawing:
         return _Rung(*ends, "at nat", (tag("span", f"{where}: ", class_="whence"), lines))
 
     def _by(self, stop: Stop, becomes: str) -> Markup | None:
-        """The rule that did it, where only one can have."""
+        """The chain of the rule that translated, if only one can have."""
         found = [rule for rule in self._rules if rule.count.node == stop.netns_name and _makes(rule, becomes, stop)]
         chains = {short(rule.count.chain) for rule in found}
         return tag("span", f"by {chains.pop()}", class_="by") if len(chains) == 1 else None
 
     def _end(self, stop: Stop) -> Iterator[_Rung]:
-        """Where a request was seen last, if that is no place for it to end."""
+        """Where a tap last saw a request, unless that is an endpoint."""
         if stop.packet is not Packet.REQUEST or not (stop.left or stop.netns_name in self._case.resolved.nodes):
             return
         if not stop.left and stop.seen[-1].device == STACK:
             return
         words = self._ended(stop) or (
-            f"left by {stop.out}, and was not seen again" if stop.left else "was not seen to leave"
+            f"left by {stop.out}; no later tap saw it" if stop.left else "no tap saw it leave"
         )
         yield self._at(stop.netns_name, "at end", (tag("span", f"{stop.netns_name}: ", class_="whence"), words))
 
     def _ended(self, stop: Stop) -> str:
-        """What a rule says of that: one of this node's, or where nodes are not watched, of any."""
+        """The rule that ended the packet: one of this node's, or of any node if nodes were not captured."""
         here = stop.netns_name in self._case.resolved.nodes
         counts = [count for count in self._case.evidence.counts if not here or count.node == stop.netns_name]
         for target, verb in (("DROP", "dropped"), ("REJECT", "rejected")):
@@ -252,7 +249,7 @@ def _makes(rule: Rule, becomes: str, stop: Stop) -> bool:
 
 
 def _pair(now: Ends, before: Ends) -> Markup:
-    """Whence and whither, what was changed at the place before marked."""
+    """Source and destination, with a mark on an address that the namespace before changed."""
     source = tag("mark" if now.source != before.source else "code", now.source)
     destination = tag("mark" if now.destination != before.destination else "code", now.destination)
     return tag("span", source, tag("span", " → ", class_="arrow"), destination, class_="pair")

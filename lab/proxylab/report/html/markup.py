@@ -1,10 +1,7 @@
-"""HTML as text that cannot be anything else than what was meant.
+"""HTML that is escaped by construction: ``Markup`` is HTML, and ``tag`` escapes every other string.
 
-Owns: ``Markup``, text that is HTML already, and ``tag``, which escapes all other text.
-Must not: know what a page says.
-
-Names in a scenario are its author's, comments in rules are an engine's, and both may hold ``<script>``. Here a string
-becomes HTML in one place only, which escapes it; whoever wants it otherwise must say ``Markup``.
+Names in a scenario come from its author and comments in rules from an engine; both may contain ``<script>``. Only one
+function here turns a string into HTML, and it escapes it.
 """
 
 from collections.abc import Iterable
@@ -14,21 +11,21 @@ from typing import Final
 __all__ = ["Child", "Markup", "joined", "tag"]
 
 _VOID: Final = frozenset({"br", "img", "input", "link", "meta"})
-"""Elements of HTML that have no content and no end. Those of SVG have one."""
+"""Elements of HTML without content and end tag."""
 
 
 class Markup(str):
-    """HTML that is safe to be put into a page as it is."""
+    """HTML that needs no escaping."""
 
     __slots__ = ()
 
 
 Child = str | Iterable["Child"] | None
-"""What may stand in an element: text, which is escaped; ``Markup``, which is not; several of these; or nothing."""
+"""The content of an element: text, which is escaped; ``Markup``, which is not; several of these; or nothing."""
 
 
 def joined(*children: Child) -> Markup:
-    """Children one behind the other."""
+    """Concatenate children."""
     return Markup("".join(map(_text, children)))
 
 
@@ -36,10 +33,10 @@ def tag(_name: str, *children: Child, **attributes: str | int | bool | None) -> 
     """An element.
 
     Args:
-        _name: of the element.
+        _name: the element's name.
         children: its content.
-        attributes: by name; ``_`` stands for ``-``, and at the end for nothing (``class_``). ``True`` is an attribute
-            without value; ``None``, ``False`` and an empty class are none.
+        attributes: by name; ``_`` becomes ``-``, and is dropped at the end (``class_``). ``True`` is an attribute
+            without a value; ``None``, ``False`` and an empty class are left out.
 
     Example:
         >>> tag("b", "a < b", Markup("<br>"), class_="wide", data_at=3)

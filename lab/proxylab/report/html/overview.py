@@ -1,8 +1,4 @@
-"""The head of a report: what came out, of which scenarios on which engines, and what to look at.
-
-Owns: the counts, the table of scenarios and engines, and the filters.
-Must not: know what a probe's body says. What filters do is in ``page.js``.
-"""
+"""The head of the HTML report: counts, the table of scenarios and engines, and the filters (see ``page.js``)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,7 +24,7 @@ _PARTICIPLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The entries of a run by file and engine, each in the order of the run; engines by their order, too."""
+    """The entries of a run by file and engine, in the order of the run."""
 
     by_file: Mapping[str, Mapping[str, Sequence[Entry]]]
     engines: tuple[str, ...]
@@ -42,12 +38,12 @@ class Sections:
         return cls(found, tuple(dict.fromkeys(each.heading.engine for each in entries)))
 
     def anchor(self, file: str, engine: str) -> str:
-        """The id of a file's part on an engine."""
+        """The id of a file's section on an engine."""
         return f"s{list(self.by_file).index(file)}e{self.engines.index(engine)}"
 
 
 def headline(entries: Sequence[Entry], about: Mapping[str, str]) -> Markup:
-    """How many came out how, and under what the run took place."""
+    """The number of entries per judgement, and the conditions of the run."""
     counts = Counter(each.judgement for each in entries)
     said = [
         tag("li", tag("b", f"{counts[each]:,}"), f" {_PARTICIPLES[each]}", class_=f"count {each}")
@@ -59,7 +55,7 @@ def headline(entries: Sequence[Entry], about: Mapping[str, str]) -> Markup:
 
 
 def filters(entries: Sequence[Entry], engines: Sequence[str]) -> Markup:
-    """What narrows the page down; without scripts there is nothing to narrow with, and it stays hidden."""
+    """The filter form. It stays hidden unless the page's script runs."""
     counts = Counter(each.judgement for each in entries)
     tags = sorted({name for each in entries for name in each.heading.tags})
     verdicts = [

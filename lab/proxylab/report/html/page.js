@@ -12,7 +12,7 @@
   const rows = [...document.querySelectorAll(".matrix tbody tr")];
   const scenarios = around[1];
 
-  // What a probe is looked for by is put together when somebody first looks for anything.
+  // Build the text to search in on the first search only.
   const textOf = (probe) => {
     if (probe.text === null) {
       const scenario = probe.node.closest(".scenario");
@@ -52,7 +52,7 @@
     for (const probe of probes) if (!probe.node.hidden || !open) probe.node.open = open;
   };
 
-  // Whoever follows a link into the page wants to see what it leads to.
+  // A link to a section opens its first probe that did not pass.
   const arrive = () => {
     const target = document.getElementById(location.hash.slice(1));
     if (!target) return;

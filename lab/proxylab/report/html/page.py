@@ -1,8 +1,4 @@
-"""A run as one HTML file that needs nothing else.
-
-Owns: the page around the probes, and what it may do: load nothing, and run nothing but its own script.
-Must not: write files, or know the time; the caller says what is to stand in the head.
-"""
+"""A run as one HTML file that loads nothing else and runs only its own script."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,16 +16,16 @@ __all__ = ["page"]
 
 _HERE: Final = Path(__file__).parent
 _MOST_OPEN: Final = 5
-"""Of the probes that did not pass, so many are open to begin with."""
+"""So many of the probes that did not pass are open at first."""
 
 
 def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxylab") -> str:
     """The file's text.
 
     Args:
-        entries: in the order of the run; those of one scenario on one engine need not follow each other.
-        about: what is told of the run as a whole, by what it is called.
-        title: of the page.
+        entries: in the order of the run; entries of one scenario on one engine need not be adjacent.
+        about: facts about the whole run, by label.
+        title: the page's title.
     """
     style, script = _read("page.css"), _read("page.js")
     sections = Sections.of(entries)
@@ -52,7 +48,7 @@ def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxy
             "main",
             overview(sections),
             tag("div", list(_scenarios(sections, opened)), id="probes"),
-            tag("p", "Nothing here is as you asked. Widen the filters.", id="nothing", hidden=True),
+            tag("p", "No probe matches the filters.", id="nothing", hidden=True),
         ),
         tag("script", Markup(script)),
     )
@@ -64,7 +60,7 @@ def _read(name: str) -> str:
 
 
 def _policy(style: str, script: str) -> str:
-    """Content Security Policy, level 3: no address is allowed, and of inline text only what has one of these hashes."""
+    """Content Security Policy, level 3: no URL is allowed, and inline text only with one of these hashes."""
     own = f"style-src {_hash(style)}; script-src {_hash(script)}"
     return f"default-src 'none'; {own}; base-uri 'none'; form-action 'none'"
 
@@ -89,7 +85,7 @@ def _scenarios(sections: Sections, opened: set[int]) -> Iterator[Markup]:
 
 
 def _runs(sections: Sections, file: str, engine: str, found: Sequence[Entry], opened: set[int]) -> Markup:
-    """The probes of a scenario on an engine, case by case."""
+    """The probes of a scenario on one engine, case by case."""
     cases = [
         tag(
             "section",

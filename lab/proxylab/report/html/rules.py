@@ -1,8 +1,4 @@
-"""The rules that saw the packets of a probe, folded away until somebody asks.
-
-Owns: the table of rules, and the trace of one more packet.
-Must not: choose which rules tell something (``proxylab.verdict.counted`` does).
-"""
+"""The rules that counted packets of a probe, and the trace of one more packet, in closed sections."""
 
 from textwrap import dedent
 from typing import Final
@@ -22,7 +18,7 @@ _MOST: Final = 30
 
 
 def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
-    """What the rules that counted did, and their texts; ``None`` where none did that tells anything."""
+    """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
     found = telling(case, probed.traced)
     if not found:
         return None
@@ -60,7 +56,7 @@ def _row(rule: Rule, case: Case) -> Markup:
 
 
 def traced(probed: ProbeVerdict) -> Markup | None:
-    """The way of the packet that was sent afterwards; ``None`` where none was."""
+    """The path of the traced packet, which is sent after the probe; ``None`` without one."""
     lines = journey(probed.resolved, probed.traced) if probed.traced is not None else ()
     if not lines:
         return None

@@ -1,8 +1,4 @@
-"""How flows were shared out, as bars beside the shares that were due.
-
-Owns: the table of backends with its bars.
-Must not: judge a spread; the verdict has.
-"""
+"""The distribution of flows over backends, as bars beside the expected shares."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -17,14 +13,14 @@ from proxylab.verdict.case import Case
 __all__ = ["shares"]
 
 _MOST: Final = 40
-"""How many backends are shown: those that are furthest from their due."""
+"""The number of backends shown: those furthest from their expected share."""
 
 _ROOM: Final = 1.1
-"""The width of the longest bar is this part of the whole, the wrong way round: something is left to the right of it."""
+"""The full width divided by the longest bar's: some room stays to the right of that bar."""
 
 
 def shares(case: Case) -> Markup | None:
-    """A bar for each backend; ``None`` for a single flow, which is no share of anything."""
+    """A bar for each backend; ``None`` for a single flow."""
     found = hits(case)
     total = found.total()
     if len(case.flows) == 1 or not total:
@@ -45,14 +41,16 @@ def shares(case: Case) -> Markup | None:
         tag("th", "backend", scope="col"),
         tag("th", "flows", scope="col", class_="number"),
         tag("th", "share", scope="col", class_="number"),
-        tag("th", "due", scope="col", class_="number") if due else None,
+        tag("th", "expected", scope="col", class_="number") if due else None,
         tag("td"),
     )
     return tag(
         "figure",
-        tag("figcaption", "How flows were shared out", tag("small", _chance(case, due, list(found), total))),
+        tag("figcaption", "Flows per backend", tag("small", _chance(case, due, list(found), total))),
         tag("table", tag("thead", head), tag("tbody", rows), class_="shares"),
-        tag("p", f"and {amount(len(names) - _MOST, 'backend')} closer to their due") if len(names) > _MOST else None,
+        tag("p", f"and {amount(len(names) - _MOST, 'backend')} closer to their expected share")
+        if len(names) > _MOST
+        else None,
         class_="spread",
     )
 
@@ -64,18 +62,18 @@ def _by_number(name: str) -> tuple[str, int, str]:
 
 
 def _due(case: Case) -> Mapping[str, float]:
-    """The shares that somebody asked for; none where any share would do."""
+    """The expected shares; empty if the probe expects none."""
     spread = case.probe.expect.spread
     return due_shares(case) if isinstance(spread, Shares) or spread is Spread.EVEN else {}
 
 
 def _chance(case: Case, due: Mapping[str, float], hit: Sequence[str], total: int) -> str:
-    """How likely these counts are by chance alone, as the judge reckons it."""
+    """The probability of these counts by chance alone, as the judge computes it."""
     found = hits(case)
     if len(due) < 2 or any(name not in due for name in hit):
         return ""
     chance = spread_p_value([found[name] for name in due], tuple(due.values()))
-    return f"{total:,} flows; by chance alone with p = {chance:.2g}, and below {SIGNIFICANCE:.0e} it fails"
+    return f"{total:,} flows; p = {chance:.2g} by chance alone; a probe fails below {SIGNIFICANCE:.0e}"
 
 
 def _row(name: str, flows: int, share: float, due: float | None, whole: float) -> Markup:
@@ -90,7 +88,7 @@ def _row(name: str, flows: int, share: float, due: float | None, whole: float) -
 
 
 def _bar(got: float, due: float | None) -> Markup:
-    """Widths are attributes of SVG: the page's policy allows no style in an element."""
+    """A bar in SVG, whose widths are attributes: the page's policy allows no inline styles."""
     at = f"{due:.2%}" if due is not None else ""
     return tag(
         "svg",

@@ -1,8 +1,4 @@
-"""A step as a timeline: a lane for each stream, a mark for each pulse, and the marks of the step across all lanes.
-
-Owns: the drawing, and the table of what happened beside it.
-Must not: judge, or put what happened into words (``proxylab.verdict.timeline`` does).
-"""
+"""A step as a timeline: a lane for each stream, a mark for each packet, and the step's own moments across all lanes."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -16,9 +12,9 @@ from proxylab.verdict.timeline import happenings
 __all__ = ["timeline"]
 
 _COLOURS: Final = 5
-"""As many backends as the style sheet tells apart; a further one shares the colour of the first."""
+"""The number of backend colours in the style sheet; further backends reuse them."""
 
-_MOST_PULSES: Final = 1000
+_MOST_PACKETS: Final = 1000
 _MOST_ROWS: Final = 60
 _WIDEST_MARK: Final = 1.6
 _NARROWEST_MARK: Final = 0.15
@@ -26,7 +22,7 @@ _PART_OF_THE_GAP: Final = 0.6
 
 
 def timeline(verdict: StepVerdict) -> Markup | None:
-    """The timeline of a step; ``None`` where it has no streams."""
+    """The timeline of a step; ``None`` if it has no streams."""
     evidence = verdict.evidence
     if not evidence.streams:
         return None
@@ -36,7 +32,7 @@ def timeline(verdict: StepVerdict) -> Markup | None:
     kinds = {backend: f"b{number % _COLOURS}" for number, backend in enumerate(backends)}
     return tag(
         "figure",
-        tag("figcaption", "What happened, from the beginning of the step"),
+        tag("figcaption", "Timeline of the step"),
         tag(
             "table",
             tag("tbody", [_lane(evidence, each, kinds) for each in evidence.streams], _scale(evidence)),
@@ -49,7 +45,7 @@ def timeline(verdict: StepVerdict) -> Markup | None:
 
 
 def _lane(evidence: StepEvidence, record: StreamRecord, kinds: Mapping[str, str]) -> Markup:
-    packets = record.packets[:_MOST_PULSES]
+    packets = record.packets[:_MOST_PACKETS]
     width = min(_WIDEST_MARK, max(_NARROWEST_MARK, _PART_OF_THE_GAP * 100 / max(len(packets), 1)))
     marks = [_mark(evidence, packet, width, kinds) for packet in packets]
     breaks = [_line(_at(evidence, each.at), f"break {each.kind}") for each in record.breaks]
@@ -59,7 +55,7 @@ def _lane(evidence: StepEvidence, record: StreamRecord, kinds: Mapping[str, str]
 
 
 def _mark(evidence: StepEvidence, packet: StreamPacket, width: float, kinds: Mapping[str, str]) -> Markup:
-    """A pulse: of full height where it was answered, of half where it was turned away, low where it was lost."""
+    """A stream packet: a full-height mark if answered, half height if rejected, low if lost."""
     kind = kinds[packet.backend] if packet.fate is StreamPacketFate.ANSWERED else str(packet.fate)
     top, height = {
         StreamPacketFate.ANSWERED: ("10%", "80%"),
@@ -76,7 +72,7 @@ def _line(at: float, kind: str) -> Markup:
 
 
 def _at(evidence: StepEvidence, at: int) -> float:
-    """A time as a part of the step, in percent."""
+    """A time as a percentage of the step's duration."""
     return 100 * (at - evidence.began) / max(evidence.ended - evidence.began, 1)
 
 
@@ -85,13 +81,13 @@ def _moments(evidence: StepEvidence) -> tuple[tuple[str, int], ...]:
 
 
 def _scale(evidence: StepEvidence) -> Markup:
-    """How long the step took, below the lanes."""
+    """The duration of the step, below the lanes."""
     ends = tag("span", "0 ms"), tag("span", f"{(evidence.ended - evidence.began) / 1e6:,.0f} ms")
     return tag("tr", tag("td"), tag("td", tag("div", ends, class_="scale")), aria_hidden="true")
 
 
 def _legend(evidence: StepEvidence, kinds: Mapping[str, str]) -> Iterator[Markup]:
-    """What each kind of mark says, with how many there are of it."""
+    """The meaning of each kind of mark, with its count."""
     packets = [packet for record in evidence.streams for packet in record.packets]
     for backend, kind in kinds.items():
         answered = sum(packet.backend == backend for packet in packets)
@@ -101,10 +97,10 @@ def _legend(evidence: StepEvidence, kinds: Mapping[str, str]) -> Iterator[Markup
             yield _key(str(fate), f"{fate}: {found:,}")
     if breaks := sum(len(record.breaks) for record in evidence.streams):
         yield _key("break", f"{amount(breaks, 'end')} of a connection")
-    yield _key("moment changed", "the change is made")
-    yield _key("moment settled", "what the step waits for is there")
-    if any(len(record.packets) > _MOST_PULSES for record in evidence.streams):
-        yield tag("li", f"of each stream the first {_MOST_PULSES:,} pulses are drawn")
+    yield _key("moment changed", "the step applies its change")
+    yield _key("moment settled", "the step's condition holds")
+    if any(len(record.packets) > _MOST_PACKETS for record in evidence.streams):
+        yield tag("li", f"the timeline shows the first {_MOST_PACKETS:,} packets of each stream")
 
 
 def _key(kind: str, words: str) -> Markup:

@@ -1,10 +1,8 @@
-"""A failed probe as a script that needs no proxylab: ``repro.sh`` of a bundle.
+"""A failed probe as a script that needs no proxylab: ``repro.sh`` of a bundle, or the reason why there is none.
 
-Owns: the text of that script, made of plan, rules and evidence alone; or the reason why there is none.
-Must not: run anything, or read what a lab might still hold.
-
-``network`` and ``rules`` say what of the lab the probe can meet, ``outcome`` what is expected and was seen, in a line;
-``programs`` holds what listens and sends, and ``script`` puts all together.
+The text comes from plan, rules and evidence alone. ``network`` and ``rules`` select the part of the lab that the
+probe's packets can meet, ``outcome`` writes the expected and observed results, ``programs`` holds the listener and the
+sender, and ``script`` puts them together.
 """
 
 from proxylab.report.reproduction.script import MOST_LINES, PRESENT, reproduction, unreproduced

@@ -1,10 +1,7 @@
 """The part of a lab that the packets of one probe can meet, and the commands of iproute2 that build it.
 
-Owns: which namespaces that is, and the text of the commands.
-Must not: know rules, or what is expected.
-
-What belongs to the other IP family is left out, and so is what the kernel does by itself: MAC addresses, permanent
-neighbours and link-local addresses, but for those that a route or a tunnel names.
+The commands leave out the other IP family and what the kernel does by itself: MAC addresses, permanent neighbours and
+link-local addresses, unless a route or a tunnel names them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -39,7 +36,7 @@ __all__ = ["absent", "built", "described", "met"]
 _FROM_THE_MACHINE: Final = (
     *(f"net.ipv4.conf.{which}.{key}=0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")),
 )
-"""What a new namespace copies from the machine, and what would change the way of a packet."""
+"""Settings that a new namespace copies from the machine, and that would change a packet's path."""
 
 
 _ROLES: Final = {
@@ -54,8 +51,8 @@ _ROLES: Final = {
 def met(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
     """The plan without the namespaces that no packet of the probe can meet, and without the other IP family.
 
-    Those stay that send, that were seen to take part, that have an address which is dialled or which a rule
-    translates to, and all that lie between them.
+    It keeps the sender, every namespace where a tap saw a packet, the owners of the dialled address and of addresses to
+    which a rule translates, and all namespaces between them.
     """
     homes = {each.name: each.namespace for each in plan.pods}
     nodes = {each.namespace: each.node for each in plan.pods}
@@ -77,9 +74,9 @@ def _owns(namespace: Namespace, address: IPAddress) -> bool:
 
 
 def _way(plan: Plan, netns_name: str, address: IPAddress, *, through: bool = True) -> Iterator[str]:
-    """The namespaces on the way to an address: ``through`` nodes, or to the first, which translates it.
+    """The namespaces on the path to an address: ``through`` nodes, or up to the first node, which translates it.
 
-    A way that comes back ends.
+    The path ends where it would loop.
     """
     seen = {netns_name}
     if not through and plan.namespace(netns_name).role is Role.NODE:
@@ -127,7 +124,7 @@ def _only(plan: Plan, kept: Collection[str]) -> Plan:
 
 
 def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
-    """The plan without the other family, and without routes to where nothing of it is."""
+    """The plan without the other family, and without routes to destinations that it does not contain."""
     there = {each.interface.ip for namespace in plan.namespaces for each in namespace.addresses}
     there |= {dialled, *(route.via for namespace in plan.namespaces for route in namespace.routes if route.via)}
     tunnels = {each.local for namespace in plan.namespaces for each in namespace.vxlans}
@@ -153,7 +150,7 @@ def _of_family(plan: Plan, version: int, dialled: IPAddress) -> Plan:
 
 
 def described(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Each namespace: its name, what it is, and its addresses."""
+    """Each namespace: its name, its role and its addresses."""
     homes = {each.namespace: each.node for each in plan.pods if each.namespace != each.node}
     for each in plan.namespaces:
         what = _ROLES[each.role]
@@ -189,13 +186,13 @@ def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterato
         one = f'for name in {" ".join(names)}; do ip netns exec "$name" sysctl -eqw {words}; done'
         yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
     if policy_route is not None:
-        yield "# The probe enters the cluster by the node that the scenario names."
-        way = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {DETOUR_TABLE}"
-        yield f"ip -n {policy_route.namespace} route replace {way}"
+        yield "# The router sends the probe to the node that the scenario names."
+        words = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {DETOUR_TABLE}"
+        yield f"ip -n {policy_route.namespace} route replace {words}"
 
 
 def absent(plan: Plan, absences: Absences) -> Iterator[str]:
-    """The commands for what steps have taken away before the probe: links that are cut, pods that are gone."""
+    """The commands that remove what steps removed before the probe: links that are down, pods that are gone."""
     for end in absences.down(plan):
         yield f"ip -n {end.namespace} link set dev {end.device} down"
     for name in absences.blackhole(plan):
@@ -204,7 +201,7 @@ def absent(plan: Plan, absences: Absences) -> Iterator[str]:
 
 
 def _sysctls(namespace: Namespace, version: int) -> str:
-    """The words for sysctl(8): what makes a router of a namespace, and what the scenario or the engine has set."""
+    """The arguments of sysctl(8): the settings of a router, and those of the scenario or the engine."""
     usual = {each for families in ([Family.IPV4], list(Family)) for each in sysctls_for(namespace.role, families)}
     wanted = [f"{each.name}={each.value}" for each in namespace.sysctls if each not in usual and _matters(each)]
     if namespace.role in (Role.NODE, Role.ROUTER):
@@ -250,7 +247,7 @@ def _inside(namespace: Namespace, ends: Iterable[LinkEnd]) -> Iterator[str]:
 
 
 def _merged(routes: Sequence[Route]) -> Iterator[Route]:
-    """The routes; one to a gateway alone is part of the route by way of it, which then says that it is on the link."""
+    """The routes; a host route to a gateway is merged into the routes via that gateway, which become ``onlink``."""
     alone = {each.destination.network_address: each for each in routes if _is_to_one(each) and each.via is None}
     gateways = {each.via for each in routes if each.via in alone and alone[each.via].device == each.device}
     for each in routes:

@@ -1,7 +1,6 @@
-"""What becomes of one packet, in a line that a script, the lab and an expectation all write alike.
+"""The fate of one packet as a line, the same for the script, the lab and the expectation; and why there is no script.
 
-Owns: those lines, and why a script cannot show what a probe or a step has shown.
-Must not: judge. A line that does not match the expectation decides only which flow the script sends again.
+A line that does not match the expectation only decides which flow the script sends.
 """
 
 import re
@@ -19,11 +18,11 @@ __all__ = ["expected", "flow_to_send", "obstacle", "seen"]
 
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
 _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 code 0)"}
-"""No route, no such host, or a way that leads back until the packet's time is over."""
+"""No route, no such host, or a routing loop that ends when the packet's TTL expires."""
 
 
 def expected(verdict: ProbeVerdict, flow: int) -> str:
-    """An extended regular expression for the line that the expectations of the probe allow."""
+    """An extended regular expression for the lines that the probe's expectations allow."""
     resolved, expect = verdict.resolved, verdict.probe.expect
     version = resolved.destination.version
     dialled = _end(resolved, resolved.destination, resolved.port)
@@ -50,7 +49,7 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
 
 
 def seen(case: Case, flow: Flow) -> str:
-    """The line of a flow, by what the lab saw of it."""
+    """The line of a flow, from the lab's evidence."""
     resolved = case.resolved
     if flow.unsendable:
         return f"not sent: {case.evidence.refused_sends[0]}"
@@ -68,7 +67,7 @@ def _end(resolved: ResolvedProbe, address: IPAddress, port: int) -> str:
 
 
 def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
-    """The flow that a script sends, and its line: the first that is not as expected; the first where all are."""
+    """The flow that a script sends, and its line: the first unexpected one, or else the first."""
     case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     lines = ((flow.number, seen(case, flow)) for flow in case.flows)
     first = next(lines)
@@ -77,14 +76,14 @@ def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
 
 
 def obstacle(verdict: ProbeVerdict) -> str:
-    """Why no script shows what the probe has shown, as a clause; empty where one does."""
+    """Why no script can reproduce the probe's result, as a clause; empty if one can."""
     resolved = verdict.resolved
     if resolved.question is not None:
         return "the probe dials a name, and the name server of the lab follows the objects of the cluster"
     if resolved.http:
-        return "the probe asks by HTTP, and who answers for a node is the proxy itself"
+        return "the probe sends an HTTP request, and on a node the proxy itself answers it"
     if resolved.sender.frame_mac:
-        return "the probe sends frames to a MAC address of the author's choice, which no socket does"
+        return "the probe sends frames to a MAC address that the author chose, which no socket can do"
     case = open_case(verdict.probe, resolved, verdict.evidence)
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 
@@ -93,26 +92,26 @@ def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
     number, line = flow_to_send(verdict)
     failed = [each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED]
     if failed and re.fullmatch(expected(verdict, number), line):
-        return f"each packet by itself is as expected; what is not ({', '.join(failed)}) no single packet shows"
+        return f"each single packet is as expected; the failure ({', '.join(failed)}) shows only in many"
     if case.probe.expect.outcome is Outcome.DROPPED and case.flows[number].arrivals:
-        return "the packet reached the device of a pod, and only the stack behind it can tell what became of it"
+        return "the packet reached a pod's device, and only the pod's network stack can show what happened next"
     return ""
 
 
 def _from_before(case: Case, verdict: ProbeVerdict) -> str:
     resolved, counts = case.resolved, case.evidence.counts
     if resolved.protocol is not Transport.ICMP and _was_known(case, case.flows[flow_to_send(verdict)[0]]):
-        return "connection tracking knew the flow from an earlier one, and a script begins with empty tables"
+        return "connection tracking had an entry from an earlier flow, and a script starts with empty tables"
     if sum(each.packets for each in counts if " --rcheck " in each.text) >= resolved.flows:
-        return "session affinity had tied the client to an endpoint before, and a script begins without clients"
+        return "session affinity had bound the client to an endpoint before, and a script starts without clients"
     failed = {each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED}
     if "backends" in failed and any(" -m recent " in each.text for each in counts):
-        return "session affinity ties each client to an endpoint by chance, and a script has one client"
+        return "session affinity binds each client to a random endpoint, and a script has one client"
     return ""
 
 
 def _was_known(case: Case, flow: Flow) -> bool:
-    """Whether a node translated the flow although no rule of it did: the entry was there before."""
+    """Whether a node translated the flow although none of its rules did: the conntrack entry was there before."""
     if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return False
     dialled = (case.resolved.destination, case.resolved.port)

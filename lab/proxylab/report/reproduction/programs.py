@@ -1,12 +1,11 @@
-"""The programs of a script: one listens at an endpoint, the other sends the probe and tells what became of it.
+"""The two Python programs of a script: a listener at an endpoint, and a sender that prints the fate of its packet.
 
-Owns: their text, for one protocol and one IP family: python3 and its standard library alone.
-Must not: know addresses or names; the script hands them over.
+They need python3 and its standard library alone, and are written for one protocol and one IP family.
 
-At a pod or host a packet has arrived when its device has it, even if the stack behind drops it: a packet socket sees
-that. A node's device gets what the node only forwards, too. So for a program of a node a raw socket listens, which gets
-a copy of what the kernel hands to its own programs, behind every rule (raw_local_deliver in net/ipv4/raw.c). So does
-the sender, which thereby hears an answer from an address that it never dialled.
+At a pod or host a packet has arrived when the device has it, even if the stack drops it: a packet socket sees it
+there. A node's device also receives what the node only forwards. So for a program on a node the listener uses a raw
+socket, which gets a copy of what the kernel delivers to local programs, after every rule (raw_local_deliver in
+net/ipv4/raw.c). So does the sender, which thereby also receives an answer from an address that it never dialled.
 """
 
 from dataclasses import dataclass
@@ -19,15 +18,15 @@ __all__ = ["listener", "sender"]
 
 @dataclass(frozen=True, slots=True)
 class _Protocol:
-    """What differs between protocols: statements, and conditions on a packet above IP.
+    """The parts of the programs that differ between protocols: statements, and conditions on a packet above IP.
 
     Attributes:
-        serves: opens the server of a port; empty where the kernel answers by itself.
+        serves: opens the server of a port; empty if the kernel answers by itself.
         request: whether a packet is the first of a flow.
-        answers: answers it, where the kernel does not.
+        answers: answers the request, if the kernel does not.
         sends: sends the first packet of a flow, and sets ``mine`` (the sender's port) and ``failed`` (an errno, or 0).
         answer: whether a packet to that port is an answer.
-        verb: what an answer does: a reset is no reply.
+        verb: the word for an answer: a reset is not a reply.
     """
 
     serves: str
@@ -186,7 +185,7 @@ print(line)
 
 
 def listener(protocol: Transport, version: int, *, node: bool) -> str:
-    """The program that listens, at a node, or at a pod or host; its first line names its arguments."""
+    """The listener for a node, or for a pod or host; its first line names its arguments."""
     chosen, words = _PROTOCOLS[protocol], _words(protocol, version)
     tap = _AT_A_NODE if node else _AT_A_DEVICE[version]
     return _text(
@@ -201,7 +200,7 @@ def listener(protocol: Transport, version: int, *, node: bool) -> str:
 
 
 def sender(protocol: Transport, version: int, payload: int) -> str:
-    """The program that sends; its first line names its arguments."""
+    """The sender; its first line names its arguments."""
     chosen, words = _PROTOCOLS[protocol], _words(protocol, version)
     echo = protocol is Transport.ICMP
     return _text(
@@ -234,6 +233,6 @@ def _words(protocol: Transport, version: int) -> dict[str, str]:
 
 
 def _text(template: str, words: dict[str, str], **more: str) -> str:
-    """The text of a program, without the lines for which a protocol has no use."""
+    """The text of a program, without the lines that the protocol leaves empty."""
     lines = template.format(**words, **more).splitlines()
     return "".join(f"{line}\n" for line in lines if line.strip())

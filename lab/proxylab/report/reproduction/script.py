@@ -1,10 +1,7 @@
-"""The script that shows a failure again without proxylab, as files of a bundle.
+"""``repro.sh``: the order of its parts, and the comments that explain them.
 
-Owns: the order of its parts, and the words that tell a reader what each is for.
-Must not: choose what is rebuilt (``network``, ``rules``), or what is expected (``outcome``).
-
-People read the script, edit a rule in it, and paste it into a report. So it has at most 200 lines, and nothing in it
-that the probe cannot meet; rules that are too long for that stand in files beside it.
+People read the script, edit a rule in it, and paste it into an issue. So it has at most 200 lines, and nothing that the
+probe cannot meet; longer rules go to files beside it.
 """
 
 import shlex
@@ -32,14 +29,14 @@ from proxylab.verdict.model import ProbeVerdict, StepVerdict
 __all__ = ["MOST_LINES", "PRESENT", "reproduction", "unreproduced"]
 
 MOST_LINES: Final = 200
-"""A longer script is not read; its rules move to files."""
+"""If the script would be longer, its rules move to files."""
 
 PRESENT: Final = Absences()
 
 _WIDTH: Final = 98
 
 _MOST_TIMES: Final = 100
-"""A flow whose endpoint is left to chance is sent so often at most."""
+"""The most times that the script sends a flow whose endpoint is random."""
 
 _USAGE: Final = """\
 # "sh repro.sh" builds the network below in namespaces of its own, sends the probe, and tells what
@@ -52,14 +49,14 @@ if [ -z "${{INSIDE-}}" ]; then
     [ "$(id -u)" = 0 ] || as='--user --map-root-user'
     INSIDE=yes exec timeout 60 unshare ${{as-}} --net --mount --pid --fork --kill-child sh "$0"
 fi
-trap '[ -n "${{seen-}}" ] || {{ echo "the case could not be rebuilt" >&2; exit 2; }}' EXIT
+trap '[ -n "${{seen-}}" ] || {{ echo "the setup failed" >&2; exit 2; }}' EXIT
 mount -t tmpfs none /run
 mkdir /run/netns /run/listening
 """
 
 _CARRIES: Final = """\
 tries=200
-for name in $names; do  # what is sent before a link is up is lost
+for name in $names; do  # a packet sent before a link is up is lost
     while ip -n "$name" -o link show up type veth | grep -qv 'state UP' ||
         bridge -n "$name" link show | grep -qv 'state forwarding'; do
         [ $((tries -= 1)) -gt 0 ] || { echo "a link of $name does not come up" >&2; exit 2; }
@@ -70,7 +67,7 @@ done
 
 _LISTENS: Final = """\
 while [ "$(ls /run/listening | wc -l)" -lt %d ]; do
-    [ $((tries -= 1)) -gt 0 ] || { echo "nothing listens" >&2; exit 2; }
+    [ $((tries -= 1)) -gt 0 ] || { echo "the listeners do not start" >&2; exit 2; }
     sleep 0.05
 done
 """
@@ -85,15 +82,15 @@ def reproduction(
     tool: str,
     absences: Absences = PRESENT,
 ) -> dict[str, bytes]:
-    """The script, and its rules where they are too long for it; or the reason why there is none.
+    """The script, with files for rules that are too long for it; or a file that says why there is no script.
 
     Args:
-        verdict: of the probe.
-        plan: of the lab, as it stood after the probe.
-        rules: of each node, as iptables-save or ``nft list ruleset`` printed them.
-        engine: that has made the rules.
-        tool: the variant of iptables that saved them, ``legacy`` or ``nft``.
-        absences: what steps had taken out of the lab.
+        verdict: the probe's verdict.
+        plan: the lab's plan after the probe.
+        rules: the rules of each node, as iptables-save or ``nft list ruleset`` printed them.
+        engine: the engine that programmed the rules.
+        tool: the iptables variant that saved them, ``legacy`` or ``nft``.
+        absences: the links and pods that earlier steps removed.
     """
     reason = obstacle(verdict)
     if reason:
@@ -119,12 +116,12 @@ def reproduction(
 
 
 def unreproduced(verdict: ProbeVerdict | StepVerdict, reason: str) -> dict[str, bytes]:
-    """A file that says why there is no script, and what to do instead."""
+    """A file that says why there is no script, and which commands to use instead."""
     what = "step" if isinstance(verdict, StepVerdict) else "probe"
     lines = [
-        *wrapped(f"No script shows this {what} again without proxylab: {reason}."),
+        *wrapped(f"No script reproduces this {what} without proxylab: {reason}."),
         "",
-        "To judge what was seen once more, on any machine:",
+        "To judge the recorded evidence again, on any machine:",
         "    proxylab judge THIS-DIRECTORY",
         "To run it again, on this machine's kernel:",
         f"    {' '.join(command(verdict))}".rstrip(),
@@ -137,7 +134,7 @@ def _text(lines: Iterable[str]) -> bytes:
 
 
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
-    """What was sent in which network, what must happen, and what happened."""
+    """The header comment: the probe, its network, the expected result and the observed one."""
     number, line = flow_to_send(verdict)
     probe, case = verdict.probe, open_case(verdict.probe, verdict.resolved, verdict.evidence)
     paragraphs = [
@@ -148,7 +145,7 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
         wrapped(line, "  in the lab: ", width=_WIDTH),
         wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
         [""],
-        ["The network, as far as the probe can meet it:"],
+        ["The part of the network that the probe can meet:"],
         table(tuple(network.described(part)), "  "),
         [""],
     ]
@@ -165,7 +162,7 @@ def _usage(loaded: Sequence[Ruleset]) -> Iterator[str]:
 def _absent(part: Plan, absences: Absences) -> Iterator[str]:
     commands = list(network.absent(part, absences))
     if commands:
-        yield from ["", "# What the scenario has taken away before: links that are cut, pods that are gone", *commands]
+        yield from ["", "# What earlier steps removed: links that are down, pods that are gone", *commands]
 
 
 def _file(loaded: Ruleset) -> str:
@@ -174,9 +171,9 @@ def _file(loaded: Ruleset) -> str:
 
 def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> Iterator[str]:
     left_out = sum(each.left_out for each in loaded)
-    yield from ["", "# --- The rules of each node, as they were saved after the probe, without counters"]
+    yield from ["", "# --- The rules of each node after the probe, without counters"]
     if left_out:
-        yield f"# ({left_out:,} lines are left out that this probe cannot meet, such as rules for other Services)"
+        yield f"# ({left_out:,} lines that this probe cannot meet are left out, such as rules for other Services)"
     if files:
         yield 'cd "$(dirname "$0")"'
         yield from (f"ip netns exec {each.node} {each.loader} < {_file(each)}" for each in loaded)
@@ -196,7 +193,7 @@ def _rules(loaded: Sequence[Ruleset], part: Plan, tool: str, *, files: bool) -> 
 
 
 def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress]) -> Iterator[str]:
-    """The endpoints: all that the rules may choose, and whoever has the address that is dialled."""
+    """The listeners: on every endpoint that the rules may choose, and on the owner of the dialled address."""
     resolved = verdict.resolved
     yield from ["", "# --- The endpoints"]
     arrived = {each.destination for each in verdict.evidence.observations if each.packet is Packet.REQUEST}
@@ -213,7 +210,7 @@ def _listening(verdict: ProbeVerdict, part: Plan, targets: frozenset[IPAddress])
 
 
 def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress]) -> Iterator[tuple[str, str, bool]]:
-    """The namespace of each, the arguments of its listener, and whether it is a program of a node."""
+    """The namespace of each listener, its arguments, and whether it runs on a node."""
     resolved = verdict.resolved
     for each in resolved.receivers:
         namespace = next((one for one in part.namespaces if one.name == each.namespace), None)
@@ -247,7 +244,7 @@ def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str
     yield "END"
     yield f"expected={shlex.quote(expected(verdict, number))}"
     if times > 1:
-        yield f"# up to {times} times, as long as all is as expected: the rules choose an endpoint by chance"
+        yield f"# up to {times} times while the result is as expected: the rules choose a random endpoint"
     send = " ".join(["python3 /run/send.py", *map(str, words), '"$expected"'])
     yield f"seen=$(ip netns exec {resolved.sender.namespace} {send})"
     yield 'printf \'expected: %s\\nseen:     %s\\n\' "$expected" "$seen"'
