@@ -62,7 +62,7 @@ def test_workers_have_no_terminal_to_wait_at(project: Project, option: tuple[str
     project.scenario("x.lab.yaml", "holds")
     result = project.run(*option, "-n", "1")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines([f"*{option[0]}: the workers of xdist have no terminal; leave -n out*"])
+    result.stderr.fnmatch_lines([f"*{option[0]}: xdist workers have no terminal; leave out -n*"])
 
 
 def test_every_item_leaves_its_frames(project: Project) -> None:

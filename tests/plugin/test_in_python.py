@@ -90,7 +90,7 @@ def test_without_a_marker_the_fixture_says_what_it_needs(project: Project) -> No
 def test_a_file_that_is_not_there_is_named(project: Project) -> None:
     project.pytester.makepyfile("def test_x(lab_factory): lab_factory('y.lab.yaml')")
     result = project.run()
-    result.stdout.fnmatch_lines(["y.lab.yaml:1:1: the file cannot be read: No such file or directory; name one*"])
+    result.stdout.fnmatch_lines(["y.lab.yaml:1:1: the file cannot be read: No such file or directory; give*"])
 
 
 def test_a_matrix_needs_the_case_that_is_meant(project: Project) -> None:

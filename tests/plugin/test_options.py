@@ -164,7 +164,7 @@ def test_what_environment_and_ini_file_say_of_kube_proxy_is_no_matter_of_other_e
 def test_what_is_no_feature_gate_is_a_usage_error(project: Project) -> None:
     result = project.run("--lab-engine=kube-proxy/iptables", "--lab-feature-gates=A=maybe")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--lab-feature-gates: 'A=maybe' is no feature gate; write NAME=true or NAME=false*"])
+    result.stderr.fnmatch_lines(["*--lab-feature-gates: 'A=maybe' is not a feature gate; write NAME=true*"])
 
 
 def test_markers_choose_by_engine_family_and_tag(project: Project) -> None:

@@ -86,7 +86,7 @@ def test_an_engine_that_fails_as_foreseen_fails_as_expected(project: Project, na
     result.assert_outcomes(**{outcome: 2})
     words = {
         "refused": "XFAIL * x.lab.yaml::two - the engine fails as x.lab.yaml:9:12 foresees: a bug; it logged *line 7 *",
-        "fine": "*engine on node-a: has programmed what x.lab.yaml:9:12 says it cannot (a bug)*",
+        "fine": "*engine on node-a: it programmed what x.lab.yaml:9:12 says it cannot (a bug)*",
     }
     result.stdout.fnmatch_lines([words[name]])
     result.stdout.no_fnmatch_line("*could run none*")

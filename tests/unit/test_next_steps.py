@@ -17,10 +17,10 @@ from proxylab.errors import EngineError
 
 ROOT = Path(proxylab.__file__).parent
 STEP = re.compile(
-    r"; \S|: (say|name) |\b(must|needs?|needed|only|at most|allowed|expected|stands alone|not yet|did you mean|"
+    r"; \S|: (say|name|give) |\b(must|needs?|needed|only|at most|allowed|expected|stands alone|not yet|did you mean|"
     r"there are|not both|one of them|as in|a lab that is made of)\b"
 )
-OTHERS_WORDS = re.compile(r"\{(str\()?\w*(error|each|again|known|there|cure|answer|told)\w*\)?\}$")
+OTHERS_WORDS = re.compile(r"\{(str\()?\w*(error|each|again|known|there|cure|answer|told|problem)\w*\)?\}$")
 YAML = "not valid YAML: while parsing"  # the parser says what it expected
 
 

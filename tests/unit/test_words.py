@@ -27,15 +27,7 @@ RETIRED = frozenset(
 FOREIGN = frozenset({"from_wire", "to_wire"})
 """Names of dnspython, which are not ours to choose."""
 
-LEFT = frozenset(
-    {
-        *("DESK", "DETOUR_TABLE", "FENCE", "Telling", "telling", "whereabouts", "places", "slice_places"),
-        *("_CLOSE_SECONDS_A_PLACE", "_DEEDS", "_DETOUR_PRIORITY", "_DIALLED_FRONTS", "_FENCE", "_FENCE_SECONDS"),
-        *("_FRONT", "_FRONTS", "_MOST_DEEDS", "_MOST_PULSES", "_PLACE", "_PLACES", "_PULSE_WORD", "_TELLING_TARGETS"),
-        *("_by_visit", "_end_telling", "_fenced_at", "_place_resolv_conf", "_places", "judge_place_of_refusal"),
-        *("of_pulses",),
-    }
-)
+LEFT: frozenset[str] = frozenset()
 """Identifiers that wait for their new names. This list may only shrink."""
 
 LEFT_FILES = frozenset(

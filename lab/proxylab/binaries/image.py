@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ImageSource"]
 
-_PLACES: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-proxy", "/hyperkube")
+_PATHS: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-proxy", "/hyperkube")
 _SECONDS: Final = 300
 
 
@@ -61,17 +61,15 @@ class ImageSource:
         image = self._image(client)
         container = client.containers.create(image, command=["kube-proxy"])
         try:
-            for path in (*_PLACES, *_entry_point(image)):
+            for path in (*_PATHS, *_entry_point(image)):
                 with suppress(NotFound):
                     candidate = folder / "kube-proxy"
                     if _extract(container, path, folder, candidate):
                         return cache.keep(candidate, f"{path} of image {self.reference}")
         finally:
             container.remove(force=True, v=True)  # with the image's volumes
-        places = ", ".join(_PLACES)
-        raise CapabilityError(
-            f"a kube-proxy in image {self.reference}: none of {places} is there", "name another image"
-        )
+        paths = ", ".join(_PATHS)
+        raise CapabilityError(f"a kube-proxy in image {self.reference}: none of {paths} is there", "name another image")
 
     def _image(self, client: "DockerClient") -> "Image":
         from docker.errors import ImageNotFound  # noqa: PLC0415

@@ -72,11 +72,11 @@ class Union:
         for index, key in enumerate(keys):
             groups[by_key[key]].append(index)
         coded: list[Any] = [None] * len(column)
-        for member, places in groups.items():
+        for member, positions in groups.items():
             try:
-                results = getattr(member, way)([column[index] for index in places])
+                results = getattr(member, way)([column[index] for index in positions])
             except MisfitError as misfit:
-                raise misfit.below(places[misfit.index], "") from None
-            for index, result in zip(places, results, strict=True):
+                raise misfit.below(positions[misfit.index], "") from None
+            for index, result in zip(positions, results, strict=True):
                 coded[index] = result
         return coded

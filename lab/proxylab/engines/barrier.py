@@ -36,10 +36,10 @@ _MOST_KEPT: Final = 1000
 _REACHED: Final = re.compile(rf"{BARRIER}(?::|/tcp/)b([0-9]{{6,}})".encode())
 
 # RFC 7600 reserves 192.0.0.8 as a dummy address, RFC 6666 discards all of 100::/64.
-_FRONT: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
+_FRONTEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"), Family.IPV6: ip_address("100::8")}
 _BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
 
-_ADDRESSES: Final = frozenset(map(str, (*_FRONT.values(), *_BACKEND.values())))
+_ADDRESSES: Final = frozenset(map(str, (*_FRONTEND.values(), *_BACKEND.values())))
 
 _OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
 
@@ -98,7 +98,7 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
         namespace=NAMESPACE,
         name=NAME,
         ports=(ServicePort(name=port, port=_PORT, target_port=_PORT),),
-        cluster_ips=tuple(_FRONT[family] for family in families),
+        cluster_ips=tuple(_FRONTEND[family] for family in families),
         ip_families=tuple(families),
         ip_family_policy="SingleStack" if len(families) == 1 else "RequireDualStack",
     )

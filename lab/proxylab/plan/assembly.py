@@ -38,7 +38,7 @@ from proxylab.scenario.model import (
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
 
-_FRONTS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
+_FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,7 +244,7 @@ def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -
     if not problems and client == server:
         problems.append(f"{there.position}: dialogue: {client!r} cannot talk to itself; name two ends")
     if isinstance(there.target, ServiceTarget) and there.target.via is Frontend.DNS_NAME:
-        problems.append(f"{there.position}: dialogue: the address of a DNS name is unknown in advance; use {_FRONTS}")
+        problems.append(f"{there.position}: dialogue: the address of a DNS name is unknown before; use {_FRONTENDS}")
     if not 0 < len(turns) <= MOST_TURNS:
         problems.append(f"{there.position}: dialogue: {len(turns)} turns; allowed: 1 to {MOST_TURNS}")
     if problems:

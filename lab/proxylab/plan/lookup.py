@@ -22,7 +22,7 @@ __all__ = [
     "service_port",
 ]
 
-_DIALLED_FRONTS: Final = (
+_DIALLED_FRONTENDS: Final = (
     Frontend.CLUSTER_IP,
     Frontend.NODE_PORT,
     Frontend.EXTERNAL_IP,
@@ -45,7 +45,7 @@ def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]
         case Frontend.CLUSTER_IP:
             return service.cluster_ips
         case _:
-            raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTS)}")
+            raise UnresolvableError(f"to.via: {via} cannot be dialled; use {', '.join(_DIALLED_FRONTENDS)}")
 
 
 def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:

@@ -15,8 +15,8 @@ from proxylab.frozen import dataclass
 
 __all__ = [
     "BEHIND_LOCAL",
-    "DETOUR_TABLE",
     "MAIN_TABLE",
+    "POLICY_TABLE",
     "Address",
     "Balancer",
     "Bridge",
@@ -45,7 +45,7 @@ MAIN_TABLE: Final = 254
 """RT_TABLE_MAIN of linux/rtnetlink.h: the table of routes that name none."""
 
 
-DETOUR_TABLE: Final = 50
+POLICY_TABLE: Final = 50
 """The router's first table: it holds a resolved probe's policy route, which overrides the plan's routes."""
 
 

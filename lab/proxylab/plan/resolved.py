@@ -97,7 +97,7 @@ class Sentinel:
 class PolicyRoute:
     """The route that the router needs for this probe: ``destination`` via ``via`` (a node's address).
 
-    It is in a table of its own (``DETOUR_TABLE``), which precedes the routes of the plan and of load balancers.
+    It is in a table of its own (``POLICY_TABLE``), which precedes the routes of the plan and of load balancers.
     """
 
     namespace: str

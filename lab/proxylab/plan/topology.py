@@ -30,8 +30,8 @@ from proxylab.plan.balance import shared_route
 from proxylab.plan.claims import contested
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
-    DETOUR_TABLE,
     MAIN_TABLE,
+    POLICY_TABLE,
     Address,
     Balancer,
     Device,
@@ -60,7 +60,7 @@ _VNI: Final = 1
 _VXLAN_PORT: Final = 8472  # flannel's and the kernel's own; IANA's 4789 came later
 _FIRST_TABLE: Final = 100
 _FIRST_PRIORITY: Final = 1000
-_DETOUR_PRIORITY: Final = 100
+_POLICY_PRIORITY: Final = 100
 _FAMILY_OF_TOOL: Final = {"iptables": Family.IPV4, "ip6tables": Family.IPV6}
 
 
@@ -167,7 +167,7 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
         family = scenario.network.families.index(Family.of(network))
         router.routes.append(shared_route(network, inner, [addresses.node[name][family] for name in names]))
     draft.balancers = tuple(_balancer(each, addresses, inner) for each in scenario.load_balancers)
-    router.rules += [PolicyRule(family, _DETOUR_PRIORITY, DETOUR_TABLE) for family in scenario.network.families]
+    router.rules += [PolicyRule(family, _POLICY_PRIORITY, POLICY_TABLE) for family in scenario.network.families]
 
 
 def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Balancer:

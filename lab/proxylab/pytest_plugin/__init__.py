@@ -28,7 +28,7 @@ from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_o
 from proxylab.pytest_plugin.gathering import Attaching, Gathering
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.interactive_options import (
-    DESK,
+    ON_FAILURE,
     add_interactive_options,
     is_kept,
     is_paused,
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
         option(config)
     register(config)
     if any((is_kept(config), is_paused(config), shell_netns_name(config))):
-        config.pluginmanager.register(OnFailure(config), DESK)
+        config.pluginmanager.register(OnFailure(config), ON_FAILURE)
     if report(config) is not None:
         config.pluginmanager.register(Attaching(), "proxylab-attaching")
     if hasattr(config, "workerinput"):

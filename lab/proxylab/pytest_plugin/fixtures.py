@@ -15,7 +15,7 @@ from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.interactive_options import DESK, has_pcap
+from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
 from proxylab.pytest_plugin.live_labs import Awake
 from proxylab.pytest_plugin.options import (
     bundle_directory,
@@ -57,7 +57,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     from proxylab.client.session import Session  # noqa: PLC0415
     from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
 
-    handler = pytestconfig.pluginmanager.get_plugin(DESK)
+    handler = pytestconfig.pluginmanager.get_plugin(ON_FAILURE)
     control_socket = None if handler is None else handler.kept_labs.control_socket
     with ExitStack() as stack:
 

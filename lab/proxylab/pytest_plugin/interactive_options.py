@@ -9,9 +9,17 @@ import pytest
 
 from proxylab.pytest_plugin.options import flag, one
 
-__all__ = ["DESK", "add_interactive_options", "has_pcap", "is_kept", "is_paused", "pcap_directory", "shell_netns_name"]
+__all__ = [
+    "ON_FAILURE",
+    "add_interactive_options",
+    "has_pcap",
+    "is_kept",
+    "is_paused",
+    "pcap_directory",
+    "shell_netns_name",
+]
 
-DESK: Final = "proxylab-desk"
+ON_FAILURE: Final = "proxylab-desk"
 """The name under which ``OnFailure`` is registered."""
 
 _PCAPS: Final = ".proxylab/pcap"

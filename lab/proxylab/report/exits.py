@@ -1,4 +1,4 @@
-"""The exit code of a run."""
+"""The exit code of a run: the worst of what its probes and errors came to."""
 
 from collections.abc import Sequence
 

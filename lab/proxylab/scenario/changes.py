@@ -98,7 +98,7 @@ class _Reader:
         """Apply the patches of Services and slices, and read each result like any manifest."""
         networks = service_networks(self.parts)
         services, locations = dict(manifests.services), dict(manifests.locations)
-        slices, slice_places, sliced = dict(manifests.slices), dict(manifests.slice_places), set(manifests.sliced)
+        slices, slice_spots, sliced = dict(manifests.slices), dict(manifests.slice_spots), set(manifests.sliced)
         service_changes, slice_changes = [], []
         for key, location in self._patches("services", shape.services, manifests.complete, services, "Service"):
             services.pop(key, None)
@@ -112,13 +112,18 @@ class _Reader:
         ):
             slices.pop(key, None)
             if location.value is not None:
-                made = self._patched("EndpointSlice", key, slice_places.get(key), location, patched, networks)
+                made = self._patched("EndpointSlice", key, slice_spots.get(key), location, patched, networks)
                 slices.update(made.slices)
-                slice_places.update(made.slice_places)
+                slice_spots.update(made.slice_spots)
                 sliced |= made.sliced
             slice_changes.append(SliceChange(namespace=key[0], name=key[1], slice=slices.get(key)))
         after = replace(
-            manifests, services=services, locations=locations, slices=slices, slice_places=slice_places, sliced=sliced
+            manifests,
+            services=services,
+            locations=locations,
+            slices=slices,
+            slice_spots=slice_spots,
+            sliced=sliced,
         )
         if service_changes:
             check_services(after, self.problems)
@@ -148,7 +153,7 @@ class _Reader:
     ) -> Manifests:
         before = len(self.problems)
         made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
-        named = made.services if kind == "Service" else made.slice_places
+        named = made.services if kind == "Service" else made.slice_spots
         if key not in named and len(self.problems) == before:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made

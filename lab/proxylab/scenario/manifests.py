@@ -61,7 +61,7 @@ class Manifests:
         services: every Service with a name, ``None`` if it is not well-formed.
         locations: the place of each Service.
         slices: every well-formed EndpointSlice, by namespace and name, with those mirrored from Endpoints.
-        slice_places: the place of each EndpointSlice that is not mirrored.
+        slice_spots: the place of each EndpointSlice that is not mirrored.
         sliced: the Services whose slices the author gives.
         pods: the Pods by name.
         nodes: the Nodes by name.
@@ -73,7 +73,7 @@ class Manifests:
     services: dict[ServiceId, Service | None] = field(default_factory=dict)
     locations: dict[ServiceId, Location] = field(default_factory=dict)
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
-    slice_places: dict[ServiceId, Location] = field(default_factory=dict)
+    slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, Given] = field(default_factory=dict)
     nodes: dict[str, Given] = field(default_factory=dict)
@@ -205,7 +205,7 @@ class _Reader:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds host names, not addresses")
         elif service:
             self.found.slices[name] = made
-            self.found.slice_places[name] = location
+            self.found.slice_spots[name] = location
 
     def _read_endpoints(self, location: Location) -> None:
         shape = validated(EndpointsShape, location, self._problems)

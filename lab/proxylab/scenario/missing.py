@@ -41,10 +41,10 @@ class Missing:
         return isinstance(value, str) and value in self.values
 
 
-_FRONTS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
+_FRONTENDS: Final = "clusterIP, nodePort, externalIP, loadBalancerIP"
 
 MISSING: Final = (
-    Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTS}"),
+    Missing("streams.*.to.via", {"healthCheckNodePort", "dnsName"}, f"allowed: {_FRONTENDS}"),
     Missing("streams.*.send.protocol", {"SCTP"}, "allowed: TCP, UDP"),
     Missing("streams.*.send.as", {"packet"}, "allowed: connect"),
     *(missing for probe in ("probes.[]", "steps.[].probes.[]") for missing in (Missing(f"{probe}.send.every"),)),

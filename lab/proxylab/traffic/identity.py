@@ -42,7 +42,7 @@ WORDS: Final = b"proxylab "
 
 _PROBE_WORD: Final = WORDS + b"probe "
 _REPLY_WORD: Final = WORDS + b"reply "
-_PULSE_WORD: Final = WORDS + b"pulse "
+_STREAM_WORD: Final = WORDS + b"pulse "
 
 
 class Kind(Enum):
@@ -69,14 +69,14 @@ def answer_to(request: bytes) -> bytes | None:
     """
     if request.startswith(_REPLY_WORD):
         return None
-    if request.startswith((_PROBE_WORD, _PULSE_WORD)) and len(request) >= TOKEN_BYTES:
+    if request.startswith((_PROBE_WORD, _STREAM_WORD)) and len(request) >= TOKEN_BYTES:
         return _REPLY_WORD + request[len(_PROBE_WORD) : TOKEN_BYTES]
     return _REPLY_WORD
 
 
 def goes_on(request: bytes | bytearray) -> bool:
     """Whether more requests follow on the connection: a stream sends it."""
-    return request.startswith(_PULSE_WORD)
+    return request.startswith(_STREAM_WORD)
 
 
 class Identity:
@@ -108,7 +108,7 @@ class Identity:
 
     def packet(self, number: int) -> bytes:
         """The token of a stream packet: it belongs to no flow of a run, so ``read`` does not know it."""
-        return b"%s%s%08x" % (_PULSE_WORD, self._stem, number & 0xFFFFFFFF)
+        return b"%s%s%08x" % (_STREAM_WORD, self._stem, number & 0xFFFFFFFF)
 
     def read(self, payload: bytes) -> tuple[Kind, int] | None:
         """The kind of the token at the head of ``payload``, and the number of its flow or sentinel packet.

@@ -71,9 +71,9 @@ class PortDealer:
     def _shuffle(self, end: int) -> None:
         """Shuffle the deck only as far as needed: most labs need a few ports of tens of thousands."""
         deck, last = self._deck, self.size - 1
-        for place in range(self._shuffled, min(end, self.size)):
-            other = self._random.randint(place, last)
-            deck[place], deck[other] = deck[other], deck[place]
+        for position in range(self._shuffled, min(end, self.size)):
+            other = self._random.randint(position, last)
+            deck[position], deck[other] = deck[other], deck[position]
         self._shuffled = max(self._shuffled, end)
 
     def claim(self, sender: Sender, protocol: Transport, port: int) -> bool:

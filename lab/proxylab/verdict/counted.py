@@ -6,16 +6,16 @@ from proxylab.verdict.cause_clauses import rewriting
 from proxylab.verdict.rule_actions import MARKING, rule_action
 from proxylab.verdict.rules import Rule, read_all
 
-__all__ = ["telling", "work"]
+__all__ = ["informative", "work"]
 
-_TELLING_TARGETS = frozenset({"DNAT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
+_INFORMATIVE_TARGETS = frozenset({"DNAT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 
 # The order in which a packet meets kube-proxy's chains: from the frontend to the endpoint, and out.
 _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",
            "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
 
 
-def telling(case: Case, traced: Evidence | None) -> list[Rule]:
+def informative(case: Case, traced: Evidence | None) -> list[Rule]:
     """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
 
     Args:
@@ -35,7 +35,7 @@ def work(rule: Rule, case: Case) -> str:
 
 
 def _tells(rule: Rule, case: Case) -> bool:
-    return rule.target in _TELLING_TARGETS or rule.target.endswith(MARKING) or rule.speaks_of(case.resolved)
+    return rule.target in _INFORMATIVE_TARGETS or rule.target.endswith(MARKING) or rule.speaks_of(case.resolved)
 
 
 def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:

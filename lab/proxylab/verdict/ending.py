@@ -11,7 +11,7 @@ from proxylab.verdict.flows import Fate
 from proxylab.verdict.last_hop import is_at, last_seen
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.passing import judge_last_hop
-from proxylab.verdict.refusals import judge_place_of_refusal
+from proxylab.verdict.refusals import judge_ending_of_refusal
 from proxylab.verdict.rules import Rule, ending
 
 __all__ = ["FATE", "TARGET", "ending_rules", "judge_ending", "went_no_further"]
@@ -33,7 +33,7 @@ def judge_ending(case: Case, expected: str) -> Verdict:
         return judge_end_beyond_nodes(case)
     if outcome is Outcome.UNTRANSLATED or went_no_further(case):
         return judge_last_hop(case, expected)
-    return _of_rules(case, expected) if outcome in TARGET else judge_place_of_refusal(case, expected)
+    return _of_rules(case, expected) if outcome in TARGET else judge_ending_of_refusal(case, expected)
 
 
 def _of_rules(case: Case, expected: str) -> Verdict:

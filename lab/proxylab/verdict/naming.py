@@ -109,14 +109,14 @@ def _judge_silence(question: Question, failed: Lookup, lookups: Sequence[Lookup]
 
 
 def _nothing(asked: Sequence[Lookup]) -> str:
-    """What the name lacks; a name without records is more telling than names that do not exist."""
-    telling = next((each for each in asked if each.code != "NXDOMAIN"), asked[0])
-    if telling.code == "NXDOMAIN":
-        return f"{telling.name} does not exist: {telling.server} answered NXDOMAIN"
-    if telling.code == "NOERROR":
-        kinds = listed(list(dict.fromkeys(each.kind for each in asked if each.name == telling.name)), "or")
-        return f"{telling.name} has no address: {telling.server} answered without a record of type {kinds}"
-    return f"{telling.server} answered {telling.code} for {_spelled(telling)}"
+    """What the name lacks; a name without records is more informative than names that do not exist."""
+    informative = next((each for each in asked if each.code != "NXDOMAIN"), asked[0])
+    if informative.code == "NXDOMAIN":
+        return f"{informative.name} does not exist: {informative.server} answered NXDOMAIN"
+    if informative.code == "NOERROR":
+        kinds = listed(list(dict.fromkeys(each.kind for each in asked if each.name == informative.name)), "or")
+        return f"{informative.name} has no address: {informative.server} answered without a record of type {kinds}"
+    return f"{informative.server} answered {informative.code} for {_spelled(informative)}"
 
 
 def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:

@@ -14,12 +14,12 @@ from proxylab.verdict.flows import hops
 from proxylab.verdict.last_hop import hop, is_at
 from proxylab.verdict.model import Verdict
 
-__all__ = ["judge_place_of_refusal"]
+__all__ = ["judge_ending_of_refusal"]
 
 _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 
 
-def judge_place_of_refusal(case: Case, expected: str) -> Verdict:
+def judge_ending_of_refusal(case: Case, expected: str) -> Verdict:
     """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings()
     reached = dict.fromkeys(hits(case))

@@ -90,7 +90,7 @@ def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
         else:
             return []  # it changed between two taps
         found.append(Translation(node, stop.seen[-1], following.seen[0]))
-    return _by_visit(found)
+    return _in_order_of_nodes(found)
 
 
 def _way(flow: Flow) -> list[Stop]:
@@ -109,7 +109,7 @@ def _way(flow: Flow) -> list[Stop]:
     return way
 
 
-def _by_visit(changes: list[Translation]) -> list[Translation]:
+def _in_order_of_nodes(changes: list[Translation]) -> list[Translation]:
     """Successive changes by one node become one: a bridge shows a packet between DNAT and masquerading."""
     merged: list[Translation] = []
     for change in changes:

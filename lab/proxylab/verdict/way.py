@@ -13,7 +13,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import telling, work
+from proxylab.verdict.counted import informative, work
 from proxylab.verdict.drop_reasons import drop_told, reason_words
 from proxylab.verdict.ends import ends_beyond_nodes
 from proxylab.verdict.flows import Flow, hops
@@ -188,7 +188,7 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
 
 def rule_actions(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """The actions of the rules that counted, node by node in the order of the path."""
-    rules = telling(case, traced)
+    rules = informative(case, traced)
     if not rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
@@ -206,6 +206,6 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
-    changing = [rule for rule in telling(case, traced) if not rule.target.startswith("KUBE-S")]
+    changing = [rule for rule in informative(case, traced) if not rule.target.startswith("KUBE-S")]
     lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines

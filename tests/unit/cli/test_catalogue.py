@@ -101,7 +101,7 @@ def test_a_copy_overwrites_nothing_and_is_made_as_a_whole_or_not(caller: Caller,
     (caller.folder / there).write_text("mine")
     code, _, errors = caller.type("init", "--from", "dns/records", "own.lab.yaml")
     assert code == ExitCode.SCENARIO
-    assert f"{there} is there already" in errors
+    assert f"{there} exists already" in errors
     assert [(file.name, file.read_text()) for file in caller.folder.iterdir()] == [(there, "mine")]
 
 

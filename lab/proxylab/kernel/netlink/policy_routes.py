@@ -1,11 +1,11 @@
-"""The policy route of one probe: a route on the router in ``DETOUR_TABLE``, which the router consults first.
+"""The policy route of one probe: a route on the router in ``POLICY_TABLE``, which the router consults first.
 
 ``plan.resolved`` describes it. The routes of the plan stay as they are.
 """
 
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.requests import delete_route, replace_route
-from proxylab.plan.model import DETOUR_TABLE, Route
+from proxylab.plan.model import POLICY_TABLE, Route
 from proxylab.plan.resolved import PolicyRoute
 
 __all__ = ["PolicyRoutes"]
@@ -32,4 +32,4 @@ class PolicyRoutes:
 
 
 def _route(policy_route: PolicyRoute) -> Route:
-    return Route(policy_route.destination, policy_route.device, via=policy_route.via, table=DETOUR_TABLE)
+    return Route(policy_route.destination, policy_route.device, via=policy_route.via, table=POLICY_TABLE)

@@ -14,7 +14,7 @@ from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import telling
+from proxylab.verdict.counted import informative
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_actions import short
@@ -99,7 +99,7 @@ class _Drawing:
         self._case = case
         self._probed = probed
         self._columns = columns
-        self._rules = telling(case, probed.traced)
+        self._rules = informative(case, probed.traced)
 
     def heads(self) -> Markup:
         """The names of the namespaces, above their columns."""

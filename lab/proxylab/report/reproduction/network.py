@@ -14,8 +14,8 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.model import (
     BEHIND_LOCAL,
-    DETOUR_TABLE,
     MAIN_TABLE,
+    POLICY_TABLE,
     LinkEnd,
     Namespace,
     Plan,
@@ -187,7 +187,7 @@ def built(plan: Plan, version: int, policy_route: PolicyRoute | None) -> Iterato
         yield one if len(names) > 1 else f"ip netns exec {names[0]} sysctl -eqw {words}"
     if policy_route is not None:
         yield "# The router sends the probe to the node that the scenario names."
-        words = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {DETOUR_TABLE}"
+        words = f"{policy_route.destination} via {policy_route.via} dev {policy_route.device} table {POLICY_TABLE}"
         yield f"ip -n {policy_route.namespace} route replace {words}"
 
 
