@@ -62,7 +62,7 @@ BROKEN = [
         "NodePort with externalTrafficPolicy Local drops on a node without endpoint[ipv4]",
         scenario="scenarios/nodeport/traffic-policy-local.lab.yaml",
         edits=(("{outcome: dropped, at: node-a}", "{outcome: dropped, at: node-b}"),),
-        none="no single packet shows",
+        none="each single packet is as expected",
     ),
     Broken(
         "clients that are kept by another pod",
@@ -73,7 +73,7 @@ BROKEN = [
             ("    from: outside\n", "    from: {name: outside, address: all}\n"),
             ("backends: [echo-1, echo-3]", "backends: [echo-1, echo-2]"),
         ),
-        none="session affinity ties each client",
+        none="session affinity binds each client",
     ),
     Broken(
         "in fragments, over IPv6",
@@ -103,7 +103,7 @@ BROKEN = [
                 "send: {flows: 15}\n      expect: {outcome: delivered, backends: [three]",
             ),
         ),
-        none="session affinity had tied the client",
+        none="session affinity had bound the client",
     ),
     Broken(
         "an echo request in fragments",
@@ -136,7 +136,7 @@ BROKEN = [
         "crafted and unevenly shared",
         "ClusterIP from a pod spreads connections evenly over all endpoints",
         patch=f"import {BODIES} as m; m.share = lambda index, count: ''",
-        none="no single packet shows",
+        none="each single packet is as expected",
     ),
     Broken(
         "not translated, from a node, over IPv6",
@@ -185,7 +185,7 @@ BROKEN = [
         "healthCheckNodePort of a node without endpoint answers 503[ipv4]",
         scenario="scenarios/loadbalancer/health-check-node-port.lab.yaml",
         edits=(("{status: 503, localEndpoints: 0}", "{status: 200, localEndpoints: 1}"),),
-        none="the probe asks by HTTP",
+        none="the probe sends an HTTP request",
     ),
     Broken(
         "what connection tracking has not forgotten",
@@ -194,7 +194,7 @@ BROKEN = [
         before="ClusterIP over UDP from a pod reaches the first endpoint[ipv4]",
         scenario="scenarios/steps/udp-client-outlives-its-backend.lab.yaml",
         patch="import proxylab.engines.embedded.udp as m; m.UdpReconciler.update = lambda self, ports: False",
-        none="connection tracking knew the flow",
+        none="connection tracking had an entry",
     ),
     Broken(
         "a name that does not exist",

@@ -37,7 +37,7 @@ def test_the_lab_is_brought_to_an_edited_file(handler: RequestHandler, tmp_path:
     assert handler.type("probe", "client", "nobody").status == 0
     assert "edited.lab.yaml" in handler.type("ps").output
     assert ":KUBE-SERVICES" in counted, "and nothing was flushed"
-    assert handler.type("apply", "-f", str(edited)).output == "nothing differs from what stands\n"
+    assert handler.type("apply", "-f", str(edited)).output == "the lab already matches the file\n"
     edited.write_text(edited.read_text().replace("hosts: {outside: {}}", "hosts: {outside: {}, further: {}}"))
     refused = handler.type("apply", "-f", str(edited))
     assert refused.status == 2
@@ -112,7 +112,7 @@ def test_without_wireshark_there_is_a_cure(handler: RequestHandler, monkeypatch:
         patch.setenv("PATH", str(handler.runtime))
         done = handler.type("capture", "client", "--wireshark")
     assert done.status == 4
-    cure = "install it, or write a file with -w and open that where it is"
+    cure = "install it, or write a file with -w and open that on a machine that has it"
     assert done.errors == f"this machine lacks wireshark; {cure}\n"
 
 

@@ -58,7 +58,7 @@ CASES = {
     ),
     "a stranger gets each request, and answers": Case(
         f"{REQUESTS} {TO_STRANGER}", TCP, PACKET, 3, "fail",
-        "reply: 3 of 3 flows: 2 replies came to client, and echo-1 sent one",
+        "reply: 3 of 3 flows: 2 replies came to client, but echo-1 sent one",
         f"the packet was copied on its way: a copy {COPY}, {SENT}; echo-2 answered it.",
         HELD_TWICE,
     ),
@@ -81,12 +81,12 @@ CASES = {
     ),
     "the sender gets each reply twice": Case(
         f"{REPLIES} {TO_CLIENT}", UDP, PACKET, 3, "fail",
-        "reply: 3 of 3 flows: 2 replies came to client, and echo-1 sent one",
+        "reply: 3 of 3 flows: 2 replies came to client, but echo-1 sent one",
         "the reply was copied on its way: echo-1 sent it once, and it came twice.",
     ),
     "the sender gets two of ten thousand replies twice": Case(
         f"{REPLIES} numgen inc mod 5000 4999 {TO_CLIENT}", UDP, PACKET, 10_000, "fail",
-        "reply: 2 of 10,000 flows: 2 replies came to client, and echo-1 sent one",
+        "reply: 2 of 10,000 flows: 2 replies came to client, but echo-1 sent one",
     ),
     # As a bridge floods a frame to an unknown MAC: the stack of the device drops it (PACKET_OTHERHOST).
     "a stranger sees each request under another MAC": Case(

@@ -59,7 +59,7 @@ def test_ctrl_c_reaches_the_client_only() -> None:
         process.ready()
         for pid in descendants(process.pid):
             os.kill(pid, signal.SIGINT)
-        with pytest.raises(InternalError, match="no lab stands"):
+        with pytest.raises(InternalError, match="there is no lab"):
             process.request(Execute("node-a", ("true",)), Executed, Deadline.after(10))
 
 

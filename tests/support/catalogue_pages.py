@@ -56,7 +56,7 @@ def engines_page() -> str:
         for name in ENGINES
     ]
     width = max(map(len, ENGINES))
-    head = "\n".join(f"{name:<{width}}  here, a part of proxylab" for name in EMBEDDED)
+    head = "\n".join(f"{name:<{width}}  built into proxylab" for name in EMBEDDED)
     table = _table(("engine", "mode", "version", "`rules`", "what it is"), rows)
     return _ENGINES.format(first=ENGINES[0], table=table, head=head)
 
