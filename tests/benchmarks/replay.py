@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from proxylab.kernel.netlink.build import Wiring, _furnishing, _make_links
+from proxylab.kernel.netlink.build import Wiring, _interior_requests, _make_links
 from proxylab.kernel.netlink.requests import Request, get_link
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
 from proxylab.kernel.sandbox.netns import NetNs
@@ -55,7 +55,7 @@ def record(plan: Plan) -> list[Track]:
     ends = ends_by_namespace(plan)
     for each in plan.namespaces:
         track = tracks[each.name]
-        _Recorder(track.furnishing).send(_furnishing(each, ends[each.name]))
+        _Recorder(track.furnishing).send(_interior_requests(each, ends[each.name]))
         _Recorder(track.reading).send([get_link(device) for device in (*ends[each.name], *each.bridges)])
     return list(tracks.values())
 

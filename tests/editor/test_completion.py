@@ -101,7 +101,7 @@ def test_a_key_tells_what_it_is_for(server: LanguageServer, folder: Path) -> Non
     file = folder / "hover.lab.yaml"
     server.open(file, SCENARIO)
     assert "How many pods there are" in server.hover(file, *netns_name(SCENARIO, "repli|cas"))
-    assert "The front that is dialled" in server.hover(file, *netns_name(SCENARIO, "v|ia: clusterIP"))
+    assert "The frontend to dial" in server.hover(file, *netns_name(SCENARIO, "v|ia: clusterIP"))
 
 
 @pytest.mark.parametrize(

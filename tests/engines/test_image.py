@@ -136,7 +136,7 @@ def test_what_has_none_is_told(engine: DockerEngine, tmp_path: Path) -> None:
     with pytest.raises(CapabilityError, match="a kube-proxy in image other:latest: none of /usr/local/bin/kube-proxy,"):
         ImageSource("other:latest").obtain(Cache(tmp_path))
     load(ContainerImage({"/kube-proxy": b"#!/bin/sh\necho hello\n"}), "hello:latest")
-    with pytest.raises(CapabilityError, match="says: hello"):
+    with pytest.raises(CapabilityError, match="prints: hello"):
         ImageSource("hello:latest").obtain(Cache(tmp_path))
     for missing in ("other:v2", f"{engine.registry}/nobody/kube-proxy:v1.36.3", "127.0.0.1:9/kube-proxy:v1.36.3"):
         with pytest.raises(CapabilityError, match=f"the image {missing} "):
