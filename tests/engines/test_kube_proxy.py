@@ -14,7 +14,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service
 from proxylab.engines.barrier import BARRIER, without_barrier
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline
@@ -162,7 +162,7 @@ async def both(launcher: Launcher) -> list[list[str]]:
             for stage in (embedded, upstream):
                 stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
-            found.append(rule_differences("iptables", *map(without_barrier, dumps)))
+            found.append(MODES["iptables"].differences(*map(without_barrier, dumps)))
     return found
 
 

@@ -12,8 +12,9 @@ from staged_engines import Stage, staged
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import without_barrier
-from proxylab.engines.names import NFT_TABLE, mode_of
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.embedded.nftables.names import TABLE
+from proxylab.engines.modes import MODES
+from proxylab.engines.names import mode_of
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 
@@ -47,7 +48,7 @@ async def stands(stage: Stage) -> dict[str, Any]:
     nft = NftTool(stage.launcher, stage.context.netns, stage.context.name)
     return {
         "iptables": sorted(chains),
-        "nftables": bool(await nft.list_table(Family.IPV4, NFT_TABLE)),
+        "nftables": bool(await nft.list_table(Family.IPV4, TABLE)),
         "docker": [line.split("] ")[-1] for line in saved.splitlines() if "DOCKER" in line and "-A" in line],
     }
 
@@ -63,7 +64,7 @@ async def pairs(launcher: Launcher) -> dict[str, Any]:
             before = await stands(stage)
             await stage.give_way(then)
             dumps = [without_barrier(await each.synced()) for each in (stage, fresh)]
-            differences = rule_differences(mode_of(then), *dumps)
+            differences = MODES[mode_of(then)].differences(*dumps)
             found[f"{first} {then}"] = before, await stands(stage), differences
     return found
 

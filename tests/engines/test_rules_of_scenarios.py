@@ -19,7 +19,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import without_barrier
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.modes import MODES
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -95,7 +95,7 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
             written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
             for node, (ours, theirs) in zip(stages, written, strict=True):
                 count += 1
-                if lines := rule_differences("iptables", ours, theirs):
+                if lines := MODES["iptables"].differences(ours, theirs):
                     found[f"{name} on {node}"] = list(lines)
     return found, count
 

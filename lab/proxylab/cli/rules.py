@@ -8,14 +8,10 @@ from proxylab.cli.case import one_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, Node
-from proxylab.engines.embedded.iptables.generations import shape_of
-from proxylab.engines.embedded.iptables.kernel_state import KernelState
-from proxylab.engines.embedded.iptables.render import Renderer
-from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.modes import MODES
 from proxylab.engines.names import EMBEDDED, mode_of, version_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
@@ -41,8 +37,8 @@ def command(
 ) -> None:
     """Print the rules of NODE in the running lab, with their counters, from the kernel.
 
-    With FILE, print the rules that the embedded engine would load into a node of that scenario, in the format of
-    iptables-restore(8). This needs no privilege and no kernel.
+    With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
+    `nft -f`. This needs no privilege and no kernel.
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
@@ -68,13 +64,14 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     chosen = next(iter(nodes)) if node is None else node
     if chosen not in nodes:
         raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
-    settings = ProxySettings.of(scenario.proxy or ProxyConfiguration(), scenario.network.pod_cidrs)
+    mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
+    settings = mode.settings(configuration, scenario.network.pod_cidrs)
     view = ClusterView(
         services=layout.services,
         slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
+        service_cidrs=tuple(cidr for each in layout.objects if isinstance(each, ServiceCIDR) for cidr in each.cidrs),
     )
-    shape = shape_of(version_of(engine))
+    facts = NodeFacts.of(chosen, nodes[chosen], nodes[chosen].addresses, settings.node_address)
     for family in scenario.network.families:
-        ruleset = Renderer(family, settings, shape).render(view, NodeFacts.of(chosen, nodes[chosen]))
         click.echo(f"# {family} on {chosen}")
-        click.echo(restore(ruleset, KernelState()).text, nl=False)
+        click.echo(mode.load(view, facts, settings, family, version_of(engine)), nl=False)

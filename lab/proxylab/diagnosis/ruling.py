@@ -9,8 +9,8 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.frozen import dataclass
 

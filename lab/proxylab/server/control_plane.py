@@ -13,7 +13,8 @@ from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.names import mode_of
+from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -120,13 +121,10 @@ async def _run_engines(
         return make_engine(request.engine, node, contexts[node], cluster)
 
     async def flush(node: str) -> None:
-        tool = contexts[node].tool
+        on_node = node_mode(mode_of(request.engine.name), contexts[node])
         for family in request.engine.families:
-            if mode_of(request.engine.name) == "nftables":
-                tool.drop_nft_table(family, NFT_TABLE)
-            else:
-                await tool.flush(family)
-        await _masquerade(request.plan, {node: tool})
+            await on_node.flush(family)
+        await _masquerade(request.plan, {node: contexts[node].tool})
 
     fleet = Fleet(contexts, make, flush)
     revision = max((store.apply(thing) for thing in request.objects), default=0)

@@ -3,26 +3,22 @@
 import asyncio
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 
-from proxylab.addresses import Family, Protocol
+from proxylab.addresses import Protocol
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.engines.context import NodeContext
-from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.names import mode_of
+from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.errors import ScenarioError
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.nft import NftTool
-from proxylab.kernel.netfilter.nft_counters import NftTableReader
-from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.plan.model import Listener, Plan
 from proxylab.protocol.messages import Build
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.meters import COUNTED_TABLES, Meter, TableMeter
-from proxylab.traffic.nftmeter import TraceMeter
 from proxylab.traffic.responder import Names, PortsTakenError
 from proxylab.traffic.runner import Runner
 
@@ -39,11 +35,8 @@ async def open_runner(
 ) -> Runner:
     """Open the lab's runner, with a meter for the rules of each node and family."""
     namespaces = network.wiring.namespaces
-    meters = {
-        (name, family): _meter(request.engine.name, context, family)
-        for name, context in contexts.items()
-        for family in request.engine.families
-    }
+    modes = {name: node_mode(mode_of(request.engine.name), context) for name, context in contexts.items()}
+    meters = {(name, family): mode.meter(family) for name, mode in modes.items() for family in request.engine.families}
     runner = Runner(
         namespaces,
         request.plan,
@@ -53,7 +46,7 @@ async def open_runner(
         watch=network.watch,
         stillness=stillness,
         names=_names(request.plan, store),
-        foreign={name: _foreign(request.engine.name, context) for name, context in contexts.items()},
+        foreign={name: _foreign(modes[name], context) for name, context in contexts.items()},
     )
     stack.callback(runner.close)
     try:
@@ -101,26 +94,14 @@ def _taken(request: Build, context: str, listener: Listener) -> str:
     return f"{listener.position}: {listener.name}: {owner} on {port} of {context}; give {listener.name} another port"
 
 
-def _foreign(engine: str, context: NodeContext) -> ForeignRules:
+def _foreign(mode: NodeMode, context: NodeContext) -> ForeignRules:
     """The rules of a node without those that its meters count."""
-    nft = NftTool(context.launcher, context.netns, context.name)
-    by_nft, legacy = mode_of(engine) == "nftables", context.tool.variant.name == "legacy"
-    counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
+    of_nft, of_legacy = mode.counted
     return ForeignRules(
         context.netns.name,
         TableNames(context.netns),
-        nft.list_all,
+        NftTool(context.launcher, context.netns, context.name).list_all,
         context.tool.save_legacy,
-        [f"{family} {table}" for table in counted for family in ("ip", "ip6")],
-        COUNTED_TABLES if legacy and not by_nft else (),
+        of_nft,
+        of_legacy,
     )
-
-
-def _meter(engine: str, context: NodeContext, family: Family) -> Meter:
-    """The cheapest meter for this node's rules of one family."""
-    if mode_of(engine) == "nftables":
-        nft = NftTool(context.launcher, context.netns, context.name)
-        return TraceMeter(context.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    save = partial(context.tool.save_all, family)
-    reader = TableReader if context.tool.variant.name == "legacy" else NftTableReader
-    return TableMeter(context.netns.name, reader(context.netns, family), save)

@@ -15,8 +15,8 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
+from proxylab.kernel.netfilter.nft import listed_rules
 from proxylab.plan.masquerade import is_masquerade
-from proxylab.traffic.nftmeter import listed_rules
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 

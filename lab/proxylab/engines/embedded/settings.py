@@ -1,4 +1,4 @@
-"""A proxy's settings, as far as they shape rules, and the ways to detect local traffic.
+"""A proxy's settings, as far as they shape rules; the ways to detect local traffic; and the periods of its sync loop.
 
 Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s.io/v1alpha1), in snake case.
 """
@@ -16,6 +16,7 @@ __all__ = [
     "DetectLocal",
     "InterfaceNamePrefix",
     "NodeCIDR",
+    "Periods",
     "ProxySettings",
 ]
 
@@ -50,6 +51,21 @@ class InterfaceNamePrefix:
 
 
 DetectLocal = ClusterCIDR | NodeCIDR | BridgeInterface | InterfaceNamePrefix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Periods:
+    """The periods of a sync loop.
+
+    Attributes:
+        least: ``minSyncPeriod``, the least time between two syncs once the burst is spent.
+        sync: ``syncPeriod``, how often the loop looks for its canary chains, and how soon it retries a failed load.
+        full: how often the loop runs a full sync without another reason.
+    """
+
+    least: float = 1.0
+    sync: float = 30.0
+    full: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,15 +16,18 @@ from proxylab.kernel.netlink.socket import ask
 from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
+__all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
 
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
 _SUBSYS_NFTABLES: Final = 10 << 8
 _GETCHAIN: Final = _SUBSYS_NFTABLES | 4
 _GETRULE: Final = _SUBSYS_NFTABLES | 7
+_GETSET: Final = _SUBSYS_NFTABLES | 10
 _RULE_TABLE: Final = 1
 _CHAIN_TABLE: Final = 1
 _CHAIN_NAME: Final = 3
+_SET_TABLE: Final = 1
+_SET_NAME: Final = 2
 _HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resource
 
 _PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
@@ -47,9 +50,18 @@ def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
 
 def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """The name of every chain of an nftables table."""
-    chains = [nested(found, _HEAD.size) for found in _dump(netns, _GETCHAIN, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
+    return _names(netns, family, table, _GETCHAIN, _CHAIN_TABLE, _CHAIN_NAME)
+
+
+def nft_sets(netns: NetNs, family: Family, table: str) -> list[bytes]:
+    """The name of every named set and map of an nftables table."""
+    return _names(netns, family, table, _GETSET, _SET_TABLE, _SET_NAME)
+
+
+def _names(netns: NetNs, family: Family, table: str, kind: int, of_table: int, name: int) -> list[bytes]:
+    dumped = [nested(found, _HEAD.size) for found in _dump(netns, kind, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
     wanted = table.encode()
-    return [each[_CHAIN_NAME].rstrip(b"\0") for each in chains if each[_CHAIN_TABLE].rstrip(b"\0") == wanted]
+    return [each[name].rstrip(b"\0") for each in dumped if each[of_table].rstrip(b"\0") == wanted]
 
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:

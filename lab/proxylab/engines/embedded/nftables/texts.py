@@ -1,17 +1,27 @@
-"""Reads kube-proxy's nftables rules from the output of ``nft list table``, for a diagnosis to judge.
+"""The texts of mode nftables: what is loaded, and what ``nft list table`` prints.
 
-The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
+Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family``; and ``differences``
+of two dumps. The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
 
-from proxylab.addresses import IPAddress, Protocol
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.embedded.nftables.loader import Present
+from proxylab.engines.embedded.nftables.names import AFFINITY, is_of_service
+from proxylab.engines.embedded.nftables.render import render
+from proxylab.engines.embedded.nftables.transaction import write_table
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["read_nftables"]
+__all__ = ["by_family", "differences", "load", "read", "settings"]
 
 # nft(8) indents the objects of a table by one tab, and their contents by two.
 _OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
@@ -34,7 +44,54 @@ _HOOKS: Final = {
 }
 
 
-def read_nftables(text: str) -> Programmed:
+_TABLES: Final = re.compile(r"^(?=table )", re.MULTILINE)
+_FAMILIES: Final = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
+
+
+def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
+    """The settings of a proxy in this mode, which by default serves node ports on the node's primary address only."""
+    return replace(
+        ProxySettings.of(configuration, pod_networks),
+        masquerade_all=configuration.nftables.masquerade_all,
+        masquerade_bit=configuration.nftables.masquerade_bit,
+        node_port_primary=configuration.node_port_primary or not configuration.node_port_addresses,
+        localhost_node_ports=False,
+    )
+
+
+def load(
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, version: tuple[int, ...]
+) -> str:
+    """What the embedded engine would load into an empty node, for ``nft -f``. It writes the table of one version."""
+    del version
+    return write_table(render(cluster, node, settings, family), Present(), rehook=False).text
+
+
+def by_family(dump: str, families: Sequence[Family]) -> dict[Family, str]:
+    """The part of each family in a dump; empty for a family without rules."""
+    parts = _TABLES.split(dump)
+    return {family: next((part for part in parts if part.startswith(_FAMILIES[family])), "") for family in families}
+
+
+def differences(ours: str, theirs: str) -> list[str]:
+    """A line for each rule, element or head of an object that only one of two dumps has; none if they mean the same.
+
+    Objects and elements have no order. Emptied chains of service ports mean nothing: proxies delete them later.
+    """
+    found: list[str] = []
+    for family in Family:
+        mine, other = (_meaning(by_family(dump, [family])[family]) for dump in (ours, theirs))
+        for name in sorted({*mine, *other}):
+            left, right = mine.get(name, []), other.get(name, [])
+            if left != right:
+                found += [f"- {family} {name}: {line}" for line in left if line not in right]
+                found += [f"+ {family} {name}: {line}" for line in right if line not in left]
+                if sorted(left) == sorted(right):
+                    found.append(f"+ {family} {name}: the same rules in another order")
+    return found
+
+
+def read(text: str) -> Programmed:
     """The rules of one family."""
     found: dict[str, dict[str, str]] = {"chain": {}, "map": {}, "set": {}}
     for kind, name, body in _OBJECT.findall(text):
@@ -104,3 +161,19 @@ def _ways(chains: Mapping[str, str], name: str, body: str) -> Iterator[Way]:
 def _translation(body: str) -> tuple[IPAddress, int] | None:
     found = _TRANSLATION.search(body)
     return (ip_address(found[1].strip("[]")), int(found[2])) if found else None
+
+
+def _meaning(table: str) -> dict[str, list[str]]:
+    """The lines of each object: of a chain its rules in their order, of a set or map its head and its sorted elements.
+
+    A set that remembers clients means the same whatever clients it has.
+    """
+    meaning: dict[str, list[str]] = {}
+    for kind, name, body in _OBJECT.findall(table):
+        elements = _ELEMENTS.search(body)
+        lines = [line.strip() for line in _ELEMENTS.sub("", body).splitlines() if line.strip()]
+        if elements is not None and not name.startswith(AFFINITY):
+            lines += sorted(each.strip() for each in elements[1].split(","))
+        if lines or not is_of_service(name):
+            meaning[f"{kind} {name}"] = lines
+    return meaning

@@ -1,17 +1,28 @@
-"""Reads kube-proxy's iptables rules from the output of iptables-save, for a diagnosis to judge.
+"""The texts of mode iptables: what is loaded, and what iptables-save prints.
 
-The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
+Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family``; and ``differences``
+of two dumps. The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from ipaddress import ip_address, ip_network
+from itertools import zip_longest
 from typing import Final
 
-from proxylab.addresses import IPAddress, Protocol
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed, Way
+from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.engines.embedded.iptables import meaning
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
+from proxylab.engines.embedded.iptables.legacy import shape_of
 from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning, read_rules
+from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["read_iptables"]
+__all__ = ["by_family", "differences", "load", "read"]
 
 _HOOKS: Final = {Hook.IN: "PREROUTING", Hook.OUT: "OUTPUT", Hook.LEAVING: "POSTROUTING"}
 _SERVICES: Final = "KUBE-SERVICES"
@@ -21,11 +32,38 @@ _MARK_MASQ: Final = "KUBE-MARK-MASQ"
 _ENDPOINT: Final = "KUBE-SEP-"
 _REFUSING: Final = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
 _ENDINGS: Final = ("REJECT", "DROP")
+_KUBE: Final = "KUBE-"
 _CERTAIN: Final = 1 << 31
 """xt_statistic counts probability in multiples of 2^-31, and ``meaning`` reads it so."""
 
 
-def read_iptables(text: str) -> Programmed:
+_FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
+"""The lab dumps table mangle first in each family."""
+
+
+def load(
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, version: tuple[int, ...]
+) -> str:
+    """What the embedded engine, behaving like ``version``, would load into an empty node, for iptables-restore(8)."""
+    return restore(render(cluster, node, settings, family, shape_of(version)), KernelState()).text
+
+
+def by_family(dump: str, families: Sequence[Family]) -> dict[Family, str]:
+    """The part of each family in a dump; empty for a family without rules."""
+    return dict(zip(families, _parts(dump), strict=False))
+
+
+def differences(ours: str, theirs: str) -> list[str]:
+    """A line for each rule that only one of two dumps has; none if they mean the same."""
+    found = []
+    for family, (mine, other) in enumerate(zip_longest(_parts(ours), _parts(theirs), fillvalue="")):
+        head = f"family {family + 1}: " if family else ""
+        lines = meaning.differences(_kube(read_rules(mine)), _kube(read_rules(other)))
+        found += [f"{head}{line}" for line in lines]
+    return found
+
+
+def read(text: str) -> Programmed:
     """The rules of one family."""
     chains = read_rules(text)
 
@@ -112,3 +150,21 @@ def _of_loopback(rule: RuleMeaning) -> bool:
 def _value(rule: RuleMeaning, wanted: str) -> str:
     """The first value of an option without a negation; empty if there is none."""
     return next((option[1] for option in rule if option[0] == wanted and len(option) > 1), "")
+
+
+def _parts(dump: str) -> list[str]:
+    return [part for part in _FAMILY.split(dump) if part.startswith("*mangle")]
+
+
+def _kube(chains: Chains) -> Chains:
+    """kube-proxy's chains, and the rules elsewhere that lead to them."""
+    return {
+        (table, chain): [
+            rule for rule in rules if chain.startswith(_KUBE) or any(_leads_to_kube(option) for option in rule)
+        ]
+        for (table, chain), rules in chains.items()
+    }
+
+
+def _leads_to_kube(option: tuple[str, ...]) -> bool:
+    return option[0] in ("--jump", "--goto") and option[-1].startswith(_KUBE)

@@ -1,0 +1,32 @@
+"""What the mode needs of nft and of the node: loading a text and reading back what there is; ``node`` implements it."""
+
+from typing import Protocol
+
+from proxylab.addresses import Family
+from proxylab.frozen import dataclass
+
+__all__ = ["Present", "TableLoader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """The table as the kernel has it, as far as it decides the content of a load; empty where there is none."""
+
+    chains: frozenset[str] = frozenset()
+    sets: frozenset[str] = frozenset()
+
+
+class TableLoader(Protocol):
+    """nft in one node's namespace."""
+
+    async def load(self, text: str) -> None:
+        """Load ``text`` as one transaction with ``nft -f -``. Raises ``RulesRefusedError``; nothing is loaded then."""
+
+    def present(self, family: Family) -> Present:
+        """The names of chains, sets and maps in the table."""
+
+    async def dump(self, family: Family) -> str:
+        """The table as nft prints it; empty where there is none."""
+
+    async def remove_iptables(self, family: Family) -> bool:
+        """Remove the chains of a proxy in a mode with iptables; returns whether there were any."""
