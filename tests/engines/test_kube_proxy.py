@@ -154,22 +154,24 @@ async def both(launcher: Launcher) -> list[list[str]]:
 
     clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
+    mode = os.environ["TEST_MODE"]
     async with (
-        staged(launcher, "embedded/iptables") as embedded,
-        staged(launcher, "kube-proxy/iptables") as upstream,
+        staged(launcher, f"embedded/{mode}") as embedded,
+        staged(launcher, f"kube-proxy/{mode}") as upstream,
     ):
         for cluster in clusters:
             for stage in (embedded, upstream):
                 stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
-            found.append(MODES["iptables"].differences(*map(without_barrier, dumps)))
+            found.append(MODES[mode].differences(*map(without_barrier, dumps)))
     return found
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("family", Family)
 @pytest.mark.usefixtures("binary")
 def test_both_write_the_same_rules_for_any_cluster(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: Family, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hypothesis import HealthCheck, Phase, given, settings
     from rule_worlds import clusters
@@ -189,6 +191,7 @@ def test_both_write_the_same_rules_for_any_cluster(
     file = tmp_path / "clusters"
     file.write_bytes(dumps(tuple(drawn), tuple[tuple[KubeObject, ...], ...]))
     monkeypatch.setenv("TEST_CLUSTERS", str(file))
+    monkeypatch.setenv("TEST_MODE", mode)
     found = sandboxed(both)
     assert len(found) == len(drawn)
     for cluster, lines in zip(drawn, found, strict=True):

@@ -36,6 +36,11 @@ PAIRS = [
     ("kube-proxy/nftables", "kube-proxy/iptables"),
     ("kube-proxy/nftables", "embedded/iptables"),
     ("embedded/iptables", "kube-proxy/nftables"),
+    ("embedded/iptables", "embedded/nftables"),
+    ("embedded/nftables", "embedded/iptables"),
+    ("kube-proxy/iptables", "embedded/nftables"),
+    ("embedded/nftables", "kube-proxy/nftables"),
+    ("kube-proxy/nftables", "embedded/nftables"),
     ("embedded@v1.23/iptables", "kube-proxy/iptables"),
     ("embedded@v1.23/iptables", "embedded/iptables"),
 ]

@@ -5,6 +5,7 @@ configured alike go from one scenario to the next, and the API tells them what h
 """
 
 import asyncio
+import os
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -16,7 +17,7 @@ from staged_engines import Stage, staged
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import KubeObject, Node
+from proxylab.cluster.objects import KubeObject, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import without_barrier
 from proxylab.engines.modes import MODES
@@ -25,24 +26,31 @@ from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
-ENGINES = ("embedded/iptables", "kube-proxy/iptables")
+OF_OTHERS = {
+    "iptables": {"nftables-table-deleted.lab"},
+    "nftables": {"rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
+}
+"""The scenarios that a mode does not have."""
+
 AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
-AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
+AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[KubeObject, ...]]
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters() -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+def clusters(mode: str) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
     for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
-        for case in cases(load_scenario(path), "iptables"):
+        for case in cases(load_scenario(path), mode):
             for number, cluster in enumerate(assemble(case).course):
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
                 bare = (
                     Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)
                 )
-                told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), tuple(bare)
+                # In mode nftables kube-proxy goes by the ServiceCIDRs of its last full sync.
+                networks = (each for each in cluster.objects if isinstance(each, ServiceCIDR))
+                told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), (*bare, *networks)
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
@@ -67,7 +75,7 @@ def parts(clusters: list[Any]) -> Iterator[list[Any]]:
 
 async def compared(launcher: Launcher) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
-    every = list(clusters())
+    every = list(clusters(os.environ["TEST_MODE"]))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -95,7 +103,7 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
             written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
             for node, (ours, theirs) in zip(stages, written, strict=True):
                 count += 1
-                if lines := MODES["iptables"].differences(ours, theirs):
+                if lines := MODES[os.environ["TEST_MODE"]].differences(ours, theirs):
                     found[f"{name} on {node}"] = list(lines)
     return found, count
 
@@ -105,14 +113,16 @@ async def rules_of(pair: list[Stage]) -> list[str]:
 
 
 async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResponse) -> dict[str, list[Stage]]:
-    cidrs, configuration, nodes = told
-    configuration = replace(configuration, min_sync_period=0.01)  # a second would be that long for each cluster
+    cidrs, configuration, known = told
+    # A second would be that long for each cluster.
+    nftables = replace(configuration.nftables, min_sync_period=0.01)
+    configuration = replace(configuration, min_sync_period=0.01, nftables=nftables)
     made = {}
     for node in ("node-a", "node-b"):
         made[node] = []
-        for engine in ENGINES:
+        for engine in (f"{proxy}/{os.environ['TEST_MODE']}" for proxy in ("embedded", "kube-proxy")):
             store = Store()
-            for each in nodes:
+            for each in known:
                 store.apply(each)
             stage = staged(launcher, engine, node=node, store=store, cluster_cidrs=cidrs, configuration=configuration)
             made[node].append(await stack.enter_async_context(stage))
@@ -120,11 +130,12 @@ async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResp
 
 
 @pytest.mark.timeout(420)
+@pytest.mark.parametrize("mode", OF_OTHERS)
 @pytest.mark.usefixtures("binary")
-def test_both_write_the_same_rules_for_every_scenario() -> None:
+def test_both_write_the_same_rules_for_every_scenario(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_MODE", mode)
     result = sandboxed(compared, seconds=400)
     assert result["differences"] == {}
     everything = {path.name.removesuffix(".yaml") for path in (ROOT / "scenarios").rglob("*.lab.yaml")}
-    only_nftables = {"nftables-table-deleted.lab"}
-    assert set(result["scenarios"]) == everything - only_nftables
+    assert set(result["scenarios"]) == everything - OF_OTHERS[mode]
     assert result["compared"] > 2 * len(everything)

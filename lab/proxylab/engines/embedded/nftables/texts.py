@@ -44,6 +44,7 @@ _HOOKS: Final = {
 }
 
 
+_COMMENT: Final = re.compile(r' comment "[^"]*"')
 _TABLES: Final = re.compile(r"^(?=table )", re.MULTILINE)
 _FAMILIES: Final = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
 
@@ -166,14 +167,15 @@ def _translation(body: str) -> tuple[IPAddress, int] | None:
 def _meaning(table: str) -> dict[str, list[str]]:
     """The lines of each object: of a chain its rules in their order, of a set or map its head and its sorted elements.
 
-    A set that remembers clients means the same whatever clients it has.
+    A set that remembers clients means the same whatever clients it has. Comments of elements mean nothing: kube-proxy
+    keeps that of an earlier Service while the key and the verdict stay.
     """
     meaning: dict[str, list[str]] = {}
     for kind, name, body in _OBJECT.findall(table):
         elements = _ELEMENTS.search(body)
         lines = [line.strip() for line in _ELEMENTS.sub("", body).splitlines() if line.strip()]
         if elements is not None and not name.startswith(AFFINITY):
-            lines += sorted(each.strip() for each in elements[1].split(","))
+            lines += sorted(_COMMENT.sub("", each.strip()) for each in elements[1].split(","))
         if lines or not is_of_service(name):
             meaning[f"{kind} {name}"] = lines
     return meaning
