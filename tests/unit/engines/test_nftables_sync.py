@@ -61,11 +61,11 @@ def test_a_partial_sync_writes_the_changed_service_only() -> None:
         stage = Stage()
         await stage.sync(ECHO, OTHER, SLICE, OTHERS)
         lines = await stage.sync(ECHO, OTHER, slice_of(ECHO, A, endpoint(A, 10), endpoint(A, 11)), OTHERS)
-        assert [line for line in lines if "add rule" in line] == [
-            "add rule ip kube-proxy service-LAZWMU44-default/echo/tcp/ "
-            + "meta l4proto tcp dnat ip addr . port to numgen random mod 2 map { 0 : 10.42.0.10 . 8080, "
-            + "1 : 10.42.0.11 . 8080 }"
-        ]
+        (rule,) = (line for line in lines if "add rule" in line)
+        assert rule.startswith(
+            "add rule ip kube-proxy service-LAZWMU44-default/echo/tcp/ meta l4proto tcp dnat ip addr"
+        )
+        assert rule.endswith("numgen random mod 2 map { 0 : 10.42.0.10 . 8080, 1 : 10.42.0.11 . 8080 }")
         assert not any("other" in line for line in lines)
         assert [line.split("{")[1] for line in lines if "element" in line] == [
             " 10.42.0.11 . 10.42.0.11 . tcp . 8080 }"
