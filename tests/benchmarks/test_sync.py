@@ -2,7 +2,8 @@
 
 Both are measured in one run and as processor time, so that a busy machine slows them alike. Ours is the best of a few
 rounds, and theirs too. The floor of a full sync is what iptables-restore takes for the rules as kube-proxy writes them;
-all in all a sync may take twice that. The floor of mode nftables is what ``nft -f`` takes. ``-rP`` shows the figures of a run that holds.
+all in all a sync may take twice that. The floor of mode nftables is what ``nft -f`` takes. ``-rP`` shows the figures of
+a run that holds.
 """
 
 import os

@@ -21,6 +21,7 @@ ELEMENT = re.compile(
     r'\{ (?P<key>[^":]*?(?::[^":]*?)*?)(?: comment "(?P<comment>[^"]*)")?(?: : (?P<verdict>[a-z].*))? \}'
 )
 LEADS = re.compile(r"(?:goto|jump) (\S+?)(?=[ ,}]|$)")
+TIMEOUT = re.compile(r"timeout (\d+)s")
 LOOKS_UP = re.compile(r"@(\S+)")
 FAMILIES = {"ip": Family.IPV4, "ip6": Family.IPV6}
 
@@ -78,7 +79,8 @@ class MemoryTables:
 
     def present(self, family: Family) -> Present:
         table = self.tables.get(family, Table())
-        return Present(frozenset(table.chains), frozenset(table.containers))
+        timeouts = {name: TIMEOUT.search(table.heads[name]) for name in table.containers}
+        return Present(frozenset(table.chains), {name: int(each[1]) if each else 0 for name, each in timeouts.items()})
 
     async def dump(self, family: Family) -> str:
         table = self.tables.get(family, Table())

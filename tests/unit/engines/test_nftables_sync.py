@@ -173,6 +173,8 @@ def test_a_full_sync_keeps_what_sets_remember_and_takes_what_others_left() -> No
         assert stage.elements[memory], "a partial sync leaves it, too"
         await stage.sync(replace(sticky, affinity_timeout=90), SLICE)
         assert stage.loader.tables[Family.IPV4].heads[memory].endswith("timeout 90s ; }")
+        await stage.sync(replace(sticky, affinity_timeout=30), SLICE, full=True)
+        assert stage.loader.tables[Family.IPV4].heads[memory].endswith("timeout 30s ; }")
         await stage.sync(ECHO, SLICE)
         assert memory not in stage.elements
 

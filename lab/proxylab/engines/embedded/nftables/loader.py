@@ -1,5 +1,7 @@
 """What the mode needs of nft and of the node: loading a text and reading back what there is; ``node`` implements it."""
 
+from collections.abc import Mapping
+from dataclasses import field
 from typing import Protocol
 
 from proxylab.addresses import Family
@@ -10,10 +12,15 @@ __all__ = ["Present", "TableLoader"]
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The table as the kernel has it, as far as it decides the content of a load; empty where there is none."""
+    """The table as the kernel has it, as far as it decides the content of a load; empty where there is none.
+
+    Attributes:
+        chains: their names.
+        sets: the names of sets and maps, each with the timeout of its elements in seconds; 0 where they have none.
+    """
 
     chains: frozenset[str] = frozenset()
-    sets: frozenset[str] = frozenset()
+    sets: Mapping[str, int] = field(default_factory=dict)
 
 
 class TableLoader(Protocol):

@@ -74,8 +74,8 @@ class NftablesNode:
 
     def present(self, family: Family) -> Present:
         """The names in the table."""
-        chains, sets = (read(self._netns, family, TABLE) for read in (nft_chains, nft_sets))
-        return Present(frozenset(each.decode() for each in chains), frozenset(each.decode() for each in sets))
+        chains = frozenset(name.decode() for name in nft_chains(self._netns, family, TABLE))
+        return Present(chains, nft_sets(self._netns, family, TABLE))
 
     async def remove_iptables(self, family: Family) -> bool:
         """Remove the chains of modes with iptables. Most nodes have none, which the kernel's own tables show."""

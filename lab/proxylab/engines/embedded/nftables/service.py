@@ -16,6 +16,9 @@ from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
 __all__ = ["render_port"]
 
+_LONGEST_COMMENT = 128
+"""nft(8) refuses a longer one."""
+
 _VERDICTS = {Refusal.REJECT: f"goto {names.REJECT}", Refusal.DROP: "drop"}
 
 
@@ -106,7 +109,7 @@ def _external(
 
 
 def _refused(port: ServicePortInfo, refusal: Refusal) -> str:
-    return f' comment "{port.name}" : {_VERDICTS[refusal]}'
+    return f' comment "{port.name[:_LONGEST_COMMENT]}" : {_VERDICTS[refusal]}'
 
 
 def _external_chain(

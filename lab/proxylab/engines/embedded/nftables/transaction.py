@@ -95,13 +95,14 @@ def write_table(ruleset: Ruleset, present: Present, *, rehook: bool) -> Transact
     blocks.append(("\n".join(ruleset.fixed[1:]), None))
     used = _chains_of(ports)
     stale = {name for name in present.chains if is_of_service(name)} - used
-    gone = {name for name in present.sets if name.startswith(AFFINITY)} - {name for name, _ in _sets_of(ports)}
+    # A set whose timeout differs is made again.
+    gone = {(name, each) for name, each in present.sets.items() if name.startswith(AFFINITY)} - _sets_of(ports)
+    blocks += [(f"flush chain {table} {name}", None) for name in sorted(filter(is_of_service, present.chains))]
+    blocks += [(f"delete set {table} {name}", None) for name, _ in sorted(gone)]
     blocks += _declared(table, ports)
-    blocks += [(f"flush chain {table} {name}", None) for name in sorted(stale)]
     blocks += _ruled(table, ports)
     owners = {element: port.service for port in ports for element in port.elements}
     blocks += [(_added(table, element, rest), owners[element]) for element, rest in ruleset.elements.items()]
-    blocks += [(f"delete set {table} {name}", None) for name in sorted(gone)]
     services = frozenset(port.service for port in ports)
     return Transaction(tuple(blocks), services, frozenset(used), frozenset(stale))
 
