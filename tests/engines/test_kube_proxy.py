@@ -15,6 +15,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service
 from proxylab.engines.barrier import BARRIER, without_barrier
 from proxylab.engines.modes import MODES
+from proxylab.engines.names import mode_of
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline
@@ -32,7 +33,7 @@ async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
         dump = await stage.synced()
         said["programmed"] = "default/echo" in dump
         said["barrier"] = BARRIER in dump
-        said["hidden"] = BARRIER in without_barrier(dump)
+        said["hidden"] = BARRIER in without_barrier(dump, mode_of(engine))
         stage.store.delete(ECHO.key)
         # Mode nftables keeps the chains of what is gone for a while, but leads nobody there.
         said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
@@ -163,7 +164,7 @@ async def both(launcher: Launcher) -> list[list[str]]:
             for stage in (embedded, upstream):
                 stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
-            found.append(MODES[mode].differences(*map(without_barrier, dumps)))
+            found.append(MODES[mode].differences(*(without_barrier(each, mode) for each in dumps)))
     return found
 
 

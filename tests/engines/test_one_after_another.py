@@ -68,7 +68,7 @@ async def pairs(launcher: Launcher) -> dict[str, Any]:
             await stage.synced()
             before = await stands(stage)
             await stage.give_way(then)
-            dumps = [without_barrier(await each.synced()) for each in (stage, fresh)]
+            dumps = [without_barrier(await each.synced(), mode_of(then)) for each in (stage, fresh)]
             differences = MODES[mode_of(then)].differences(*dumps)
             found[f"{first} {then}"] = before, await stands(stage), differences
     return found

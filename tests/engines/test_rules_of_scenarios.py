@@ -109,7 +109,10 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
 
 
 async def rules_of(pair: list[Stage]) -> list[str]:
-    return [without_barrier(each) for each in await asyncio.gather(*(stage.synced() for stage in pair))]
+    return [
+        without_barrier(each, os.environ["TEST_MODE"])
+        for each in await asyncio.gather(*(stage.synced() for stage in pair))
+    ]
 
 
 async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResponse) -> dict[str, list[Stage]]:

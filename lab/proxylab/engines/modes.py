@@ -4,7 +4,7 @@
 entry in both tables.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from proxylab.addresses import Family, IPNetwork
@@ -31,6 +31,7 @@ class Mode:
         read: the rules of one family, for diagnoses.
         differences: a line for each rule that only one of two dumps has; none if they mean the same.
         by_family: the part of each family in a dump of a node; empty for a family without rules.
+        without: a dump without the rules of the Service of that name, which alone has these addresses.
     """
 
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]
@@ -39,6 +40,7 @@ class Mode:
     read: Callable[[str], Programmed]
     differences: Callable[[str, str], list[str]]
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
+    without: Callable[[str, str, Collection[str]], str]
 
 
 MODES: Final[Mapping[str, Mode]] = {
@@ -49,6 +51,7 @@ MODES: Final[Mapping[str, Mode]] = {
         read=iptables.read,
         differences=iptables.differences,
         by_family=iptables.by_family,
+        without=iptables.without,
     ),
     "nftables": Mode(
         settings=nftables.settings,
@@ -57,5 +60,6 @@ MODES: Final[Mapping[str, Mode]] = {
         read=nftables.read,
         differences=nftables.differences,
         by_family=nftables.by_family,
+        without=nftables.without,
     ),
 }

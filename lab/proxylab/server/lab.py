@@ -25,6 +25,7 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.barrier import is_barrier, without_barrier
+from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, Lookup
@@ -160,7 +161,7 @@ class Lab:
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel has them."""
-        return without_barrier(await self._engine(node).dump())
+        return without_barrier(await self._engine(node).dump(), mode_of(self.control_plane.choice.name))
 
     def _engine(self, node: str) -> Engine:
         engines = self.control_plane.fleet.engines

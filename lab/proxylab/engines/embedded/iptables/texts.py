@@ -1,11 +1,12 @@
 """The texts of mode iptables: what is loaded, and what iptables-save prints.
 
-Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family``; and ``differences``
-of two dumps. The names of chains are kube-proxy's own (pkg/proxy/iptables/proxier.go).
+Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family`` and ``without``,
+which take a dump apart; and ``differences`` of two dumps. The names of chains are kube-proxy's own
+(pkg/proxy/iptables/proxier.go).
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from ipaddress import ip_address, ip_network
 from itertools import zip_longest
 from typing import Final
@@ -22,7 +23,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["by_family", "differences", "load", "read"]
+__all__ = ["by_family", "differences", "load", "read", "without"]
 
 _HOOKS: Final = {Hook.IN: "PREROUTING", Hook.OUT: "OUTPUT", Hook.LEAVING: "POSTROUTING"}
 _SERVICES: Final = "KUBE-SERVICES"
@@ -36,7 +37,7 @@ _KUBE: Final = "KUBE-"
 _CERTAIN: Final = 1 << 31
 """xt_statistic counts probability in multiples of 2^-31, and ``meaning`` reads it so."""
 
-
+_OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
 _FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
 """The lab dumps table mangle first in each family."""
 
@@ -61,6 +62,13 @@ def differences(ours: str, theirs: str) -> list[str]:
         lines = meaning.differences(_kube(read_rules(mine)), _kube(read_rules(other)))
         found += [f"{head}{line}" for line in lines]
     return found
+
+
+def without(dump: str, service: str, _addresses: Collection[str]) -> str:
+    """A dump without the rules of the Service of that name."""
+    lines = dump.splitlines(keepends=True)
+    own = {name for line in lines if service in line for name in _OWN_CHAIN.findall(line)}
+    return "".join(line for line in lines if service not in line and not own.intersection(_OWN_CHAIN.findall(line)))
 
 
 def read(text: str) -> Programmed:

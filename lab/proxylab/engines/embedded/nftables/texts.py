@@ -1,11 +1,12 @@
 """The texts of mode nftables: what is loaded, and what ``nft list table`` prints.
 
-Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family``; and ``differences``
-of two dumps. The names of maps and chains are kube-proxy's own (pkg/proxy/nftables/proxier.go).
+Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family`` and ``without``,
+which take a dump apart; and ``differences`` of two dumps. The names of maps and chains are kube-proxy's own
+(pkg/proxy/nftables/proxier.go).
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
@@ -21,7 +22,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["by_family", "differences", "load", "read", "settings"]
+__all__ = ["by_family", "differences", "load", "read", "settings", "without"]
 
 # nft(8) indents the objects of a table by one tab, and their contents by two.
 _OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
@@ -44,6 +45,8 @@ _HOOKS: Final = {
 }
 
 
+_LISTED: Final = re.compile(r"^\t\telements = \{([^}]*)\}\n", re.MULTILINE)
+_BETWEEN: Final = ",\n\t\t\t     "
 _COMMENT: Final = re.compile(r' comment "[^"]*"')
 _TABLES: Final = re.compile(r"^(?=table )", re.MULTILINE)
 _FAMILIES: Final = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
@@ -90,6 +93,18 @@ def differences(ours: str, theirs: str) -> list[str]:
                 if sorted(left) == sorted(right):
                     found.append(f"+ {family} {name}: the same rules in another order")
     return found
+
+
+def without(dump: str, service: str, addresses: Collection[str]) -> str:
+    """A dump without the chains of the Service of that name, and without elements of its name or addresses."""
+
+    def kept(elements: re.Match[str]) -> str:
+        all_of_them = (each.strip() for each in elements[1].split(","))
+        left = [each for each in all_of_them if service not in each and not set(addresses).intersection(each.split())]
+        return f"\t\telements = {{ {_BETWEEN.join(left)} }}\n" if left else ""
+
+    own = re.compile(rf"\n?^\tchain [^\n]*{re.escape(service)}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
+    return _LISTED.sub(kept, own.sub("", dump))
 
 
 def read(text: str) -> Programmed:
