@@ -38,21 +38,19 @@ def command(
     """Print the rules of NODE in the running lab, with their counters, from the kernel.
 
     With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
-    `nft -f`. This needs no privilege and no kernel.
+    `nft -f`. This needs no privilege and no kernel; a comment says what is assumed of the kernel. With the real
+    kube-proxy as engine, run it in a temporary lab of FILE, and print what it has programmed.
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
     file, rest = with_file(words)
     if len(rest) > 1 or (file is not None and rest):
         raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
-    if file is not None:
-        if engine not in EMBEDDED:
-            known = ", ".join(EMBEDDED)
-            raise click.UsageError(f"--engine: for FILE, choose {known}; `proxylab up` runs the others")
+    if file is not None and engine in EMBEDDED:
         _render(one_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node
-    with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
+    with the_lab(make_session, file, name, engine=engine, case_id=case_id, **of_engine) as lab:
         if chosen is not None:
             check_netns(lab.scenario, chosen, "NODE")
         click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
@@ -71,7 +69,9 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
         slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
         service_cidrs=tuple(cidr for each in layout.objects if isinstance(each, ServiceCIDR) for cidr in each.cidrs),
     )
+    version, sysctls = version_of(engine), {each.name: each.value for each in layout.plan.namespace(chosen).sysctls}
+    settings, assumed = mode.assume(settings, sysctls, version)
     facts = NodeFacts.of(chosen, nodes[chosen], nodes[chosen].addresses, settings.node_address)
     for family in scenario.network.families:
-        click.echo(f"# {family} on {chosen}")
-        click.echo(mode.load(view, facts, settings, family, version_of(engine)), nl=False)
+        click.echo(f"# {family} on {chosen}{assumed and f'; assumed: {assumed}'}")
+        click.echo(mode.load(view, facts, settings, family, version), nl=False)

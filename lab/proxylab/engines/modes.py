@@ -27,6 +27,8 @@ class Mode:
     Attributes:
         settings: a proxy's settings, from its configuration and the pod networks.
         periods: of its sync loop.
+        assume: the same settings on a node with these sysctls whose kernel has all that a proxy looks for; and a line
+            that says what that is, or nothing.
         load: what the embedded engine, behaving like a version, would load into an empty node for one family.
         read: the rules of one family, for diagnoses.
         differences: a line for each rule that only one of two dumps has; none if they mean the same.
@@ -36,6 +38,7 @@ class Mode:
 
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]
     periods: Callable[[ProxyConfiguration], Periods]
+    assume: Callable[[ProxySettings, Mapping[str, str], tuple[int, ...]], tuple[ProxySettings, str]]
     load: Callable[[ClusterView, NodeFacts, ProxySettings, Family, tuple[int, ...]], str]
     read: Callable[[str], Programmed]
     differences: Callable[[str, str], list[str]]
@@ -47,6 +50,7 @@ MODES: Final[Mapping[str, Mode]] = {
     "iptables": Mode(
         settings=ProxySettings.of,
         periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
+        assume=iptables.assume,
         load=iptables.load,
         read=iptables.read,
         differences=iptables.differences,
@@ -56,6 +60,7 @@ MODES: Final[Mapping[str, Mode]] = {
     "nftables": Mode(
         settings=nftables.settings,
         periods=lambda proxy: Periods(least=proxy.nftables.min_sync_period, sync=proxy.nftables.sync_period),
+        assume=lambda settings, _sysctls, _version: (settings, ""),
         load=nftables.load,
         read=nftables.read,
         differences=nftables.differences,

@@ -12,6 +12,7 @@ from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOS
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
 from proxylab.engines.embedded.iptables.render import CURRENT
+from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.nfacct import ensure_counters
@@ -45,7 +46,7 @@ class IptablesNode:
         """A proxier for each family. Some rules depend on what the node's kernel has when a proxy starts."""
         netns, shape = self._context.netns, shape_of(version)
         counters = shape is CURRENT and ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER))
-        liberal = read_sysctl(netns, "net.netfilter.nf_conntrack_tcp_be_liberal") not in (None, "0")
+        liberal = read_sysctl(netns, TCP_BE_LIBERAL) not in (None, "0")
         settings = replace(
             settings,
             packet_counters=counters,

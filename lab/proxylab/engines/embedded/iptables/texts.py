@@ -1,12 +1,13 @@
 """The texts of mode iptables: what is loaded, and what iptables-save prints.
 
-Owns ``load``, which renders a cluster; ``read``, by which a diagnosis judges a dump; ``by_family`` and ``without``,
-which take a dump apart; and ``differences`` of two dumps. The names of chains are kube-proxy's own
-(pkg/proxy/iptables/proxier.go).
+Owns ``load``, which renders a cluster for the node that ``assume`` describes; ``read``, by which a diagnosis judges a
+dump; ``by_family`` and ``without``, which take a dump apart; and ``differences`` of two dumps. The names of chains are
+kube-proxy's own (pkg/proxy/iptables/proxier.go).
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from itertools import zip_longest
 from typing import Final
@@ -16,14 +17,17 @@ from proxylab.engines.embedded.iptables import meaning
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.legacy import shape_of
 from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning, read_rules
-from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.render import CURRENT, render
 from proxylab.engines.embedded.iptables.restore import restore
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["by_family", "differences", "load", "read", "without"]
+__all__ = ["TCP_BE_LIBERAL", "assume", "by_family", "differences", "load", "read", "without"]
+
+TCP_BE_LIBERAL: Final = "net.netfilter.nf_conntrack_tcp_be_liberal"
+"""Where it is set when the proxy starts, no packet is INVALID for being out of window."""
 
 _HOOKS: Final = {Hook.IN: "PREROUTING", Hook.OUT: "OUTPUT", Hook.LEAVING: "POSTROUTING"}
 _SERVICES: Final = "KUBE-SERVICES"
@@ -40,6 +44,14 @@ _CERTAIN: Final = 1 << 31
 _OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
 _FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
 """The lab dumps table mangle first in each family."""
+
+
+def assume(settings: ProxySettings, sysctls: Mapping[str, str], version: tuple[int, ...]) -> tuple[ProxySettings, str]:
+    """The settings on a node whose kernel has nfacct, and a line that says so."""
+    liberal = settings.conntrack_tcp_be_liberal or sysctls.get(TCP_BE_LIBERAL, "0") != "0"
+    counts = shape_of(version) is CURRENT
+    assumed = "the kernel has nfacct, which some rules count into" if counts else ""
+    return replace(settings, packet_counters=counts, conntrack_tcp_be_liberal=liberal), assumed
 
 
 def load(
