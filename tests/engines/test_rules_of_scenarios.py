@@ -27,8 +27,8 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 OF_OTHERS = {
-    "iptables": {"nftables-table-deleted.lab"},
-    "nftables": {"rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
+    "iptables": {"nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
+    "nftables": {"proxy-mode-switches.lab", "rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
 }
 """The scenarios that a mode does not have."""
 

@@ -33,6 +33,7 @@ class Mode:
         read: the rules of one family, for diagnoses.
         differences: a line for each rule that only one of two dumps has; none if they mean the same.
         by_family: the part of each family in a dump of a node; empty for a family without rules.
+        holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
     """
 
@@ -43,6 +44,7 @@ class Mode:
     read: Callable[[str], Programmed]
     differences: Callable[[str, str], list[str]]
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
+    holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
 
 
@@ -55,6 +57,7 @@ MODES: Final[Mapping[str, Mode]] = {
         read=iptables.read,
         differences=iptables.differences,
         by_family=iptables.by_family,
+        holds=iptables.holds,
         without=iptables.without,
     ),
     "nftables": Mode(
@@ -65,6 +68,7 @@ MODES: Final[Mapping[str, Mode]] = {
         read=nftables.read,
         differences=nftables.differences,
         by_family=nftables.by_family,
+        holds=nftables.holds,
         without=nftables.without,
     ),
 }

@@ -4,12 +4,12 @@ Owns ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``. It
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Protocol, runtime_checkable
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.engines.names import ENGINES, version_of
+from proxylab.engines.names import ENGINES, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.frozen import dataclass
 from proxylab.timing import Deadline
@@ -70,6 +70,10 @@ class EngineChoice:
     def version(self) -> tuple[int, ...]:
         """The version that the engine behaves like (``version_of``)."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
+
+    def in_mode(self, mode: str) -> "EngineChoice":
+        """The same proxy in another mode. Raises ``ValueError`` if there is none."""
+        return replace(self, name=str(read_engine(str(replace(read_engine(self.name), mode=mode)))))
 
     @property
     def options(self) -> tuple[str, ...]:

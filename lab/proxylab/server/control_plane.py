@@ -16,7 +16,7 @@ from proxylab.engines.fleet import Fleet
 from proxylab.engines.names import mode_of
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.errors import ScenarioError
+from proxylab.errors import EngineError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
@@ -117,16 +117,20 @@ async def _run_engines(
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
 
-    def make(node: str) -> Engine:
-        return make_engine(request.engine, node, contexts[node], cluster)
+    def make(node: str, mode: str) -> Engine:
+        try:
+            choice = request.engine.in_mode(mode)
+        except ValueError as error:
+            raise EngineError(node, f"cannot start in mode {mode}: {error}") from error
+        return make_engine(choice, node, contexts[node], cluster)
 
-    async def flush(node: str) -> None:
-        on_node = node_mode(mode_of(request.engine.name), contexts[node])
+    async def flush(node: str, mode: str) -> None:
+        on_node = node_mode(mode, contexts[node])
         for family in request.engine.families:
             await on_node.flush(family)
         await _masquerade(request.plan, {node: contexts[node].tool})
 
-    fleet = Fleet(contexts, make, flush)
+    fleet = Fleet(contexts, mode_of(request.engine.name), make, flush)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()

@@ -25,7 +25,6 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.barrier import is_barrier, without_barrier
-from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, Lookup
@@ -99,7 +98,7 @@ class Lab:
             stack.callback(policy_routes.take, None)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
-            runner = await open_runner(request, network, control_plane.contexts, store, stillness, stack)
+            runner = await open_runner(request, network, control_plane, stillness, stack)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),
@@ -161,7 +160,7 @@ class Lab:
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel has them."""
-        return without_barrier(await self._engine(node).dump(), mode_of(self.control_plane.choice.name))
+        return without_barrier(await self._engine(node).dump(), self.control_plane.fleet.mode(node))
 
     def _engine(self, node: str) -> Engine:
         engines = self.control_plane.fleet.engines

@@ -24,7 +24,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["TCP_BE_LIBERAL", "assume", "by_family", "differences", "load", "read", "without"]
+__all__ = ["TCP_BE_LIBERAL", "assume", "by_family", "differences", "holds", "load", "read", "without"]
 
 TCP_BE_LIBERAL: Final = "net.netfilter.nf_conntrack_tcp_be_liberal"
 """Where it is set when the proxy starts, no packet is INVALID for being out of window."""
@@ -40,6 +40,12 @@ _ENDINGS: Final = ("REJECT", "DROP")
 _KUBE: Final = "KUBE-"
 _CERTAIN: Final = 1 << 31
 """xt_statistic counts probability in multiples of 2^-31, and ``meaning`` reads it so."""
+
+_CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
+"""By table, a chain in which a proxy always has a rule.
+
+Jumps into its chains prove nothing: the proxy makes those first, one by one, and loads the chains afterwards.
+"""
 
 _OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
 _FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
@@ -74,6 +80,19 @@ def differences(ours: str, theirs: str) -> list[str]:
         lines = meaning.differences(_kube(read_rules(mine)), _kube(read_rules(other)))
         found += [f"{head}{line}" for line in lines]
     return found
+
+
+def holds(dump: str, present: bool) -> bool:
+    """Whether every table that the proxy always uses has its rules in each family, or none has."""
+    tables: list[bool] = []
+    chain = ""
+    for line in dump.splitlines():
+        if line.startswith("*"):
+            chain = _CHAIN_BY_TABLE.get(line, "")
+            tables += [False] * bool(chain)
+        elif chain and f" -A {chain} " in f" {line}":  # iptables-save -c writes a rule's counters before it
+            tables[-1] = True
+    return all(tables) if present else not any(tables)
 
 
 def without(dump: str, service: str, _addresses: Collection[str]) -> str:

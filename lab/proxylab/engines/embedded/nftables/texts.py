@@ -22,7 +22,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.programmed import Entry, Hook, Programmed, Way
 
-__all__ = ["by_family", "differences", "load", "read", "settings", "without"]
+__all__ = ["by_family", "differences", "holds", "load", "read", "settings", "without"]
 
 # nft(8) indents the objects of a table by one tab, and their contents by two.
 _OBJECT: Final = re.compile(r"^\t(chain|map|set) (\S+) \{\n(.*?)^\t\}$", re.MULTILINE | re.DOTALL)
@@ -93,6 +93,11 @@ def differences(ours: str, theirs: str) -> list[str]:
                 if sorted(left) == sorted(right):
                     found.append(f"+ {family} {name}: the same rules in another order")
     return found
+
+
+def holds(dump: str, present: bool) -> bool:
+    """Whether there is a table, which is written as a whole; or none."""
+    return ("chain " in dump) is present
 
 
 def without(dump: str, service: str, addresses: Collection[str]) -> str:
