@@ -13,7 +13,7 @@ os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 
 collect_ignore = ["lab/proxylab/catalogue"]  # a link to scenarios/
 collect_ignore_glob = [
-    "tests/golden/desk/*.lab.yaml",
+    "tests/golden/standing_lab/*.lab.yaml",
     "tests/golden/scenario/*.lab.yaml",
     "tests/golden/screens/*.lab.yaml",
 ]  # texts to be read, not labs to be run

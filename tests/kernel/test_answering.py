@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address
 
 from sandboxed import sandboxed
-from wires import BASIC
+from network_scenarios import BASIC
 
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.answering import make_addresses_answer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from wires import balanced
+from network_scenarios import balanced
 
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store

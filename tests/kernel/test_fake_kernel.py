@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
-from wires import BASIC, TUNNELLED
+from network_scenarios import BASIC, TUNNELLED
 
 from proxylab.errors import LabError
 from proxylab.kernel.netlink.survey import Kernel

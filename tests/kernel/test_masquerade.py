@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from sandboxed import USERS, sandboxed
-from wires import BASIC
+from network_scenarios import BASIC
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables

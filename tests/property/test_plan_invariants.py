@@ -117,7 +117,7 @@ def test_neighbours_are_those_at_the_other_end(plan: Plan) -> None:
 
 @CHECK
 @given(PLANS)
-def test_everybody_reaches_everybody_and_pods_always_through_their_nodes(plan: Plan) -> None:
+def test_addresses_reach_each_other_and_pods_always_through_their_nodes(plan: Plan) -> None:
     by_role = {role: [each for each in plan.namespaces if each.role is role] for role in Role}
     own = [
         (each.name, address.interface.ip)

@@ -27,20 +27,6 @@ RETIRED = frozenset(
 FOREIGN = frozenset({"from_wire", "to_wire"})
 """Names of dnspython, which are not ours to choose."""
 
-LEFT: frozenset[str] = frozenset()
-"""Identifiers that wait for their new names. This list may only shrink."""
-
-LEFT_FILES = frozenset(
-    {
-        *("tests/golden/desk", "tests/golden/test_desk_screens.py", "tests/kernel/desk.py"),
-        *("tests/kernel/test_at_the_desk.py", "tests/kernel/test_iptables_in_places.py"),
-        *("tests/kernel/test_planned_wire.py", "tests/kernel/test_wire_at_work.py", "tests/plugin/test_at_the_desk.py"),
-        *("tests/support/wires.py", "tests/unit/cli/test_desk.py", "tests/unit/plan/test_errands.py"),
-        *("tests/unit/printout", "tests/unit/test_doors.py", "tests/unit/verdict/test_upshot.py"),
-    }
-)
-"""Files and folders of tests that wait for their new names. This list may only shrink."""
-
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ROW = re.compile(r"^\| \*?\*?([a-z][a-z ]+?)\*?\*? \|", re.MULTILINE)
 
@@ -82,15 +68,11 @@ def glossary() -> list[str]:
 
 
 def test_no_identifier_has_a_retired_word() -> None:
-    assert {name for name in identifiers() if is_retired(name)} - FOREIGN - LEFT == set()
-
-
-def test_the_list_of_what_is_left_has_no_more_than_that() -> None:
-    assert LEFT - identifiers() == set(), "these have their new names: take them out of LEFT"
+    assert {name for name in identifiers() if is_retired(name)} - FOREIGN == set()
 
 
 def test_no_file_has_a_retired_word_in_its_name() -> None:
-    assert retired_paths(files()) - LEFT_FILES == set()
+    assert retired_paths(files()) == set()
 
 
 def test_no_heading_of_a_page_has_a_retired_word() -> None:

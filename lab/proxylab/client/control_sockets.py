@@ -26,7 +26,7 @@ from proxylab.errors import CapabilityError
 
 __all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
 
-SUPERVISOR_SUFFIX: Final = ".keeper"
+SUPERVISOR_SUFFIX: Final = ".supervisor"
 """The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 
 _SUFFIX: Final = ".sock"

@@ -5,7 +5,7 @@ from ipaddress import ip_interface
 
 import pytest
 from scenario_cases import node, pods, scenario, two_nodes
-from wires import BASIC, DUAL, TUNNELLED, network
+from network_scenarios import BASIC, DUAL, TUNNELLED, network
 
 from proxylab.addresses import Family
 from proxylab.plan.sources import snat_source

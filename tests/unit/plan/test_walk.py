@@ -5,7 +5,7 @@ from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
 from scenario_cases import two_nodes
-from wires import BASIC, TUNNELLED
+from network_scenarios import BASIC, TUNNELLED
 
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to, way
 from proxylab.plan.model import Plan, Route

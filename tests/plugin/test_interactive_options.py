@@ -9,7 +9,7 @@ KEPT = 8 * 3600
 
 
 @pytest.fixture(autouse=True)
-def nobody_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 

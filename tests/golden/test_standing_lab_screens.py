@@ -1,4 +1,4 @@
-"""What is seen at the desk, as files to be read and reviewed, at 80 columns and without colour.
+"""What commands print about standing labs, as files to be read and reviewed, at 80 columns and without colour.
 
 Write the files anew with ``pytest tests/golden --update-golden``, then read the difference.
 """
@@ -29,7 +29,7 @@ from proxylab.report.standing_labs import labs_table, standing_lines
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-FILES = Path(__file__).parent / "desk"
+FILES = Path(__file__).parent / "standing_lab"
 SCENARIO = FILES / "shop.lab.yaml"
 EDITED = FILES / "shop-edited.lab.yaml"
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from everybody import Place, netns_names, udp
+from planned_addresses import PlannedAddress, planned_addresses, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, node, pods, scenario
-from wires import BASIC
+from network_scenarios import BASIC
 
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -20,7 +20,7 @@ from proxylab.timing import Deadline
 
 BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
-GATEWAY, ITSELF, NOBODY = "its gateway", "itself", "nobody"
+GATEWAY, ITSELF, UNREACHED = "its gateway", "itself", "none"
 HAIRPINS = {
     # By mode, and by whether bridged frames pass the IP rules: the source that a pod sees when it calls itself by a
     # Service, in IPv4 and in IPv6. Where bridged frames pass no rules, the node routes the packet and masquerades it.
@@ -29,9 +29,9 @@ HAIRPINS = {
     # net/ipv4/fib_frontend.c).
     ("hairpin-veth", "1"): (GATEWAY, GATEWAY),
     ("hairpin-veth", "0"): (GATEWAY, GATEWAY),
-    ("promiscuous-bridge", "1"): (NOBODY, ITSELF),
+    ("promiscuous-bridge", "1"): (UNREACHED, ITSELF),
     ("promiscuous-bridge", "0"): (GATEWAY, GATEWAY),
-    ("none", "1"): (NOBODY, NOBODY),
+    ("none", "1"): (UNREACHED, UNREACHED),
     ("none", "0"): (GATEWAY, GATEWAY),
 }
 HAIRPIN_RULES = """\
@@ -49,14 +49,14 @@ async def reached_themselves(launcher: Launcher) -> list[Any]:
         lab = scenario([node("node-a", sysctls=sysctls)], [pods("echo", "node-a")],
                        network={**DUAL, "pod_network": "bridge", "hairpin": mode})  # fmt: skip
         with realise(draw(lab)) as wiring:
-            for pod in netns_names(wiring.plan):
+            for pod in planned_addresses(wiring.plan):
                 if pod.name == "echo":
-                    seen = await whom_it_sees(launcher, wiring, pod, UNUSED[pod.address.version == 6])
+                    seen = await seen_address(launcher, wiring, pod, UNUSED[pod.address.version == 6])
                     found.append([mode, passed, pod.address.version, seen])
     return found
 
 
-async def whom_it_sees(launcher: Launcher, wiring: Wiring, pod: Place, service: str) -> str:
+async def seen_address(launcher: Launcher, wiring: Wiring, pod: PlannedAddress, service: str) -> str:
     rules = HAIRPIN_RULES.format(service=service, pod=pod.address).encode()
     restore = "iptables-restore" if pod.address.version == 4 else "ip6tables-restore"
     done = await launcher.run(
@@ -69,7 +69,7 @@ async def whom_it_sees(launcher: Launcher, wiring: Wiring, pod: Place, service: 
         try:
             source = ip_address(sock.recvfrom(10)[1][0])
         except TimeoutError:
-            return NOBODY
+            return UNREACHED
     gateways = [each.interface.ip for each in wiring.plan.namespace("node-a").addresses if each.device == "cni0"]
     return {pod.address: ITSELF, **dict.fromkeys(gateways, GATEWAY)}[source]
 
@@ -93,8 +93,8 @@ async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
         with realise(
             draw(scenario([node("node-a", sysctls=sysctls)], [pods("sender", "node-a")], network=DUAL))
         ) as wiring:
-            at_node = {each.address.version: each.address for each in netns_names(wiring.plan) if each.name == "node-a"}
-            for sender in (each for each in netns_names(wiring.plan) if each.name == "sender"):
+            at_node = {each.address.version: each.address for each in planned_addresses(wiring.plan) if each.name == "node-a"}
+            for sender in (each for each in planned_addresses(wiring.plan) if each.name == "sender"):
                 target = str(at_node[sender.address.version])
                 heard.setdefault(name, []).append(
                     sum(is_refused(wiring, sender, target) for _ in range(REJECTED_FLOWS))
@@ -102,7 +102,7 @@ async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
     return heard
 
 
-def is_refused(wiring: Wiring, sender: Place, target: str) -> bool:
+def is_refused(wiring: Wiring, sender: PlannedAddress, target: str) -> bool:
     """Whether a datagram to a closed port returns ECONNREFUSED, which arrives before send() returns."""
     with udp(wiring, sender) as sock:
         sock.connect((target, 9))
@@ -124,7 +124,7 @@ async def looped(_: Launcher) -> dict[str, list[int]]:
     """How often a packet to an unused cluster IP crosses its node's uplink, and the ICMP error that ends the loop."""
     found = {}
     with realise(draw(BASIC["ptp dual"])) as wiring:
-        sender = {each.address.version: each for each in netns_names(wiring.plan) if each.name == "sender"}
+        sender = {each.address.version: each for each in planned_addresses(wiring.plan) if each.name == "sender"}
         for address in map(ip_address, UNUSED):
             with udp(wiring, sender[address.version]) as out:
                 recverr = (socket.IPPROTO_IP, 11) if address.version == 4 else (socket.IPPROTO_IPV6, 25)
@@ -150,7 +150,7 @@ def crossed(wiring: Wiring, node: str) -> int:
 
 
 @BOTH
-def test_a_cluster_ip_that_nobody_has_loops_between_node_and_router_until_its_time_is_up(ordinary: bool) -> None:
+def test_a_packet_to_an_unused_cluster_ip_loops_between_node_and_router_until_its_ttl_ends(ordinary: bool) -> None:
     found = sandboxed(looped, ordinary=ordinary)
     for address, error in zip(UNUSED, ([11, 0], [3, 0]), strict=True):
         crossings, *said = found[address]

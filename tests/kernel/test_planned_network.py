@@ -8,10 +8,10 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from everybody import Place, netns_names, udp
+from planned_addresses import PlannedAddress, planned_addresses, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
-from wires import BALANCED, BASIC, TUNNELLED, crowded
+from network_scenarios import BALANCED, BASIC, TUNNELLED, crowded
 
 from proxylab.addresses import Family
 from proxylab.kernel.netlink.build import Wiring, realise
@@ -29,9 +29,9 @@ def lost(scenario: Scenario) -> list[str]:
     """The pairs between which a datagram is lost, or arrives with another source address."""
     failed = []
     with realise(draw(scenario)) as wiring:
-        everybody = list(netns_names(wiring.plan))
-        listening = {each.address: udp(wiring, each, 4000) for each in everybody}
-        for sender, receiver in permutations(everybody, 2):
+        addresses = list(planned_addresses(wiring.plan))
+        listening = {each.address: udp(wiring, each, 4000) for each in addresses}
+        for sender, receiver in permutations(addresses, 2):
             if sender.address.version != receiver.address.version or sender.address == receiver.address:
                 continue
             with udp(wiring, sender) as out:
@@ -48,7 +48,7 @@ def lost(scenario: Scenario) -> list[str]:
     return failed
 
 
-async def lost_on_basic_wires(_: Launcher) -> dict[str, list[str]]:
+async def lost_without_tunnels(_: Launcher) -> dict[str, list[str]]:
     return {name: lost(scenario) for name, scenario in BASIC.items()}
 
 
@@ -57,12 +57,12 @@ async def lost_in_tunnels(_: Launcher) -> dict[str, list[str]]:
 
 
 @BOTH
-def test_everybody_reaches_everybody_on_every_wire(ordinary: bool) -> None:
-    assert sandboxed(lost_on_basic_wires, ordinary=ordinary) == {name: [] for name in BASIC}
+def test_addresses_reach_each_other_in_every_topology(ordinary: bool) -> None:
+    assert sandboxed(lost_without_tunnels, ordinary=ordinary) == {name: [] for name in BASIC}
 
 
 @BOTH
-def test_everybody_reaches_everybody_through_tunnels(ordinary: bool) -> None:
+def test_addresses_reach_each_other_through_tunnels(ordinary: bool) -> None:
     assert sandboxed(lost_in_tunnels, ordinary=ordinary) == {name: [] for name in TUNNELLED}
 
 
@@ -83,10 +83,10 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
             source: await ip(launcher, wiring, "node-a", "-6", "route", "get", "2001:db8:203:113::9", "from", source)
             for source in ("fd00:192:168:7::b", "fd00:172:18::2")
         }
-        nodes = {name: udp(wiring, Place(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
+        nodes = {name: udp(wiring, PlannedAddress(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
         for sock in nodes.values():
             sock.setblocking(False)
-        client = next(each for each in netns_names(wiring.plan) if each.name == "client")
+        client = next(each for each in planned_addresses(wiring.plan) if each.name == "client")
         arrived: dict[str, list[bytes]] = {name: [] for name in nodes}
         for number in range(100):
             with udp(wiring, client) as out:
@@ -129,7 +129,7 @@ async def ports_of_bridges(launcher: Launcher) -> dict[str, Any]:
 
 
 @BOTH
-def test_bridges_hairpin_as_they_are_told(ordinary: bool) -> None:
+def test_bridges_hairpin_as_planned(ordinary: bool) -> None:
     assert sandboxed(ports_of_bridges, ordinary=ordinary) == {
         "bridge dual": [[True], False, 3],
         "promiscuous bridge": [[False], True, 3],
@@ -149,9 +149,9 @@ async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUE
     found = {}
     for name, case in cases.items():
         with realise(draw(case)) as wiring:
-            everybody = list(netns_names(wiring.plan))
+            addresses = list(planned_addresses(wiring.plan))
             for family in Family:
-                own = {each.name: each for each in everybody if Family.of(each.address) is family}
+                own = {each.name: each for each in addresses if Family.of(each.address) is family}
                 if not own:
                     continue
                 at_node_a = own["node-a"].address

@@ -3,7 +3,7 @@
 import subprocess
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
@@ -15,14 +15,14 @@ SCENARIO = ROOT / "tests/kernel/killed.lab.yaml"
 
 
 @pytest.mark.parametrize("variant", IPTABLES)
-def test_exec_and_shell_see_the_rules_of_the_engine(variant: str, handler: RequestHandler) -> None:
-    handler.up("--iptables", variant)
-    assert "-A KUBE-SERVICES " in handler.type("exec", "node-a", "--", "iptables-save", "-t", "nat").output
-    assert "-A KUBE-SERVICES " in handler.type("exec", "node-a", "--", "sh", "-c", "iptables -t nat -S").output
+def test_exec_and_shell_see_the_rules_of_the_engine(variant: str, cli: CommandLine) -> None:
+    cli.up("--iptables", variant)
+    assert "-A KUBE-SERVICES " in cli.type("exec", "node-a", "--", "iptables-save", "-t", "nat").output
+    assert "-A KUBE-SERVICES " in cli.type("exec", "node-a", "--", "sh", "-c", "iptables -t nat -S").output
     told = {"legacy": "(legacy)", "nft": "(nf_tables)"}[variant]
     for each in ("iptables", "iptables-save", "iptables-restore", "ip6tables", "ip6tables-save", "ip6tables-restore"):
-        assert told in handler.type("exec", "node-b", "--", each, "--version").output
-    shell = handler.start("shell", "node-a", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert told in cli.type("exec", "node-b", "--", each, "--version").output
+    shell = cli.start("shell", "node-a", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     output, _ = shell.communicate(b"iptables-save -t nat\n", timeout=60)
     assert b"-A KUBE-SERVICES " in output
 

@@ -17,7 +17,7 @@ FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
 
 
 @pytest.fixture(autouse=True)
-def nobody_s_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def empty_runtime_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
 

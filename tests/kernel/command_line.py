@@ -1,4 +1,4 @@
-"""A user in a test: types commands of ``proxylab``, with a folder of their own for detached labs."""
+"""Runs commands of ``proxylab`` as a user types them, with a folder of its own for control sockets."""
 
 import os
 import signal
@@ -32,8 +32,8 @@ class Typed:
     errors: str
 
 
-class RequestHandler:
-    """Run in this process, which is ten times faster, unless the test needs a process of its own."""
+class CommandLine:
+    """A user at a terminal. ``type`` runs a command in this process, ten times faster; ``start`` in one of its own."""
 
     def __init__(self, runtime: Path, capfd: pytest.CaptureFixture[str]) -> None:
         self.runtime = runtime
@@ -95,9 +95,9 @@ class RequestHandler:
 
     def processes(self, name: str) -> dict[str, int]:
         """The processes of a detached lab, from the supervisor down."""
-        found = {"keeper": self.supervisor(name)}
-        tree = descendants(found["keeper"])
-        for role, parent in (("init", "keeper"), ("lab process", "init"), ("launcher", "lab process")):
+        found = {"supervisor": self.supervisor(name)}
+        tree = descendants(found["supervisor"])
+        for role, parent in (("init", "supervisor"), ("lab process", "init"), ("launcher", "lab process")):
             found[role] = tree[found[parent]][0]
         return found
 
