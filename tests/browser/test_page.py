@@ -91,7 +91,7 @@ def test_rungs_lie_between_the_places_they_lead_from_and_to(shown: Browser) -> N
           const probe = [...document.querySelectorAll('.probe')].find((each) => each.querySelector('.n4'));
           probe.open = true;
           const middle = (node) => { const box = node.getBoundingClientRect(); return (box.left + box.right) / 2; };
-          const heads = [...probe.querySelectorAll('.place')].map(middle);
+          const heads = [...probe.querySelectorAll('.netns')].map(middle);
           const lines = [...probe.querySelectorAll('.hop')].map((each) => {
             const box = each.getBoundingClientRect();
             return [box.left, box.right].map((x) => heads.findIndex((head) => Math.abs(head - x) < 3));

@@ -166,8 +166,8 @@ def test_more_places_than_columns_stand_below_each_other() -> None:
 
 def test_a_step_is_a_timeline_of_its_streams() -> None:
     read = Reader(entry(Heading(file="f", engine="e"), torn_connection()).body)
-    kinds = Counter(value for value in read.all("class") if value.startswith("pulse "))
-    assert kinds == {"pulse b0": 1, "pulse b1": 5, "pulse lost": 1, "pulse rejected": 1}
+    kinds = Counter(value for value in read.all("class") if value.startswith("packet "))
+    assert kinds == {"packet b0": 1, "packet b1": 5, "packet lost": 1, "packet rejected": 1}
     assert sum(value.startswith("break ") for value in read.all("class")) == 2
     assert "answered by new: 5" in read.words
     assert "packet 3, lost to an earlier step, is answered by old" in read.words

@@ -1,4 +1,4 @@
-"""What becomes of each pulse of a stream."""
+"""The fate of each packet of a stream."""
 
 from proxylab.evidence.streams import BreakKind, StreamPacketFate
 from proxylab.traffic.answer import Voice, request_line
@@ -18,7 +18,7 @@ def answer(token: bytes, name: str = "echo") -> bytes:
     return said
 
 
-def test_each_end_of_a_pulse() -> None:
+def test_each_fate_of_a_stream_packet() -> None:
     kept = ledger()
     tokens = [kept.issue() for _ in range(4)]
     assert kept.outstanding

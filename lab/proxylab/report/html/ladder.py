@@ -108,7 +108,7 @@ class _Drawing:
                 "div",
                 tag("b", netns_name),
                 tag("small", self._address(netns_name)),
-                class_=f"place {self._role(netns_name)} p{column}",
+                class_=f"netns {self._role(netns_name)} p{column}",
             )
             for netns_name, column in self._columns.items()
         ]
@@ -179,7 +179,7 @@ class _Drawing:
         lines = [
             tag(
                 "span",
-                tag("b", _TRANSLATIONS[request, there], class_="deed"),
+                tag("b", _TRANSLATIONS[request, there], class_="translation"),
                 tag("code", was),
                 tag("span", " becomes ", class_="becomes"),
                 tag("span", " ⇒ ", class_="into", aria_hidden="true"),

@@ -63,7 +63,7 @@ def _mark(evidence: StepEvidence, packet: StreamPacket, width: float, kinds: Map
         StreamPacketFate.LOST: ("70%", "20%"),
     }[packet.fate]
     left = min(max(_at(evidence, packet.at), 0.0), 100.0 - width)
-    return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"pulse {kind}")
+    return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"packet {kind}")
 
 
 def _line(at: float, kind: str) -> Markup:
