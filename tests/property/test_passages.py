@@ -19,7 +19,7 @@ from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
 from proxylab.traffic.identity import Identity, Kind
 from proxylab.traffic.match import Matcher, Vantage
-from proxylab.traffic.passing import MOST_UNPACKED
+from proxylab.traffic.passages import MOST_UNPACKED
 from proxylab.verdict.judge import judge
 
 FLOWS = MOST_UNPACKED + 4

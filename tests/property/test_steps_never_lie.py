@@ -18,7 +18,7 @@ from proxylab.evidence.streams import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
 from proxylab.verdict.model import Judgement, StepVerdict
 from proxylab.verdict.step_causes import cause_of_step
-from proxylab.verdict.tables import held
+from proxylab.verdict.conntrack import held
 
 SORTS = ("old", "new", "new", "slow", "astray", "lost", "torn", "rejected")
 SLOW = st.sampled_from([1.0, 1.5, 100.0, 101.0])

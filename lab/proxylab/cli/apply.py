@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.files import complete_scenarios, load_all
 from proxylab.cli.which import NAME, standing
 from proxylab.client.edit import Edit

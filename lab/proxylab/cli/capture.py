@@ -18,7 +18,7 @@ import click
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns import check_netns, complete_netns
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.words import Span
+from proxylab.cli.durations import Span
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction

@@ -2,7 +2,7 @@
 
 import click
 
-from proxylab.cli.case import CASE
+from proxylab.cli.case_option import CASE
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
 from proxylab.cli.which import NAME
 from proxylab.errors import ExitCode

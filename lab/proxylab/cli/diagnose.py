@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from proxylab.cli.color import COLOR, wants_color
+from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.netns import check_netns, complete_services
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.client.connection import ControlConnection

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case import CASE, FILE
+from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine import choices_of, given_options
 from proxylab.cli.files import load_all
 from proxylab.cli.run import SessionMaker
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, read_engine
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.rule_differences import rule_differences
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, Judged, differing, told

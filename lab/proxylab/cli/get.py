@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case import CASE, one_case
+from proxylab.cli.case_option import CASE, one_case
 from proxylab.cli.which import NAME, standing, with_file
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.case import CASE, one_case
+from proxylab.cli.case_option import CASE, one_case
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE as RECORDED

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.case import CASE, FILE, one_case
-from proxylab.cli.width import terminal_width
+from proxylab.cli.case_option import CASE, FILE, one_case
+from proxylab.cli.terminal import terminal_width
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
 from proxylab.report.overview import overview, overview_lines

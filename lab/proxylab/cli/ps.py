@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.words import age
+from proxylab.cli.durations import age
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import LabError

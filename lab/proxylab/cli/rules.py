@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case import one_case
+from proxylab.cli.case_option import one_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from proxylab.cli.color import COLOR
+from proxylab.cli.terminal import COLOR
 from proxylab.cli.engine import choices_of, engines_options
 from proxylab.cli.files import files_argument, load_all
 from proxylab.cli.progress import Progress
@@ -21,14 +21,14 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.pages import Begun, write_page
+from proxylab.client.report_page import Begun, write_page
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
 from proxylab.frozen import dataclass
 from proxylab.report.document import to_json
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
 from proxylab.report.terminal import closing_lines
 from proxylab.scenario.cases import cases

@@ -5,10 +5,10 @@ from typing import Any
 
 import click
 
-from proxylab.cli.dialled import dial_options, probe_of
+from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan

@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
-from proxylab.cli.case import CASE, FILE
+from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.which import SessionMaker, case_of
-from proxylab.cli.words import Span, age
+from proxylab.cli.durations import Span, age
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
 from proxylab.errors import ExitCode

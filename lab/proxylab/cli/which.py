@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case import CASE, tell_cases
+from proxylab.cli.case_option import CASE, tell_cases
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.files import load_all
 from proxylab.client.connection import ControlConnection

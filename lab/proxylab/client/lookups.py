@@ -10,7 +10,7 @@ from proxylab.evidence.evidence import Lookup
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.model import Probe
-from proxylab.verdict.naming import address_of, questions
+from proxylab.verdict.dns import address_of, questions
 
 __all__ = ["Lookups"]
 

@@ -23,7 +23,7 @@ from proxylab.evidence.segments import Spoken
 from proxylab.plan.assembly import Assembly, assemble, lead
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
-from proxylab.plan.reach import Absences
+from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     Advanced,
@@ -52,7 +52,7 @@ from proxylab.scenario.model import Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
-from proxylab.verdict.naming import led_nowhere
+from proxylab.verdict.dns import led_nowhere
 from proxylab.verdict.steps import judge_step
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]

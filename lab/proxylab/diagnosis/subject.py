@@ -1,7 +1,7 @@
 """The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
 Owns ``Subject`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be compared with
-them. ``proxylab.importer.promises`` knows what Kubernetes promises.
+them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from proxylab.cluster.objects import (
 )
 from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
-from proxylab.importer.promises import Caller, by_cluster_ip
+from proxylab.importer.expected_results import Caller, by_cluster_ip
 from proxylab.scenario.model import Frontend
 
 __all__ = ["Backend", "FrontendAddress", "Subject"]

@@ -7,7 +7,7 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.reading import Raw, at, namespaced
-from proxylab.importer.seen import PortKey, SeenNode, SeenPod
+from proxylab.importer.live_objects import PortKey, SeenNode, SeenPod
 
 __all__ = ["Backing", "Listener", "PodKey"]
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.importer.networks import Networks
 from proxylab.importer.reading import KubectlOutput
-from proxylab.importer.seen import SeenNode, SeenPod
+from proxylab.importer.live_objects import SeenNode, SeenPod
 
 __all__ = ["Leftovers", "note_unneeded"]
 

@@ -18,10 +18,10 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 from proxylab.frozen import dataclass
-from proxylab.importer.carry import Carried
+from proxylab.importer.conversion import Carried
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
-from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_frontend
+from proxylab.importer.expected_results import Caller, Promise, by_cluster_ip, by_other_frontend
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]

@@ -18,7 +18,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
 from proxylab.plan.names import NODES, OUTSIDE
-from proxylab.plan.naming import has_own_server
+from proxylab.plan.name_servers import has_own_server
 from proxylab.scenario.model import Position, Scenario
 
 __all__ = ["AddressPlan", "allocate_addresses"]

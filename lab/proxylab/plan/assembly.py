@@ -12,11 +12,11 @@ from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import resolv_confs
+from proxylab.plan.name_servers import resolv_confs
 from proxylab.plan.questions import Questions
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
-from proxylab.plan.sharing import refuse_neighbours
+from proxylab.plan.shared_namespaces import refuse_neighbours
 from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import (

@@ -26,7 +26,7 @@ from proxylab.plan.addresses import AddressPlan
 from proxylab.plan.draft import Draft, NamespaceDraft, only
 from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.names import POD_BRIDGE, UPLINK
-from proxylab.plan.naming import home_of_names, serves_names
+from proxylab.plan.name_servers import home_of_names, serves_names
 from proxylab.scenario.model import PodGroup, Scenario
 
 __all__ = ["add_pods", "everywhere"]

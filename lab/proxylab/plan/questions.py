@@ -7,7 +7,7 @@ from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
 from proxylab.cluster.objects import Service
 from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import name_servers
+from proxylab.plan.name_servers import name_servers
 from proxylab.plan.resolved import Question
 from proxylab.scenario.model import ServiceTarget
 

@@ -27,7 +27,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
-from proxylab.plan.claims import contested
+from proxylab.plan.address_conflicts import contested
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     MAIN_TABLE,

@@ -25,7 +25,7 @@ import pytest
 
 from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
-from proxylab.pytest_plugin.gathering import Attaching, Gathering
+from proxylab.pytest_plugin.report_page import Attaching, Gathering
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.interactive_options import (
     ON_FAILURE,

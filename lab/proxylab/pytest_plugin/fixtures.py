@@ -27,7 +27,7 @@ from proxylab.pytest_plugin.options import (
     seed,
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.showing import show_of_file
+from proxylab.pytest_plugin.page_entries import show_of_file
 from proxylab.pytest_plugin.stash import OPEN
 from proxylab.scenario.model import Probe, Step
 from proxylab.verdict.model import Foreseen, Judgement

@@ -17,7 +17,7 @@ import pytest
 from proxylab.engines.names import ENGINES
 from proxylab.pytest_plugin.interactive_options import has_pcap
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.showing import show_of_test
+from proxylab.pytest_plugin.page_entries import show_of_test
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.scenario.model import Position, Scenario
 from proxylab.verdict.journey import journey

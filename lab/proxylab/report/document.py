@@ -57,7 +57,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Position
 from proxylab.verdict.explain import command
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict

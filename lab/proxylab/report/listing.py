@@ -19,7 +19,7 @@ from proxylab.cluster.objects import (
 )
 from proxylab.evidence.words import endpoint
 from proxylab.frozen import dataclass
-from proxylab.report.columns import rows_of
+from proxylab.text import rows_of
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 

@@ -7,7 +7,7 @@ from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Role
-from proxylab.report.columns import fitting, rows_of
+from proxylab.text import fitting, rows_of
 from proxylab.scenario.model import Frontend, Probe, Scenario, ServiceTarget
 
 __all__ = ["commands", "labs_table", "standing_lines"]

@@ -32,7 +32,7 @@ from proxylab.report.reproduction import unreproduced
 from proxylab.scenario.model import Step
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.verdict.tables import entry_words
+from proxylab.verdict.conntrack import entry_words
 from proxylab.verdict.timeline import chronicle
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]

@@ -33,7 +33,7 @@ from proxylab.kernel.netfilter.rules import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
-from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Attached

@@ -30,7 +30,7 @@ from proxylab.kernel.netlink.links import cut, mend
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Role, Sysctl
-from proxylab.plan.reach import Links
+from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance
 from proxylab.server.conditions import Awaited

@@ -29,8 +29,8 @@ from proxylab.kernel.capture.batches import Frame, Slots
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.passing import MOST_UNPACKED, Passing
-from proxylab.traffic.plain import Fields, plain_reader
+from proxylab.traffic.passages import MOST_UNPACKED, Passing
+from proxylab.traffic.plain_packets import Fields, plain_reader
 
 __all__ = ["Matcher", "SentinelSighting", "Vantage"]
 

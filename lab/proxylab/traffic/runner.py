@@ -24,7 +24,7 @@ from proxylab.kernel.netfilter.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import own_addresses
+from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline, together
@@ -44,7 +44,7 @@ from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stacks import Stacks
 from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing
-from proxylab.traffic.turns import Sending, Turns
+from proxylab.traffic.exchange import Sending, Turns
 from proxylab.traffic.watch import Watch
 
 __all__ = ["Runner"]

@@ -24,7 +24,7 @@ from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Device, Plan, Role
 from proxylab.plan.resolved import STACK
-from proxylab.traffic.interest import INTEREST, NOTHING, SEGMENTS
+from proxylab.traffic.tap_filters import INTEREST, NOTHING, SEGMENTS
 
 __all__ = ["AnyTap", "Watch"]
 

@@ -28,7 +28,7 @@ from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.flows import Fate, Flow, gather
 from proxylab.verdict.foreign import ended_by
 from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.retranslation import Retranslation, retranslated
+from proxylab.verdict.second_nat import Retranslation, retranslated
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 

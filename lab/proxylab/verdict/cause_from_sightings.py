@@ -9,7 +9,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.cause_clauses import dialled
 from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.verdict.last_sightings import hop, last_seen
 from proxylab.verdict.last_sightings import vanished
 from proxylab.verdict.model import Verdict
 

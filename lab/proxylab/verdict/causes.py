@@ -31,12 +31,12 @@ from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words
 from proxylab.verdict.losses import of_loss, of_reply
 from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.naming import led_nowhere
+from proxylab.verdict.dns import led_nowhere
 from proxylab.verdict.ports import due_at
-from proxylab.verdict.retranslation import Retranslation, Translation, retranslated
+from proxylab.verdict.second_nat import Retranslation, Translation, retranslated
 from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
 from proxylab.verdict.rules import read_all, translations
-from proxylab.verdict.tables import entry_words, unwanted_entries
+from proxylab.verdict.conntrack import entry_words, unwanted_entries
 
 __all__ = ["cause"]
 

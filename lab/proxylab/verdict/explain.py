@@ -16,10 +16,10 @@ from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.cause_from_sightings import as_seen
 from proxylab.verdict.causes import cause
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.naming import led_nowhere
+from proxylab.verdict.dns import led_nowhere
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.timeline import explain_step, summary_of_step
-from proxylab.verdict.way import brief, rule_actions, way
+from proxylab.verdict.hop_table import brief, rule_actions, way
 
 __all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
 

@@ -44,19 +44,19 @@ from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Prob
 from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from proxylab.verdict.case import Case, Findings, open_case
 from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_ending, went_no_further
-from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
+from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes, judge_drop_beyond_nodes
 from proxylab.verdict.flow_clauses import fate_clause, fates, nodes_of, packets, stack_drop
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rejects, suspicion
 from proxylab.verdict.http import judge_http
-from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.verdict.last_sightings import hop, last_seen
 from proxylab.verdict.model import ProbeVerdict, Verdict, expectations
-from proxylab.verdict.naming import judge_name, led_nowhere, undialled
-from proxylab.verdict.passing import judge_untranslated
+from proxylab.verdict.dns import judge_name, led_nowhere, undialled
+from proxylab.verdict.untranslated import judge_untranslated
 from proxylab.verdict.ports import judge_port
 from proxylab.verdict.replies import judge_reply
 from proxylab.verdict.rules import translations
-from proxylab.verdict.tables import expected_entries, judge_conntrack
+from proxylab.verdict.conntrack import expected_entries, judge_conntrack
 
 __all__ = ["judge"]
 

@@ -1,8 +1,13 @@
-"""The sentence about flows that vanished: the last hop at which the taps saw them, and what counted there.
+"""The hops of a request by the taps: the last one, and those that it passed untranslated or translated.
 
-It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
+``vanished`` makes a sentence about flows that vanished: the last hop at which the taps saw them, and what counted
+there. It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.plan.resolved import STACK
+from proxylab.verdict.case import Case
+from proxylab.verdict.flows import Flow
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -13,10 +18,9 @@ from proxylab.verdict.case import Case, packets_of, packets_until
 from proxylab.verdict.cause_clauses import the_rule
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_hop import last_seen
 from proxylab.verdict.rules import read_all
 
-__all__ = ["vanished"]
+__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated", "vanished"]
 
 _ENDING = frozenset({"DROP", "REJECT"})
 
@@ -65,3 +69,42 @@ def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     if seen.direction is Direction.IN:
         return f"{was} lost in {seen.netns_name}: {they} came in by {seen.device}, {to}, and did not leave again"
     return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
+
+
+def last_seen(flow: Flow) -> Observation | None:
+    """The last observation of a request."""
+    seen = [
+        each
+        for each in (*flow.departures, *flow.passages, *flow.strays, *flow.arrivals)
+        if each.packet is Packet.REQUEST
+    ]
+    # Of observations at one time the last recorded: the sort is stable.
+    return sorted(seen, key=lambda each: each.at)[-1] if seen else None
+
+
+def left_as_it_was(case: Case, flow: Flow) -> Observation | None:
+    """The request leaving a node's device, or coming in at a pod or host, under the address that was dialled.
+
+    A request that leaves a node has passed that node's translation. A later node may still translate it
+    (``translated``).
+    """
+    dialled = (case.resolved.destination, case.resolved.port)
+    out = [each for each in flow.passages if each.direction is Direction.OUT and each.packet is Packet.REQUEST]
+    return next((each for each in (*out, *flow.strays) if (each.destination, each.destination_port) == dialled), None)
+
+
+def translated(case: Case, flow: Flow) -> Observation | None:
+    """The request on its path, or where it came in, under another address than the dialled one."""
+    dialled = (case.resolved.destination, case.resolved.port)
+    seen = [each for each in (*flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
+    return next((each for each in seen if (each.destination, each.destination_port) != dialled), None)
+
+
+def hop(seen: Observation) -> str:
+    """A hop as ``expect.at`` writes it; the node alone for its own programs."""
+    return seen.netns_name if seen.device == STACK else f"{seen.netns_name}/{seen.device}"
+
+
+def is_at(seen: Observation, where: str) -> bool:
+    """Whether ``expect.at`` names this hop, as NODE or as NODE/DEVICE."""
+    return where in (seen.netns_name, f"{seen.netns_name}/{seen.device}")

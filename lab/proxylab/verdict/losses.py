@@ -18,7 +18,7 @@ from proxylab.verdict.drop_reasons import drop_told, reason_words
 from proxylab.verdict.drops import kernel_drop, policy_drop
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion
-from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.verdict.last_sightings import hop, last_seen
 from proxylab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
 from proxylab.verdict.rules import Rule, read_all, translations
 

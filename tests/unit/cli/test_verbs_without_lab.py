@@ -10,7 +10,7 @@ import pytest
 
 from proxylab.cli import main
 from proxylab.cli.files import complete_scenarios
-from proxylab.cli.words import Span, age
+from proxylab.cli.durations import Span, age
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")

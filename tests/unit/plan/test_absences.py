@@ -5,7 +5,7 @@ from dataclasses import replace
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.assembly import assemble
-from proxylab.plan.reach import Absences, Links
+from proxylab.plan.outages import Absences, Links
 from proxylab.report.reproduction.network import absent
 
 PLAN = assemble(two_nodes(probe("p", "sender", frontend()))).plan

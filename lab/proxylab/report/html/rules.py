@@ -6,7 +6,7 @@ from typing import Final
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import informative, work
+from proxylab.verdict.counted_rules import informative, work
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_actions import short

@@ -9,7 +9,7 @@ import pytest
 from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
-from proxylab.plan.naming import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
+from proxylab.plan.name_servers import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
 from proxylab.plan.questions import candidates
 from proxylab.report.overview import overview
 from proxylab.scenario.load import parse_scenario

@@ -13,7 +13,7 @@ import pytest
 
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed
-from proxylab.pytest_plugin.showing import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
+from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
 
 if TYPE_CHECKING:
     from proxylab.report.html import Entry, Heading
@@ -95,7 +95,7 @@ class Gathering:
     """The hooks of the process that receives all reports and writes the page."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.pages import Begun  # noqa: PLC0415 - only a page needs it
+        from proxylab.client.report_page import Begun  # noqa: PLC0415 - only a page needs it
 
         self._begun: Final = Begun.now(seed(config))
         self._found: Final[dict[str, dict[str, tuple[int, str]]]] = {}
@@ -120,7 +120,7 @@ class Gathering:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the page."""
-        from proxylab.client.pages import write_page  # noqa: PLC0415
+        from proxylab.client.report_page import write_page  # noqa: PLC0415
         from proxylab.codec import loads  # noqa: PLC0415 - only a run needs them
         from proxylab.report.html import Entry  # noqa: PLC0415
 

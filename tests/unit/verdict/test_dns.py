@@ -14,7 +14,7 @@ from proxylab.scenario.model import Preserved, Probe
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
-from proxylab.verdict.naming import address_of, questions
+from proxylab.verdict.dns import address_of, questions
 
 PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
 RESOLVER, SERVER = ip_address("10.96.0.10"), ip_address("10.244.0.2")

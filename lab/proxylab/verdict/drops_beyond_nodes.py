@@ -11,7 +11,7 @@ from proxylab.verdict.case import Case, Findings, disagreement, packets_until
 from proxylab.verdict.drops import KernelDrop, drop_at
 from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_hop import hop, is_at, last_seen
+from proxylab.verdict.last_sightings import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rules import ending
 

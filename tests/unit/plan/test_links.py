@@ -1,7 +1,7 @@
 """Who is parted by links that are cut."""
 
 from proxylab.plan.assembly import assemble
-from proxylab.plan.reach import Links
+from proxylab.plan.outages import Links
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import LinkChange

@@ -13,9 +13,9 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import informative, work
+from proxylab.verdict.counted_rules import informative, work
 from proxylab.verdict.drop_reasons import drop_told, reason_words
-from proxylab.verdict.ends import ends_beyond_nodes
+from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes
 from proxylab.verdict.flows import Flow, hops
 from proxylab.verdict.model import ProbeVerdict, expectations
 from proxylab.verdict.ports import due_at

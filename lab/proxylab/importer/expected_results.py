@@ -10,7 +10,7 @@ from typing import Final
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
 from proxylab.frozen import dataclass
-from proxylab.importer.seen import PortKey
+from proxylab.importer.live_objects import PortKey
 
 __all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_frontend"]
 

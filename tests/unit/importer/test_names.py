@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxylab.importer.naming import Names
+from proxylab.importer.names import Names
 from proxylab.scenario.schema.syntax import is_label
 
 

@@ -7,7 +7,7 @@ from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
-from proxylab.verdict.last_hop import hop, is_at, last_seen, left_as_it_was, translated
+from proxylab.verdict.last_sightings import hop, is_at, last_seen, left_as_it_was, translated
 from proxylab.verdict.model import Verdict
 
 __all__ = ["judge_last_hop", "judge_untranslated"]

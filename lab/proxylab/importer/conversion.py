@@ -17,10 +17,10 @@ from proxylab.frozen import dataclass
 from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
-from proxylab.importer.naming import Names
+from proxylab.importer.names import Names
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
-from proxylab.importer.seen import PortKey, SeenNode, SeenPod, seen_node, seen_pod
+from proxylab.importer.live_objects import PortKey, SeenNode, SeenPod, seen_node, seen_pod
 
 __all__ = ["Carried", "carry"]
 

@@ -1,11 +1,17 @@
-"""The option ``--color``, and the environment variables NO_COLOR, FORCE_COLOR and TERM."""
+"""The user's terminal: how wide text may be, and whether it is coloured.
 
+The option ``--color`` overrides the environment variables NO_COLOR, FORCE_COLOR and TERM.
+"""
+
+import shutil
+from typing import Final
+from proxylab.text import WIDTH
 import os
 from typing import Final, TextIO
 
 import click
 
-__all__ = ["COLOR", "wants_color"]
+__all__ = ["COLOR", "terminal_width", "wants_color"]
 
 COLOR: Final = click.option(
     "--color",
@@ -30,3 +36,12 @@ def wants_color(stream: TextIO, choice: str) -> bool:
     if os.environ.get("FORCE_COLOR"):
         return True
     return stream.isatty() and os.environ.get("TERM") != "dumb"
+
+
+_WIDEST: Final = 160
+"""Longer lines are hard to read, and do not make a table clearer."""
+
+
+def terminal_width() -> int:
+    """Columns for text, 80 at least: narrower terminals break its lines; without a terminal, 80 or COLUMNS."""
+    return min(max(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH), _WIDEST)

@@ -7,7 +7,7 @@ import pytest
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_frontend
+from proxylab.importer.expected_results import Caller, Promise, by_cluster_ip, by_other_frontend
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)

@@ -9,7 +9,7 @@ import pytest
 
 from proxylab.kernel.capture.taps import attach_filter
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.interest import INTEREST
+from proxylab.traffic.tap_filters import INTEREST
 
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)

@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from proxylab.cli.files import complete_scenarios, load_all
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.text import wrapped

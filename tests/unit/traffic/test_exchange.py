@@ -16,7 +16,7 @@ from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.turns import Turns
+from proxylab.traffic.exchange import Turns
 
 A = IPv4Address("10.0.0.1")
 
