@@ -1,11 +1,10 @@
 """Text laid out in a given width: aligned columns and wrapped sentences, without colour."""
 
-from collections.abc import Sequence
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-__all__ = ["WIDTH", "fitting", "rows_of", "table", "width_of", "wrapped"]
+__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "table", "width_of", "wrapped"]
 
 WIDTH = 80
 """The columns of a terminal by default."""
@@ -89,23 +88,27 @@ def _broken(cell: str, width: int) -> list[str]:
     return [line.replace(_UNBROKEN, " ") for line in lines] or [""]
 
 
-def rows_of(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table as kubectl prints it: heads in capitals, no wrapped lines. An empty cell is shown as ``<none>``.
+def kubectl_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table as kubectl prints it: heads in capitals, no wrapped lines.
+
+    An empty cell is shown as ``<none>``.
 
     Example:
-        >>> rows_of(["name", "age"], [["echo", "2m"], ["client", ""]])
+        >>> kubectl_table(["name", "age"], [["echo", "2m"], ["client", ""]])
         ['NAME     AGE', 'echo     2m', 'client   <none>']
     """
     cells = [[word.upper() for word in head], *([each or "<none>" for each in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    return [_KUBECTL_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
+    return [
+        _KUBECTL_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
 
 
-def fitting(label: str, names: Sequence[str], width: int) -> str:
+def names_that_fit(label: str, names: Sequence[str], width: int) -> str:
     """A labelled list in one line: as many names as fit, and the number of the others.
 
     Example:
-        >>> fitting("pods      ", ["echo-1", "echo-2", "echo-3"], 30)
+        >>> names_that_fit("pods      ", ["echo-1", "echo-2", "echo-3"], 30)
         'pods      echo-1, and 2 more'
     """
     if not names:

@@ -1,7 +1,7 @@
 """What each verb shows, as files for a terminal of 80 columns without colour.
 
 On other terminals the words are the same: colour adds nothing but colour, and lines fit. What ``--help`` prints is in
-docs/reference/cli.md, what lists and describes the objects of a lab is in ``standing_lab``, and a run is in ``run.txt``.
+docs/reference/cli.md, what the verbs of a standing lab print is in ``standing_lab``, and a run is in ``run.txt``.
 
 Write the files anew with ``pytest tests/golden --update-golden``, then look at them with ``cat`` in such a terminal.
 """
@@ -28,12 +28,12 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, offers
 from proxylab.capability import Capability
 from proxylab.cli import _VERBS, main
-from proxylab.cli.capture import frame_shown
+from proxylab.cli.capture import frame_text
 from proxylab.cli.doctor import doctor_lines
 from proxylab.cli.engines import engines_lines
 from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Ready
-from proxylab.protocol.standing_labs import Heard
+from proxylab.protocol.standing_labs import CapturedFrame
 from proxylab.scenario.model import Preserved
 
 FILES = Path(__file__).parent / "screens"
@@ -90,7 +90,10 @@ def listened(width: int) -> list[str]:
     first = bytes(asked / TCP(sport=40000, dport=80, flags="S", seq=1))
     second = bytes(replied / TCP(sport=80, dport=40000, flags="SA", seq=7, ack=2))
     at = 1_700_000_000_123_456_789
-    return [frame_shown(each) for each in (Heard(at, True, first.hex()), Heard(at + 10**6, False, second.hex()))]
+    return [
+        frame_text(each)
+        for each in (CapturedFrame(at, True, first.hex()), CapturedFrame(at + 10**6, False, second.hex()))
+    ]
 
 
 class FakeSource:

@@ -117,7 +117,7 @@ def wait_for(condition: Callable[[], bool], what: str, meanwhile: Callable[[], s
         time.sleep(0.005)
 
 
-class Heard:
+class TerminalOutput:
     """The output of a terminal."""
 
     def __init__(self, terminal: int) -> None:

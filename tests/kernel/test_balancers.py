@@ -10,8 +10,8 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from sandboxed import USERS, sandboxed
 from network_scenarios import balanced
+from sandboxed import USERS, sandboxed
 
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store

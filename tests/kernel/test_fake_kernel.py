@@ -7,9 +7,9 @@ from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6
 from typing import Any
 
 import pytest
+from network_scenarios import BASIC, TUNNELLED
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
-from network_scenarios import BASIC, TUNNELLED
 
 from proxylab.errors import LabError
 from proxylab.kernel.netlink.survey import Kernel

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from network_scenarios import BASIC
 from planned_addresses import PlannedAddress, planned_addresses, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, node, pods, scenario
-from network_scenarios import BASIC
 
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -93,7 +93,9 @@ async def rejections_heard(launcher: Launcher) -> dict[str, list[int]]:
         with realise(
             draw(scenario([node("node-a", sysctls=sysctls)], [pods("sender", "node-a")], network=DUAL))
         ) as wiring:
-            at_node = {each.address.version: each.address for each in planned_addresses(wiring.plan) if each.name == "node-a"}
+            at_node = {
+                each.address.version: each.address for each in planned_addresses(wiring.plan) if each.name == "node-a"
+            }
             for sender in (each for each in planned_addresses(wiring.plan) if each.name == "sender"):
                 target = str(at_node[sender.address.version])
                 heard.setdefault(name, []).append(

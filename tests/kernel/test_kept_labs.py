@@ -9,7 +9,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
-from command_line import Heard, CommandLine, wait_for
+from command_line import CommandLine, TerminalOutput, wait_for
 from sandboxed import ROOT
 
 # The first probe fails.
@@ -40,9 +40,7 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT / "lab"), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_ADDOPTS": ""}
 
 
-def test_a_run_keeps_the_lab_of_a_probe_that_failed_and_goes_on_in_another(
-    cli: CommandLine, failing: Path
-) -> None:
+def test_a_run_keeps_the_lab_of_a_probe_that_failed_and_goes_on_in_another(cli: CommandLine, failing: Path) -> None:
     done = cli.type("run", str(failing), "--no-bundles", "--keep")
     assert done.status == 1
     assert "the lab is kept as killed for 8h; try\n  proxylab probe client echo --name killed\n" in done.errors
@@ -74,7 +72,7 @@ def test_pytest_waits_with_the_lab_standing_and_opens_a_shell_in_it(cli: Command
         pytest_command(str(failing), "--lab-pause-on-fail", "--lab-shell", "echo-1", "--lab-no-bundles"),
         env={**environment(), "TERM": "dumb"}, cwd=failing.parent, stdin=theirs, stdout=theirs, stderr=theirs,
     )  # fmt: skip
-    said = Heard(ours)
+    said = TerminalOutput(ours)
     wait_for(lambda: "echo-1:" in said.so_far(), "the prompt of the shell", said.so_far)
     os.write(ours, b"hostname; exit\r")
     wait_for(lambda: "press Enter to go on; this stops the lab" in said.so_far(), "the run to wait", said.so_far)

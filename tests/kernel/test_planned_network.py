@@ -8,10 +8,10 @@ from itertools import permutations
 from typing import Any
 
 import pytest
+from network_scenarios import BALANCED, BASIC, TUNNELLED, crowded
 from planned_addresses import PlannedAddress, planned_addresses, udp
 from sandboxed import USERS, sandboxed
 from scenario_cases import DUAL, two_nodes
-from network_scenarios import BALANCED, BASIC, TUNNELLED, crowded
 
 from proxylab.addresses import Family
 from proxylab.kernel.netlink.build import Wiring, realise
@@ -83,7 +83,10 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
             source: await ip(launcher, wiring, "node-a", "-6", "route", "get", "2001:db8:203:113::9", "from", source)
             for source in ("fd00:192:168:7::b", "fd00:172:18::2")
         }
-        nodes = {name: udp(wiring, PlannedAddress(name, name, BALANCED.network_address), 4000) for name in ("node-a", "node-b")}
+        nodes = {
+            name: udp(wiring, PlannedAddress(name, name, BALANCED.network_address), 4000)
+            for name in ("node-a", "node-b")
+        }
         for sock in nodes.values():
             sock.setblocking(False)
         client = next(each for each in planned_addresses(wiring.plan) if each.name == "client")

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import Heard, CommandLine, wait_for
+from command_line import CommandLine, TerminalOutput, wait_for
 from sandboxed import ROOT
 from scapy.layers.inet import TCP
 from scapy.utils import PcapNgReader
@@ -140,9 +140,7 @@ PREPARED = {"bash": "bind 'set enable-bracketed-paste off'", "zsh": "autoload -U
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_real_shell_completes_the_names_of_a_standing_lab(
-    cli: CommandLine, tmp_path: Path, shell: str
-) -> None:
+def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tmp_path: Path, shell: str) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"needs {shell}; Debian's package is {shell}")
     cli.up("--name", "mine")
@@ -158,7 +156,7 @@ def test_a_real_shell_completes_the_names_of_a_standing_lab(
         [shell, *SHELLS[shell]], env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
         start_new_session=True,
     )  # fmt: skip
-    said = Heard(ours)
+    said = TerminalOutput(ours)
 
     def typed(text: str, then: str) -> None:
         os.write(ours, text.encode())

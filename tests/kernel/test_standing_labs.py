@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from command_line import Heard, CommandLine, Typed, lives, wait_for
+from command_line import CommandLine, TerminalOutput, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
@@ -212,9 +212,7 @@ def test_clients_that_come_together_take_turns(cli: CommandLine) -> None:
 
 def test_a_command_has_the_client_s_own_streams(cli: CommandLine, tmp_path: Path) -> None:
     cli.up()
-    assert cli.type("exec", "node-a", "--", "sh", "-c", "echo out; echo err >&2; exit 7") == Typed(
-        7, "out\n", "err\n"
-    )
+    assert cli.type("exec", "node-a", "--", "sh", "-c", "echo out; echo err >&2; exit 7") == Typed(7, "out\n", "err\n")
     assert cli.type("exec", "node-a", "--", "no-such-command").status == 127
     assert cli.type("exec", "node-a", "--", "sh", "-c", "kill -9 $$").status == 137
     assert cli.type("exec", "nobody", "--", "true").status == 2
@@ -255,7 +253,7 @@ def test_a_command_gets_a_terminal_as_large_as_the_user_s(cli: CommandLine) -> N
     subprocess.run(["stty", "rows", "33", "cols", "101"], stdin=theirs, check=True)
     client = cli.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
                         stdin=theirs, stdout=theirs, stderr=theirs)  # fmt: skip
-    said = Heard(ours)
+    said = TerminalOutput(ours)
     wait_for(lambda: "33 101" in said.so_far(), "the size of the terminal")
     subprocess.run(["stty", "rows", "44", "cols", "102"], stdin=theirs, check=True)
     client.send_signal(signal.SIGWINCH)

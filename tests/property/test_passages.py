@@ -18,13 +18,13 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.match import Matcher, TapPoint
 from proxylab.traffic.passages import MOST_UNPACKED
 from proxylab.verdict.judge import judge
 
 FLOWS = MOST_UNPACKED + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)
-ON_A_NODE = Vantage("node-a", "eth0", transit=True)
+ON_A_NODE = TapPoint("node-a", "eth0", transit=True)
 SYN, RST, ACK, PSH = 2, 4, 16, 8
 ENDS = {
     4: (IPv4Address("10.244.1.2"), IPv4Address("10.96.0.10")),

@@ -153,15 +153,15 @@ class FakeLab:
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
         self._concluded = False
-        self.stands = True
+        self.is_open = True
 
     @property
     def line(self) -> "FakeLab":
         return self
 
-    def stay(self, name: str, seconds: float | None) -> None:
+    def detach(self, name: str, seconds: float | None) -> None:
         self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
-        self.stands = seconds is None
+        self.is_open = seconds is None
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         self._session.note("capture")
@@ -206,5 +206,5 @@ class FakeLab:
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:
-        self.stands = False
+        self.is_open = False
         self._session.note(f"close {self.scenario.name}")

@@ -12,7 +12,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.text import wrapped
 
-__all__ = ["CASE", "FILE", "one_case", "tell_cases"]
+__all__ = ["CASE", "FILE", "choose_case", "print_cases"]
 
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
@@ -20,7 +20,7 @@ FILE: Final = click.argument(
 CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
 
 
-def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
+def choose_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
     """The case with this id, or the first; then the ids of all cases go to standard error.
 
     Raises:
@@ -35,11 +35,11 @@ def one_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenari
     if not found:
         raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
     if case_id is None and len(found) > 1:
-        tell_cases(scenario.file, ids)
+        print_cases(scenario.file, ids)
     return found[0] if case_id is None else found[ids.index(case_id)]
 
 
-def tell_cases(file: str, ids: Sequence[str]) -> None:
+def print_cases(file: str, ids: Sequence[str]) -> None:
     """Print on standard error that the first of several cases is taken, and the ids of all."""
     note = f"{file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
     click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)

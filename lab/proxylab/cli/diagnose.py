@@ -14,8 +14,8 @@ from typing import Any
 
 import click
 
-from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.netns import check_netns, complete_services
+from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets

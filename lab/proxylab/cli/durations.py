@@ -5,14 +5,14 @@ from typing import Final
 
 import click
 
-__all__ = ["Span", "age"]
+__all__ = ["Duration", "age"]
 
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WHOLE: Final = re.compile(r"(\d+[smhd])+")
 _LONGEST: Final = 30 * 86400
 
 
-class Span(click.ParamType[float]):
+class Duration(click.ParamType[float]):
     """A time such as ``90s``, ``45m``, ``8h`` or ``1h30m``, in seconds."""
 
     name = "time"

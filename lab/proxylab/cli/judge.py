@@ -10,9 +10,8 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.run import paint
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan

@@ -8,12 +8,11 @@ from typing import Any, Final
 import click
 
 from proxylab.addresses import Transport
-from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.run import paint
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case_option import one_case
+from proxylab.cli.case_option import choose_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -53,7 +53,7 @@ def command(
         if engine not in EMBEDDED:
             known = ", ".join(EMBEDDED)
             raise click.UsageError(f"--engine: for FILE, choose {known}; `proxylab up` runs the others")
-        _render(one_case(file, case_id, mode_of(engine)), engine, node)
+        _render(choose_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node
     with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:

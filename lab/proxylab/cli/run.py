@@ -12,16 +12,16 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from proxylab.cli.terminal import COLOR
 from proxylab.cli.engine import choices_of, engines_options
 from proxylab.cli.files import files_argument, load_all
 from proxylab.cli.progress import Progress
+from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.report_page import Begun, write_page
+from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
@@ -118,7 +118,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, written = Begun.now(seed), load_all(files)
+    begun, written = RunStart.now(seed), load_all(files)
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -190,7 +190,7 @@ def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | S
         progress.note(f"{scenario.file}: {note}")
 
 
-def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, progress: Progress) -> None:
+def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
     """Write the run as a page if ``--report`` is given."""
     if file is None:
         return
@@ -249,7 +249,7 @@ def _run(
             lab: OpenLab | None = None
             for each in chosen:
                 progress.at(f"{scenario.file} [{run.engine}] {each.name}")
-                if lab is None or not lab.stands:
+                if lab is None or not lab.is_open:
                     opened = open_or_foresee(session.open, scenario)
                     if isinstance(opened, Foreseen):
                         foreseen = opened

@@ -3,13 +3,13 @@
 The option ``--color`` overrides the environment variables NO_COLOR, FORCE_COLOR and TERM.
 """
 
-import shutil
-from typing import Final
-from proxylab.text import WIDTH
 import os
+import shutil
 from typing import Final, TextIO
 
 import click
+
+from proxylab.text import WIDTH
 
 __all__ = ["COLOR", "terminal_width", "wants_color"]
 

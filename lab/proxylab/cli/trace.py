@@ -7,8 +7,8 @@ import click
 
 from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cli.terminal import terminal_width
+from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
@@ -60,7 +60,7 @@ def command(
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         resolved, evidence = lab.trace(probe)
-        plan = lab.plan_as_found()
+        plan = lab.current_plan()
     click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, terminal_width())))
     return ExitCode.OK
 

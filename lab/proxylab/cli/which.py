@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case_option import CASE, tell_cases
+from proxylab.cli.case_option import CASE, print_cases
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.files import load_all
 from proxylab.client.connection import ControlConnection
@@ -77,7 +77,7 @@ def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
         )
     if case_id is None:
         if len(found) > 1:
-            tell_cases(str(file), ids)
+            print_cases(str(file), ids)
         return found[0]
     if case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")

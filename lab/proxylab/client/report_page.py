@@ -9,23 +9,23 @@ import proxylab
 from proxylab.frozen import dataclass
 from proxylab.report.html import Entry, page
 
-__all__ = ["Begun", "write_page"]
+__all__ = ["RunStart", "write_page"]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class RunStart:
     """When a run began, and with which seed."""
 
     at: datetime
     seed: int = 0
 
     @classmethod
-    def now(cls, seed: int = 0) -> "Begun":
+    def now(cls, seed: int = 0) -> "RunStart":
         """A run that begins now."""
         return cls(datetime.now(UTC), seed)
 
 
-def write_page(file: Path, entries: Sequence[Entry], begun: Begun) -> str:
+def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
     """Write the page of a run that is over.
 
     Returns:

@@ -7,9 +7,6 @@ for negative caching (RFC 2308). The server refuses names outside the cluster's 
 It truncates an answer that does not fit, and the client retries by TCP (RFC 7766).
 """
 
-from proxylab.cluster.names import Names
-from proxylab.cluster.objects import EndpointSlice, Service
-from proxylab.cluster.store import Store
 from collections.abc import Iterator
 from typing import Final
 
@@ -26,8 +23,10 @@ import dns.rdatatype
 import dns.rrset
 
 from proxylab.cluster.names import TTL_SECONDS, Names, Record, Srv
+from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.store import Store
 
-__all__ = ["LARGEST", "NameService", "SMALLEST", "answer"]
+__all__ = ["LARGEST", "SMALLEST", "NameService", "answer"]
 
 SMALLEST: Final = 512
 """Octets that every client accepts by UDP (RFC 1035, section 4.2.1)."""

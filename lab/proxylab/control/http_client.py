@@ -1,4 +1,4 @@
-"""An HTTP client inside a lab: ``fetch`` gets one document, ``ask_status`` only the status."""
+"""An HTTP client inside a lab: ``fetch`` gets one document, ``fetch_status`` only the status."""
 
 import asyncio
 import socket
@@ -12,13 +12,13 @@ from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.timing import Deadline
 
-__all__ = ["ask_status", "fetch"]
+__all__ = ["fetch", "fetch_status"]
 
 _CHUNK: Final = 65536
 _MOST: Final = 16 << 20
 
 
-async def ask_status(netns: NetNs, address: IPAddress, port: int, path: str = "/", *, seconds: float) -> int | None:
+async def fetch_status(netns: NetNs, address: IPAddress, port: int, path: str = "/", *, seconds: float) -> int | None:
     """The status of ``address`` for GET ``path`` from inside ``netns``.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Turns kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
+"""Exchange kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
 
 Theory of operation. Proxies act on Services and EndpointSlices, so the import keeps both as they are. The scenario
 has a pod because a slice has its address, with the ports of the slice; its containers need not declare them. Any other
@@ -16,13 +16,13 @@ from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.frozen import dataclass
 from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
+from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.importer.names import Names
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
-from proxylab.importer.live_objects import PortKey, SeenNode, SeenPod, seen_node, seen_pod
 
-__all__ = ["Carried", "carry"]
+__all__ = ["Converted", "convert"]
 
 _OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
 _FIRST_NODE: Final = 2
@@ -34,7 +34,7 @@ Translation = Mapping[IPAddress, IPAddress]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Carried:
+class Converted:
     """The parts of the scenario.
 
     Attributes:
@@ -62,23 +62,23 @@ class Carried:
     names: Names
 
 
-def carry(kubectl_output: KubectlOutput, left: Leftovers) -> Carried:
+def convert(kubectl_output: KubectlOutput, left: Leftovers) -> Converted:
     """Make the parts of the scenario; ``left`` gets what they leave out."""
     services = {namespaced(each): each for each in kubectl_output.services}
     slices = [each for each in kubectl_output.slices if _is_of_use(each, services, left)]
-    pods = list(map(seen_pod, kubectl_output.pods))
+    pods = list(map(read_pod, kubectl_output.pods))
     nodes = _nodes(kubectl_output, pods, slices)
     backing = Backing(pods, nodes, left)
     backing.follow_slices(slices)
     backing.follow_selectors(services, slices)
-    return _Carrier(kubectl_output, slices, nodes, backing, left).carried()
+    return _Converter(kubectl_output, slices, nodes, backing, left).converted()
 
 
-class _Carrier:
+class _Converter:
     """Gives the needed nodes, pods and hosts their names and addresses."""
 
     def __init__(
-        self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[SeenNode], backing: Backing, left: Leftovers
+        self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[LiveNode], backing: Backing, left: Leftovers
     ) -> None:
         self._kubectl_output = kubectl_output
         self._slices = slices
@@ -89,7 +89,7 @@ class _Carrier:
         self._networks = _networks(kubectl_output.services, nodes, backing)
         self._here = _translation(self._networks, nodes, backing)
 
-    def carried(self) -> Carried:
+    def converted(self) -> Converted:
         """Nodes choose their names first, then pods, then hosts."""
         networks = self._networks
         note_unneeded(
@@ -97,7 +97,7 @@ class _Carrier:
         )
         nodes = {self._node_name(each.name): self._node_entry(each) for each in self._nodes}
         pods = {self._pod_name(key): self._pod_entry(key) for key in self._backing.ports}
-        return Carried(
+        return Converted(
             network={
                 "families": [str(Family.of(each)) for each in networks.services],
                 "podCIDR": list(map(str, networks.pods)),
@@ -143,7 +143,7 @@ class _Carrier:
         self._left.add(what, f"{listener} is {name}")
         return name
 
-    def _node_entry(self, node: SeenNode) -> Data:
+    def _node_entry(self, node: LiveNode) -> Data:
         return pruned(
             {
                 "labels": dict(node.labels),
@@ -191,17 +191,17 @@ def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftover
     return True
 
 
-def _nodes(kubectl_output: KubectlOutput, pods: list[SeenPod], slices: list[Raw]) -> list[SeenNode]:
+def _nodes(kubectl_output: KubectlOutput, pods: list[LivePod], slices: list[Raw]) -> list[LiveNode]:
     """The listed nodes, and those that only pods and slices mention."""
-    nodes = {node.name: node for node in map(seen_node, kubectl_output.nodes)}
+    nodes = {node.name: node for node in map(read_node, kubectl_output.nodes)}
     spoken_of = [pod.node for pod in pods]
     spoken_of += [str(each.get("nodeName") or "") for raw in slices for each in at(raw, "endpoints") or []]
     for name in filter(None, spoken_of):
-        nodes.setdefault(name, SeenNode(name=name))
-    return list(nodes.values()) or [SeenNode(name="node-a")]
+        nodes.setdefault(name, LiveNode(name=name))
+    return list(nodes.values()) or [LiveNode(name="node-a")]
 
 
-def _networks(services: Collection[Raw], nodes: list[SeenNode], backing: Backing) -> Networks:
+def _networks(services: Collection[Raw], nodes: list[LiveNode], backing: Backing) -> Networks:
     """The networks; the families are those of the Services, the first Service's first, or else those of the nodes."""
     cluster_ips = [address for raw in services for address in _cluster_ips(raw)]
     spoken = [Family(each) for raw in services for each in at(raw, "spec", "ipFamilies") or []]
@@ -225,7 +225,7 @@ def _cluster_ips(raw: Raw) -> Iterator[IPAddress]:
     yield from (ip_address(each) for each in texts if each not in ("", "None"))
 
 
-def _translation(networks: Networks, nodes: list[SeenNode], backing: Backing) -> Translation:
+def _translation(networks: Networks, nodes: list[LiveNode], backing: Backing) -> Translation:
     here: dict[IPAddress, IPAddress] = {}
     for number, address in enumerate(backing.strangers):
         here[address] = _OUTSIDE[Family.of(address)][_FIRST_HOST + number]

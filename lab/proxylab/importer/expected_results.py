@@ -12,7 +12,7 @@ from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePo
 from proxylab.frozen import dataclass
 from proxylab.importer.live_objects import PortKey
 
-__all__ = ["Caller", "Promise", "by_cluster_ip", "by_other_frontend"]
+__all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_frontend"]
 
 PRESERVED: Final = "preserved"
 
@@ -26,7 +26,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsedEndpoint:
     """An endpoint that may get the packet: its address and port, and its node, if any."""
 
     address: IPAddress
@@ -35,21 +35,21 @@ class Used:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class ExpectedResult:
     """The outcome of a packet. ``source`` is ``None`` where the backends see different sources."""
 
     outcome: str
-    used: tuple[Used, ...] = ()
+    used: tuple[UsedEndpoint, ...] = ()
     source: object = None
 
 
-_REJECTED: Final = Promise(outcome="rejected")
-_DROPPED: Final = Promise(outcome="dropped")
+_REJECTED: Final = ExpectedResult(outcome="rejected")
+_DROPPED: Final = ExpectedResult(outcome="dropped")
 
 
-def by_cluster_ip(
+def through_cluster_ip(
     service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice], caller: Caller
-) -> Promise:
+) -> ExpectedResult:
     """The promise for the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
     endpoints = _endpoints(service, port, family, slices)
     everywhere = _chosen(endpoints, caller)
@@ -61,7 +61,7 @@ def by_cluster_ip(
     return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
 
 
-def by_other_frontend(
+def through_other_frontend(
     service: Service,
     port: ServicePort,
     family: Family,
@@ -71,7 +71,7 @@ def by_other_frontend(
     on_the_node: Collection[tuple[IPAddress, PortKey]],
     allowed: Sequence[IPNetwork] = (),
     own: Sequence[IPNetwork] = (),
-) -> Promise:
+) -> ExpectedResult:
     """The promise for a node port of the caller's own node, an external IP, or a load balancer's address.
 
     The caller's own node translates all three. ``externalTrafficPolicy: Local`` applies to clients from outside: pods
@@ -127,9 +127,9 @@ def _chosen(
     return near if caller.zone and near and all(each.for_zones for each, _ in ready) else ready
 
 
-def _delivered(chosen: Iterable[tuple[Endpoint, PortKey]], source: object) -> Promise:
-    used = dict.fromkeys(Used(each.addresses[0], port, each.node_name) for each, port in chosen)
-    return Promise(outcome="delivered", used=tuple(used), source=source)
+def _delivered(chosen: Iterable[tuple[Endpoint, PortKey]], source: object) -> ExpectedResult:
+    used = dict.fromkeys(UsedEndpoint(each.addresses[0], port, each.node_name) for each, port in chosen)
+    return ExpectedResult(outcome="delivered", used=tuple(used), source=source)
 
 
 def _hidden(

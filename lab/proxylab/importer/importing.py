@@ -1,18 +1,16 @@
-"""Turns kubectl's output into the text of a scenario."""
+"""Exchange kubectl's output into the text of a scenario."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
-from proxylab.importer.conversion import Carried
-from proxylab.importer.manifests import Data
-from proxylab.importer.reading import COMMAND
+
 from pydantic import ValidationError
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
-from proxylab.importer.conversion import carry
+from proxylab.importer.conversion import Converted, convert
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
 from proxylab.importer.probes import Probes
@@ -46,17 +44,17 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     """
     left = Leftovers()
     try:
-        carried = carry(kubectl_output, left)
-        services = list(map(_service, carried.services))
-        slices = [made for made in map(_slice, carried.slices) if made is not None]
+        converted = convert(kubectl_output, left)
+        services = list(map(_service, converted.services))
+        slices = [made for made in map(_slice, converted.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
         raise ScenarioError([problem]) from error
-    probes = Probes(carried, slices, left)
+    probes = Probes(converted, slices, left)
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(left.lines())
-    return Imported(scenario_text(name, carried, probes.clients, written, lines), lines, len(written))
+    return Imported(scenario_text(name, converted, probes.clients, written, lines), lines, len(written))
 
 
 def _service(data: Data) -> Service:
@@ -73,22 +71,22 @@ _WORDS: Final = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
 
 
 def scenario_text(
-    name: str, carried: Carried, clients: Mapping[str, Data], probes: Iterable[Data], left: Iterable[str]
+    name: str, converted: Converted, clients: Mapping[str, Data], probes: Iterable[Data], left: Iterable[str]
 ) -> str:
     """The file, with everything left out as comments at its head."""
     metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
-    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not carried over:"]
+    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not converted over:"]
     lines += [f"#   {each}" for each in left]
     lines += ["apiVersion: proxylab/v1", "kind: Scenario", "metadata:", *_entries(metadata, 2), "spec:", "  network:"]
-    lines += _entries(carried.network, 4)
-    pods = {**carried.pods, **clients}
-    for key, entries in {"nodes": carried.nodes, "pods": pods, "hosts": carried.hosts}.items():
+    lines += _entries(converted.network, 4)
+    pods = {**converted.pods, **clients}
+    for key, entries in {"nodes": converted.nodes, "pods": pods, "hosts": converted.hosts}.items():
         lines += [f"  {key}:", *_entries(entries, 4)] if entries else []
     written = [_entries(probe, 4) for probe in probes]
     lines.append("  probes:" if written else "  probes: []")
     for first, *rest in written:
         lines += [f"  - {first.strip()}", *rest]
-    for manifest in (*carried.services, *carried.slices):
+    for manifest in (*converted.services, *converted.slices):
         lines += ["---", *_manifest(manifest)]
     return "\n".join(lines) + "\n"
 

@@ -8,7 +8,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.frozen import dataclass
 from proxylab.importer.reading import Raw, at, namespaced
 
-__all__ = ["PortKey", "SeenNode", "SeenPod", "seen_node", "seen_pod"]
+__all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
 
 PortKey = tuple[Protocol, int]
 
@@ -18,7 +18,7 @@ _FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenNode:
+class LiveNode:
     """A node. ``addresses`` are its internal ones, primary first; ``other_addresses`` its external ones."""
 
     name: str
@@ -37,7 +37,7 @@ class SeenNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeenPod:
+class LivePod:
     """A pod. ``ports`` are those that its containers declare, with their names; they may listen on others too."""
 
     namespace: str = "default"
@@ -52,12 +52,12 @@ class SeenPod:
     leaving: bool = False
 
 
-def seen_node(raw: Raw) -> SeenNode:
+def read_node(raw: Raw) -> LiveNode:
     """Read a Node."""
     given = [(at(each, "type"), str(at(each, "address"))) for each in at(raw, "status", "addresses") or []]
     networks = at(raw, "spec", "podCIDRs") or filter(None, [at(raw, "spec", "podCIDR")])
     labels = at(raw, "metadata", "labels") or {}
-    return SeenNode(
+    return LiveNode(
         name=namespaced(raw)[1],
         addresses=_one_of_each_family(address for kind, address in given if kind == "InternalIP"),
         other_addresses=tuple(address for kind, address in given if kind == "ExternalIP"),
@@ -69,11 +69,11 @@ def seen_node(raw: Raw) -> SeenNode:
     )
 
 
-def seen_pod(raw: Raw) -> SeenPod:
+def read_pod(raw: Raw) -> LivePod:
     """Read a Pod."""
     namespace, name = namespaced(raw)
     addresses = [at(each, "ip") for each in at(raw, "status", "podIPs") or []] or [at(raw, "status", "podIP")]
-    return SeenPod(
+    return LivePod(
         namespace=namespace,
         name=name,
         node=str(at(raw, "spec", "nodeName") or ""),

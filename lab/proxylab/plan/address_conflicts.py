@@ -7,13 +7,13 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.plan.addresses import AddressPlan
 from proxylab.scenario.model import PodGroup, Scenario
 
-__all__ = ["contested"]
+__all__ = ["address_conflicts"]
 
 _LOOPBACK: Final = "lo"
 """No segment sees an address on this device, so several nodes may have it, as they do for balanced addresses."""
 
 
-def contested(scenario: Scenario, addresses: AddressPlan) -> list[str]:
+def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
     """A line for every fixed address that is not available, in the order of pods and nodes.
 
     Args:

@@ -15,8 +15,8 @@ from proxylab.scenario.model import PodGroup, Scenario
 
 __all__ = [
     "has_own_server",
-    "home_of_names",
     "name_servers",
+    "namespace_of_name_server",
     "own_addresses",
     "own_devices",
     "resolv_confs",
@@ -41,7 +41,7 @@ def _declared(scenario: Scenario) -> Service | None:
     return next((service for service in scenario.services if service.key == KUBE_DNS), None)
 
 
-def home_of_names(node: str) -> str:
+def namespace_of_name_server(node: str) -> str:
     """The namespace of the lab's own name server on its node. No author's name can hold ``@``."""
     return f"{COREDNS}@{node}"
 

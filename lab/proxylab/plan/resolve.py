@@ -24,8 +24,8 @@ from proxylab.plan.lookup import (
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
-from proxylab.plan.questions import Questions
 from proxylab.plan.outages import Links
+from proxylab.plan.questions import Questions
 from proxylab.plan.receivers import programs, stacks
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source

@@ -16,7 +16,7 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
-from proxylab.pytest_plugin.live_labs import Awake
+from proxylab.pytest_plugin.live_labs import OpenLabs
 from proxylab.pytest_plugin.options import (
     bundle_directory,
     engines,
@@ -68,7 +68,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
-        yield Awake(begin).session
+        yield OpenLabs(begin).session
 
 
 def _print_progress(line: str) -> None:
@@ -90,7 +90,7 @@ class _Labs:
 
         If the lab cannot open, each item of the run gets the same error.
         """
-        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
+        if self._lab is not None and self._lab.is_open and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
         if run in self._failed:

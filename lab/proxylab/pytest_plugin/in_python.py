@@ -241,7 +241,7 @@ class Lab:
             self._kept = self._lab.made
         self._written.append((entry, position))
         whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
-        self._lab.go_on_as(case_of(whole, self._lab.engine, self._case))
+        self._lab.replace_scenario(case_of(whole, self._lab.engine, self._case))
 
     def conclude(self, *, check: bool = True) -> "StepVerdict":
         """End the last step: wait until its streams are quiet, and judge it.

@@ -32,7 +32,7 @@ class OnFailure:
         """Act after a failure, while the item's lab still runs."""
         report = yield
         lab = item.stash.get(OPEN, None)
-        if report.failed and report.when in {"setup", "call"} and lab is not None and lab.stands:
+        if report.failed and report.when in {"setup", "call"} and lab is not None and lab.is_open:
             try:
                 self._look(item, lab, report)
             except LabError as error:

@@ -1,4 +1,4 @@
-"""The page entries of an item: collected while it runs, and taken when pytest makes its report (see ``gathering``)."""
+"""The page entries of an item: collected while it runs, taken when pytest makes its report (see ``report_page``)."""
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final

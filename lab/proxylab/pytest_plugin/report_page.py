@@ -95,9 +95,9 @@ class Gathering:
     """The hooks of the process that receives all reports and writes the page."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.report_page import Begun  # noqa: PLC0415 - only a page needs it
+        from proxylab.client.report_page import RunStart  # noqa: PLC0415 - only a page needs it
 
-        self._begun: Final = Begun.now(seed(config))
+        self._begun: Final = RunStart.now(seed(config))
         self._found: Final[dict[str, dict[str, tuple[int, str]]]] = {}
         self._message = ""
 

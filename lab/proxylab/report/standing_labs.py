@@ -7,8 +7,8 @@ from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Role
-from proxylab.text import fitting, rows_of
 from proxylab.scenario.model import Frontend, Probe, Scenario, ServiceTarget
+from proxylab.text import kubectl_table, names_that_fit
 
 __all__ = ["commands", "labs_table", "standing_lines"]
 
@@ -33,10 +33,10 @@ def standing_lines(
         yield f"  case      {scenario.case.id}"
     nodes = [each.name for each in plan.namespaces if each.role is Role.NODE]
     hosts = [each.name for each in plan.namespaces if each.role is Role.HOST]
-    yield fitting("  nodes     ", nodes, width)
-    yield fitting("  pods      ", [f"{pod.name} on {pod.node}" for pod in plan.pods], width)
-    yield fitting("  hosts     ", hosts, width)
-    yield fitting("  services  ", [_service(each) for each in layout.services], width)
+    yield names_that_fit("  nodes     ", nodes, width)
+    yield names_that_fit("  pods      ", [f"{pod.name} on {pod.node}" for pod in plan.pods], width)
+    yield names_that_fit("  hosts     ", hosts, width)
+    yield names_that_fit("  services  ", [_service(each) for each in layout.services], width)
     yield ""
     yield "try"
     yield from (f"  {each}" for each in commands(scenario, "" if alone else name))
@@ -90,4 +90,4 @@ def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]
     """A table of the running labs: name, engine, age, remaining time, state and file of each."""
     if not labs:
         return ["no lab is running; start one with `proxylab up FILE`"]
-    return rows_of(("name", "engine", "age", "left", "state", "file"), labs)
+    return kubectl_table(("name", "engine", "age", "left", "state", "file"), labs)

@@ -13,7 +13,7 @@ from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
 from proxylab.traffic.runner import Runner
-from proxylab.verdict.conntrack import held
+from proxylab.verdict.conntrack import is_met
 
 __all__ = ["Awaited"]
 
@@ -86,8 +86,8 @@ class Awaited:
         nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
 
         def look() -> bool:
-            tables = (self.runner.memory.tables(nodes, family) for family in self.families)
-            return held(wanted, [entry for table in tables for entry in table], addresses)
+            tables = (self.runner.conntrack.tables(nodes, family) for family in self.families)
+            return is_met(wanted, [entry for table in tables for entry in table], addresses)
 
         await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} is as expected")
 

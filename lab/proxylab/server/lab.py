@@ -63,7 +63,7 @@ class Lab:
 
     network: Network
     control_plane: ControlPlane
-    course: StepRunner
+    step_runner: StepRunner
     runner: Runner
     stages: tuple[Stage, ...]
     _launcher: Launcher
@@ -107,7 +107,7 @@ class Lab:
             return cls(
                 network,
                 control_plane,
-                _course(request, wiring, control_plane, runner, health_checks),
+                _step_runner(request, wiring, control_plane, runner, health_checks),
                 runner,
                 stages,
                 launcher,
@@ -124,7 +124,7 @@ class Lab:
             EngineError: an engine did not start, or what the step waits for did not come.
             CapabilityError: the machine lacks something that the change needs.
         """
-        await self.course.advance(request)
+        await self.step_runner.advance(request)
         self.runner.go_on()
 
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
@@ -133,7 +133,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        await self.course.rest()
+        await self.step_runner.rest()
         self._policy_routes.take(resolved.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()  # the probe tests the rules, not the balancers' delay
@@ -152,7 +152,7 @@ class Lab:
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
         """
-        await self.course.rest()
+        await self.step_runner.rest()
         self._policy_routes.take(dialogue.there.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()
@@ -247,7 +247,7 @@ class Lab:
             end_connections(netns)
 
 
-def _course(
+def _step_runner(
     request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
 ) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet

@@ -54,7 +54,17 @@ from proxylab.protocol.messages import (
     Sent,
     Stage,
 )
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Detach, End, Feed, Greet, Listed, Listing, Remember
+from proxylab.protocol.standing_labs import (
+    AnyRequest,
+    AnyResponse,
+    Detach,
+    End,
+    Feed,
+    Greet,
+    ListObjects,
+    ObjectList,
+    Remember,
+)
 from proxylab.server.conversation import accept_clients, converse, first_of
 from proxylab.server.detached import Detachment
 from proxylab.server.lab import Lab
@@ -180,7 +190,7 @@ class _RequestHandler:
         except (LabError, OSError) as error:
             yield Failed(fault_of(_owned(error, request)))
 
-    async def _answer(self, request: AnyRequest) -> Answer | Listed:
+    async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
         match request:
             case Build():
                 return await self._build(request)
@@ -188,10 +198,10 @@ class _RequestHandler:
                 return Examined(await examine(self._launcher))
             case Close():
                 return await self._close()
-            case Listing():
+            case ListObjects():
                 lab = self._standing()
                 objects = lab.objects()
-                return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+                return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
                 return await self._standing().control_plane.inspect()
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
@@ -206,7 +216,7 @@ class _RequestHandler:
                 await lab.advance(request)
                 return Advanced(time.monotonic() - began)
             case Conclude(tables):
-                return Concluded(await lab.course.conclude(tables=tables))
+                return Concluded(await lab.step_runner.conclude(tables=tables))
             case Send(resolved, trace):
                 return Sent(await lab.send(resolved, trace=trace))
             case LookUp(netns_name, query, seconds):

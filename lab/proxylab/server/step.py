@@ -119,7 +119,7 @@ class StepRunner:
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]
         for family in self.families:
-            yield from self.runner.memory.tables(nodes, family)
+            yield from self.runner.conntrack.tables(nodes, family)
 
     def _sentinels(self, resolved: ResolvedProbe) -> Sequence[Sentinel]:
         """The sentinels of a stream that can be answered."""

@@ -28,7 +28,7 @@ from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.craft import enveloped, packed
 from proxylab.traffic.dissect import TCP, dissect
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.match import Matcher, TapPoint
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.silence import Silence
@@ -179,7 +179,7 @@ class Conversation:
         for tap, frames in self._watch.collect():
             sender = self._resolved_probes[turn.speaker].sender
             is_sender = tap.netns_name == sender.namespace and (sender.device != STACK or tap.device == STACK)
-            matcher.take(Vantage(tap.netns_name, tap.device, is_sender), frames)
+            matcher.take(TapPoint(tap.netns_name, tap.device, is_sender), frames)
             for segment in self._own(number, tap.netns_name, tap.device, frames):
                 self._segments.append(segment)
                 self._hear(turn, segment)

@@ -13,12 +13,12 @@ from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.match import Matcher, TapPoint
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import AnyTap, Watch
 
-__all__ = ["Sending", "Turns"]
+__all__ = ["Exchange", "Sending"]
 
 _SENTINEL_SECONDS: Final = 1.0
 
@@ -44,7 +44,7 @@ class Sending(Protocol):
         """Close what was opened."""
 
 
-class Turns:
+class Exchange:
     """One run, taken turn by turn."""
 
     def __init__(
@@ -124,10 +124,10 @@ class Turns:
             if self._associations is not None:
                 answered += self._associations.answer(tap, frames)
             transit = tap.netns_name in self._nodes and tap.device != STACK
-            self.matcher.take(Vantage(tap.netns_name, tap.device, tap is self._tap, transit), frames)
+            self.matcher.take(TapPoint(tap.netns_name, tap.device, tap is self._tap, transit), frames)
         if self.matcher.packs:
             for tap, batch in self._watch.passing():
-                self.matcher.take_passing(Vantage(tap.netns_name, tap.device, transit=True), batch)
+                self.matcher.take_passing(TapPoint(tap.netns_name, tap.device, transit=True), batch)
         self.sentinels.take(self.matcher.sentinels)
         self.matcher.sentinels = []
         return answered > 0 or self.matcher.seen > seen

@@ -27,7 +27,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Listener, Namespace, Plan
 from proxylab.traffic.answer import Voice, is_http
 from proxylab.traffic.connect import has_sctp
-from proxylab.traffic.identity import WORDS, goes_on
+from proxylab.traffic.identity import WORDS, is_of_stream
 
 __all__ = ["PortsTakenError", "Responders"]
 
@@ -211,7 +211,7 @@ class Responders:
             if not received or not _answer_questions(client, client.listener.names):
                 self._drop(fd)
             return 1
-        while goes_on(client.received) and b"\n" in client.received:
+        while is_of_stream(client.received) and b"\n" in client.received:
             line, _, client.received = client.received.partition(b"\n")
             _send_answer(client, line)
         if (b"\r\n\r\n" if is_http(client.received) else b"\n") in client.received:

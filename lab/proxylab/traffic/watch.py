@@ -119,7 +119,7 @@ class Watch:
     def collect(self, *, ends: bool = False) -> list[tuple[AnyTap, list[Frame]]]:
         """The frames that are ready at each tap. Never waits.
 
-        With ``ends`` the devices of nodes are left out: ``passing`` reads those.
+        With ``ends`` the devices of nodes are left out: ``passages`` reads those.
         """
         ready = self._epoll.poll(0, max(1, len(self._by_fd)))
         left = {tap.fileno() for tap in self._on_nodes} if ends else frozenset[int]()

@@ -9,8 +9,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.cause_clauses import dialled
 from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_sightings import hop, last_seen
-from proxylab.verdict.last_sightings import vanished
+from proxylab.verdict.last_sightings import hop, last_seen, vanished
 from proxylab.verdict.model import Verdict
 
 __all__ = ["as_seen"]

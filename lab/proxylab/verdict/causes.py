@@ -26,17 +26,17 @@ from proxylab.verdict.cause_clauses import (
     the_rule,
     translation,
 )
+from proxylab.verdict.conntrack import entry_words, unwanted_entries
 from proxylab.verdict.copies import copying
+from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words
 from proxylab.verdict.losses import of_loss, of_reply
 from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.dns import led_nowhere
 from proxylab.verdict.ports import due_at
-from proxylab.verdict.second_nat import Retranslation, Translation, retranslated
 from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
 from proxylab.verdict.rules import read_all, translations
-from proxylab.verdict.conntrack import entry_words, unwanted_entries
+from proxylab.verdict.second_nat import SecondNat, Translation, second_nat
 
 __all__ = ["cause"]
 
@@ -60,8 +60,8 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
-    if verdict.expectation in _ABOUT_TRANSLATION and (again := _again(case, flow)) is not None:
-        return _of_two_translations(case, again)
+    if verdict.expectation in _ABOUT_TRANSLATION and (twice := _second_nat(case, flow)) is not None:
+        return _of_two_translations(case, twice)
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_copied_request(case, flow, plan) or _of_outcome(case, flow, plan, traced),
@@ -79,7 +79,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
 
 def _of_name(case: Case, traced: Evidence | None) -> str:
     """Why no answer came to a DNS query, where a packet traced afterwards went to no pod."""
-    if traced is None or not led_nowhere(case.resolved, case.evidence.lookups):
+    if traced is None or not has_no_address(case.resolved, case.evidence.lookups):
         return ""
     if not any(each.error for each in case.evidence.lookups):
         return ""
@@ -137,17 +137,17 @@ def _rejected_by_foreign_rule(case: Case) -> str:
     )
 
 
-def _again(case: Case, flow: Flow) -> Retranslation | None:
+def _second_nat(case: Case, flow: Flow) -> SecondNat | None:
     """The second translation of a flow that arrived, or that went to an address without a pod."""
     if case.fates[flow.number] in _LED_ASTRAY:
-        return retranslated(flow, case.resolved)
-    return case.again.get(flow.number)
+        return second_nat(flow, case.resolved)
+    return case.second_nats.get(flow.number)
 
 
-def _of_two_translations(case: Case, again: Retranslation) -> str:
+def _of_two_translations(case: Case, twice: SecondNat) -> str:
     """Both translations, each with the rule that counted or may have done it."""
-    first, second = (_whose(case, each) for each in (again.first, again.second))
-    return f"the packet was translated twice: {again.clause(first, second)}."
+    first, second = (_whose(case, each) for each in (twice.first, twice.second))
+    return f"the packet was translated twice: {twice.clause(first, second)}."
 
 
 def _whose(case: Case, translation: Translation) -> str:

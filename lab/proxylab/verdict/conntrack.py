@@ -10,7 +10,15 @@ from proxylab.scenario.model import ConntrackExpect, Entries
 from proxylab.verdict.case import Findings, Judged
 from proxylab.verdict.model import Verdict
 
-__all__ = ["OF_STREAMS", "entry_words", "expected_entries", "held", "judge_conntrack", "kind_words", "unwanted_entries"]
+__all__ = [
+    "OF_STREAMS",
+    "entry_words",
+    "expected_entries",
+    "is_met",
+    "judge_conntrack",
+    "kind_words",
+    "unwanted_entries",
+]
 
 _MOST_ENTRIES = 3
 
@@ -21,7 +29,7 @@ Addresses = Mapping[str, tuple[IPAddress, ...]]
 """The addresses of each name of the scenario."""
 
 
-def held(wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Addresses) -> bool:
+def is_met(wanted: ConntrackExpect, entries: Iterable[TableEntry], addresses: Addresses) -> bool:
     """Whether the tables hold an entry that they must hold, and none that they must not."""
     there = [entry for entry in entries if wanted.node in (None, entry.node)]
     nodes = list({entry.node: None for entry in there})

@@ -6,7 +6,7 @@ from proxylab.verdict.cause_clauses import rewriting
 from proxylab.verdict.rule_actions import MARKING, rule_action
 from proxylab.verdict.rules import Rule, read_all
 
-__all__ = ["informative", "work"]
+__all__ = ["action_of", "informative_rules"]
 
 _INFORMATIVE_TARGETS = frozenset({"DNAT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 
@@ -15,7 +15,7 @@ _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPO
            "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
 
 
-def informative(case: Case, traced: Evidence | None) -> list[Rule]:
+def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
     """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
 
     Args:
@@ -26,7 +26,7 @@ def informative(case: Case, traced: Evidence | None) -> list[Rule]:
     return sorted((rule for rule in counted if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
 
 
-def work(rule: Rule, case: Case) -> str:
+def action_of(rule: Rule, case: Case) -> str:
     """What a rule did, as ``rule_action`` words it; marking a packet for masquerading is not masquerading it."""
     did = rule_action(rule, case.resolved)
     if rule.target.endswith(MARKING) and not rewriting(case):

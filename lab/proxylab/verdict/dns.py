@@ -17,7 +17,7 @@ from proxylab.scenario.model import Probe
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["KINDS", "address_of", "due_addresses", "judge_name", "led_nowhere", "questions", "undialled"]
+__all__ = ["KINDS", "address_of", "due_addresses", "has_no_address", "judge_name", "not_dialled", "questions"]
 
 KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 """The type of record with addresses of a family."""
@@ -35,7 +35,7 @@ def address_of(question: Question, lookups: Iterable[Lookup]) -> IPAddress | Non
     return next(iter(sorted(ordered, key=lambda address: address in question.own)), None)
 
 
-def led_nowhere(resolved: ResolvedProbe, lookups: Iterable[Lookup]) -> bool:
+def has_no_address(resolved: ResolvedProbe, lookups: Iterable[Lookup]) -> bool:
     """Whether the probe dials a name and the answers give no address."""
     return resolved.question is not None and address_of(resolved.question, lookups) is None
 
@@ -65,7 +65,7 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
             return
 
 
-def undialled(case: Case, expectation: str) -> Verdict:
+def not_dialled(case: Case, expectation: str) -> Verdict:
     """The verdict on an expectation about packets, where the probe sent none."""
     doubts = ["the probe dialled nothing, since the name gave no address"]
     return Findings(doubts_overall=doubts).settle(case, expectation, expected="", observed="nothing dialled")

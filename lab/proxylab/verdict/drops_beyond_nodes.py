@@ -78,7 +78,9 @@ def _drop(case: Case) -> KernelDrop | None:
     sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
     own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
     source = sources.pop() if own and len(sources) == 1 else None
-    return drop_at(case.resolved, case.evidence, namespace, packets_until(case.flows, case.evidence.held_at), source)
+    return drop_at(
+        case.resolved, case.evidence, namespace, packets_until(case.flows, case.evidence.counters_read_at), source
+    )
 
 
 def _answer(case: Case, flow: Flow, fate: Fate) -> str:

@@ -5,28 +5,23 @@ belongs to the node, pod or host where a tap first saw it. Every device of a nod
 program of a node without crossing a device comes from that node itself.
 """
 
-from proxylab.evidence.evidence import Direction, Observation, Packet
-from proxylab.evidence.words import listed
-from proxylab.plan.resolved import STACK
-from proxylab.verdict.arrivals import hits
-from proxylab.verdict.case import Case, Findings
-from proxylab.verdict.flows import hops
-from proxylab.verdict.last_sightings import hop, is_at
-from proxylab.verdict.model import Verdict
 from collections import Counter
 
+from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
+from proxylab.plan.resolved import STACK
 from proxylab.scenario.model import Outcome
+from proxylab.verdict.arrivals import hits
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes, judge_end_beyond_nodes
-from proxylab.verdict.flow_clauses import packets, stack_drop
-from proxylab.verdict.flows import Fate
-from proxylab.verdict.last_sightings import is_at, last_seen
+from proxylab.verdict.flow_clauses import dropped_by_stack, packets
+from proxylab.verdict.flows import Fate, hops
+from proxylab.verdict.last_sightings import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.untranslated import judge_last_hop
 from proxylab.verdict.rules import Rule, ending
+from proxylab.verdict.untranslated import judge_last_hop
 
-__all__ = ["FATE", "TARGET", "ending_rules", "judge_ending", "judge_ending_of_refusal", "went_no_further"]
+__all__ = ["FATE", "TARGET", "ending_rules", "judge_ending", "judge_refusing_node", "went_no_further"]
 
 FATE = {
     Outcome.DELIVERED: Fate.DELIVERED,
@@ -45,7 +40,7 @@ def judge_ending(case: Case, expected: str) -> Verdict:
         return judge_end_beyond_nodes(case)
     if outcome is Outcome.UNTRANSLATED or went_no_further(case):
         return judge_last_hop(case, expected)
-    return _of_rules(case, expected) if outcome in TARGET else judge_ending_of_refusal(case, expected)
+    return _of_rules(case, expected) if outcome in TARGET else judge_refusing_node(case, expected)
 
 
 def _of_rules(case: Case, expected: str) -> Verdict:
@@ -88,7 +83,7 @@ def _counted_by_node(case: Case, outcome: Outcome) -> Counter[str]:
     counted = Counter[str]()
     for rule in ending_rules(case, outcome):
         counted[rule.count.node] += rule.count.packets
-    if outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+    if outcome is Outcome.DROPPED and (drop := dropped_by_stack(case)) is not None:
         counted[drop.node] += drop.packets
     return counted
 
@@ -100,7 +95,7 @@ def _were(number: int) -> str:
 _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 
 
-def judge_ending_of_refusal(case: Case, expected: str) -> Verdict:
+def judge_refusing_node(case: Case, expected: str) -> Verdict:
     """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings()
     reached = dict.fromkeys(hits(case))

@@ -15,11 +15,11 @@ from proxylab.verdict.arrivals import due_shares, hits
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.cause_from_sightings import as_seen
 from proxylab.verdict.causes import cause
+from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.hop_table import brief, hop_table, rule_table
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.dns import led_nowhere
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.timeline import explain_step, summary_of_step
-from proxylab.verdict.hop_table import brief, rule_actions, way
 
 __all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
 
@@ -45,9 +45,9 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
     main = _main(verdict)
     lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
     for section in (
-        way(case, verdict, main.example, width),
+        hop_table(case, verdict, main.example, width),
         _shares(case, verdict, width),
-        rule_actions(case, verdict.traced, width),
+        rule_table(case, verdict.traced, width),
         _cause(case, verdict, width),
     ):
         if section:
@@ -140,7 +140,7 @@ def intent(verdict: ProbeVerdict) -> str:
     more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""
     way = f"{resolved.sender.name} ({resolved.sender.address}{more}) to {_target(verdict.probe.target)}"
     question = resolved.question
-    if question is not None and led_nowhere(resolved, verdict.evidence.lookups):
+    if question is not None and has_no_address(resolved, verdict.evidence.lookups):
         return f"{way}, asking {resolved.destination} for {question.names[0]}: nothing dialled"
     return f"{way}, dialling {endpoint(resolved.destination, resolved.port)}: {sent}"
 

@@ -58,7 +58,7 @@ class Flow:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        told: observations at devices of nodes that the evidence holds packet by packet.
+        at_nodes: observations at devices of nodes that the evidence holds packet by packet.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
@@ -78,7 +78,7 @@ class Flow:
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
-    told: tuple[Observation, ...] = ()
+    at_nodes: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
@@ -97,7 +97,7 @@ class Flow:
     @property
     def passages(self) -> tuple[Observation, ...]:
         """Every observation of the flow at devices of nodes."""
-        return (*self.told, *self.book.of(self.number))
+        return (*self.at_nodes, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
@@ -247,7 +247,7 @@ class _Sorter:
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for an observation without meaning for the fate."""
         if observation.netns_name in self._nodes and observation.device != STACK:
-            return "told"
+            return "at_nodes"
         if observation.otherhost:
             return "flooded"
         if observation.packet is Packet.REQUEST:

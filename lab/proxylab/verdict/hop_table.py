@@ -13,15 +13,15 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import informative, work
-from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.counted_rules import action_of, informative_rules
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes
 from proxylab.verdict.flows import Flow, hops
 from proxylab.verdict.model import ProbeVerdict, expectations
 from proxylab.verdict.ports import due_at
 from proxylab.verdict.rule_actions import short
 
-__all__ = ["brief", "missing", "rule_actions", "testimony", "way"]
+__all__ = ["brief", "hop_table", "missing", "rule_table", "testimony"]
 
 _MOST_HOPS = 16
 _MOST_ACTIONS = 8
@@ -34,7 +34,7 @@ _MISSING = "expected, not seen"
 _Row = tuple[str, str, str, str]
 
 
-def way(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
+def hop_table(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address changed since the hop before.
 
     Of many flows the table shows only ``example``, which shows what went wrong.
@@ -162,7 +162,7 @@ def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
     """The other witnesses of a flow: sockets, connection tracking, and the kernel's drop reason for a traced packet."""
     yield from _sockets(flow)
     yield from _tracked(case, flow)
-    drop = None if traced is None else drop_told(case.resolved, traced)
+    drop = None if traced is None else reported_drop(case.resolved, traced)
     if drop is not None:
         yield f"the kernel dropped one more packet, sent afterwards: {reason_words(drop)}"
 
@@ -186,14 +186,14 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 
-def rule_actions(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+def rule_table(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
     """The actions of the rules that counted, node by node in the order of the path."""
-    rules = informative(case, traced)
+    rules = informative_rules(case, traced)
     if not rules:
         return []
     rows = [("on", "packets", "rule in", "what it did")]
     rows += [
-        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), work(rule, case))
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), action_of(rule, case))
         for rule in rules[:_MOST_ACTIONS]
     ]
     lines = table(rows, _INDENT, right=frozenset({1}), width=width)
@@ -206,6 +206,8 @@ def brief(case: Case, traced: Evidence | None) -> list[str]:
     flow = case.flows[0]
     seen = [*flow.departures[:1], *flow.arrivals[:1]]
     lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
-    changing = [rule for rule in informative(case, traced) if not rule.target.startswith("KUBE-S")]
-    lines += [f"{rule.count.node}: {short(rule.count.chain)} {work(rule, case)}" for rule in changing[:_MOST_BRIEFLY]]
+    changing = [rule for rule in informative_rules(case, traced) if not rule.target.startswith("KUBE-S")]
+    lines += [
+        f"{rule.count.node}: {short(rule.count.chain)} {action_of(rule, case)}" for rule in changing[:_MOST_BRIEFLY]
+    ]
     return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines

@@ -1,17 +1,13 @@
 """The hops of a request by the taps: the last one, and those that it passed untranslated or translated.
 
 ``vanished`` makes a sentence about flows that vanished: the last hop at which the taps saw them, and what counted
-there. It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
+there. It does not guess why. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
-from proxylab.evidence.evidence import Direction, Observation, Packet
-from proxylab.plan.resolved import STACK
-from proxylab.verdict.case import Case
-from proxylab.verdict.flows import Flow
 from collections import defaultdict
 from collections.abc import Sequence
 
-from proxylab.evidence.evidence import Direction, Observation
+from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, endpoint
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.case import Case, packets_of, packets_until
@@ -55,7 +51,7 @@ def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) 
         if rule.count.node == seen.netns_name and rule.target in _ENDING and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
             return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
-    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.held_at))
+    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.counters_read_at))
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 

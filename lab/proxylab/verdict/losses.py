@@ -14,7 +14,7 @@ from proxylab.plan.resolved import STACK
 from proxylab.verdict.arrivals import hits
 from proxylab.verdict.case import Case, packets_until
 from proxylab.verdict.cause_clauses import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
-from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.drops import kernel_drop, policy_drop
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion
@@ -76,7 +76,7 @@ def _by_foreign_rule(case: Case, packets: int) -> str:
 
 def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
     """A sentence with the kernel's drop reason for one more packet, which the lab traced."""
-    drop = None if traced is None else drop_told(case.resolved, traced)
+    drop = None if traced is None else reported_drop(case.resolved, traced)
     if drop is None:
         return sentence
     reason = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
@@ -90,7 +90,7 @@ def _dropped(case: Case, plan: Plan | None) -> str:
         return dropped
     if plan is not None and (refused := _by_reverse_path(case, plan)):
         return refused
-    packets = packets_until(case.flows, case.evidence.held_at)
+    packets = packets_until(case.flows, case.evidence.counters_read_at)
     drop = kernel_drop(case.resolved, case.evidence, packets, plan)
     if drop is not None:
         return f"{drop}."

@@ -17,7 +17,7 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.stops import Stop, stops
 
-__all__ = ["Retranslation", "Translation", "retranslated"]
+__all__ = ["SecondNat", "Translation", "second_nat"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Translation:
 
 
 @dataclass(frozen=True, slots=True)
-class Retranslation:
+class SecondNat:
     """The last translation that a Service asks for, and the one that no Service asks for."""
 
     first: Translation
@@ -60,7 +60,7 @@ class Retranslation:
         )
 
 
-def retranslated(flow: Flow, resolved: ResolvedProbe) -> Retranslation | None:
+def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
     """The second translation of a flow; ``None`` without one, or if the taps missed a hop."""
     changes = _changes(flow, frozenset(resolved.nodes))
     for first, second in pairwise(changes):
@@ -68,7 +68,7 @@ def retranslated(flow: Flow, resolved: ResolvedProbe) -> Retranslation | None:
             second.came.destination == each.address and (not each.ports or second.came.destination_port in each.ports)
             for each in resolved.receivers
         ):
-            return Retranslation(first, second)
+            return SecondNat(first, second)
     return None
 
 

@@ -9,8 +9,8 @@ import click
 import pytest
 
 from proxylab.cli import main
+from proxylab.cli.durations import Duration, age
 from proxylab.cli.files import complete_scenarios
-from proxylab.cli.durations import Span, age
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")
@@ -31,13 +31,13 @@ def type_(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("45m", 2700), ("1h30m", 5400), ("2d", 172800)])
 def test_times_are_read(text: str, seconds: float) -> None:
-    assert Span().convert(text, None, None) == seconds
+    assert Duration().convert(text, None, None) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "8", "8 h", "h", "-1h", "0s", "31d", "1w"])
 def test_what_is_no_time_is_refused_with_what_is_one(text: str) -> None:
     with pytest.raises(click.BadParameter, match=r"90s, 45m, 8h|between 1s and 30d"):
-        Span().convert(text, None, None)
+        Duration().convert(text, None, None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy
-from proxylab.importer.expected_results import Caller, Promise, by_cluster_ip, by_other_frontend
+from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
 
 LOCAL = TrafficPolicy.LOCAL
 PORT = ServicePort(name="http", port=80, target_port=8080, node_port=30080)
@@ -26,20 +26,20 @@ def sliced(*endpoints: Endpoint) -> list[EndpointSlice]:
     return [own, replace(own, namespace="other"), replace(own, service="else"), replace(own, address_type=Family.IPV6)]
 
 
-def reached(promise: Promise) -> list[str]:
+def reached(promise: ExpectedResult) -> list[str]:
     return [str(each.address) for each in promise.used]
 
 
-def from_inside(*endpoints: Endpoint, service: Service = SERVICE) -> Promise:
-    return by_cluster_ip(service, PORT, Family.IPV4, sliced(*endpoints), CALLER)
+def from_inside(*endpoints: Endpoint, service: Service = SERVICE) -> ExpectedResult:
+    return through_cluster_ip(service, PORT, Family.IPV4, sliced(*endpoints), CALLER)
 
 
 def from_outside(
     *endpoints: Endpoint, service: Service = SERVICE, allowed: str = "", programs: bool = False
-) -> Promise:
+) -> ExpectedResult:
     on_the_node = {(each.addresses[0], (Protocol.TCP, 8080)) for each in endpoints} if programs else set()
     ranges = [ip_network(allowed)] if allowed else []
-    return by_other_frontend(
+    return through_other_frontend(
         service,
         PORT,
         Family.IPV4,

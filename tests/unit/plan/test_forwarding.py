@@ -4,10 +4,10 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
-from scenario_cases import two_nodes
 from network_scenarios import BASIC, TUNNELLED
+from scenario_cases import two_nodes
 
-from proxylab.plan.forwarding import UnreachableError, next_hop, route_to, way
+from proxylab.plan.forwarding import UnreachableError, next_hop, path, route_to
 from proxylab.plan.model import Plan, Route
 from proxylab.plan.topology import draw
 
@@ -15,7 +15,7 @@ WIRES = {**BASIC, **TUNNELLED}
 
 
 def netns_names(plan: Plan, start: str, destination: str) -> list[str]:
-    return [hop.into.namespace for hop in way(plan, start, IPv4Address(destination))]
+    return [hop.into.namespace for hop in path(plan, start, IPv4Address(destination))]
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_way(start: str, destination: str, through: list[str]) -> None:
     ],
 )
 def test_way_on_other_wires(network: str, start: str, destination: str, through: list[str]) -> None:
-    hops = way(draw(WIRES[network]), start, ip_address(destination))
+    hops = path(draw(WIRES[network]), start, ip_address(destination))
     assert [hop.into.namespace for hop in hops] == through
 
 
@@ -83,16 +83,16 @@ def with_routes(plan: Plan, name: str, *routes: Route) -> Plan:
 def test_missing_route_is_named() -> None:
     plan = with_routes(draw(two_nodes()), "node-a")
     with pytest.raises(UnreachableError, match=r"node-a has no route to 10\.244\.1\.10"):
-        way(plan, "echo-1", IPv4Address("10.244.1.10"))
+        path(plan, "echo-1", IPv4Address("10.244.1.10"))
 
 
 def test_a_missing_gateway_is_named() -> None:
     nowhere = Route(IPv4Network("0.0.0.0/0"), "eth0", IPv4Address("172.18.0.99"))
     with pytest.raises(UnreachableError, match=r"no device on the segment of node-b/eth0 has 172\.18\.0\.99"):
-        way(with_routes(draw(two_nodes()), "node-b", nowhere), "node-b", IPv4Address("10.244.0.10"))
+        path(with_routes(draw(two_nodes()), "node-b", nowhere), "node-b", IPv4Address("10.244.0.10"))
 
 
 def test_circle_is_found() -> None:
     back = Route(IPv4Network("10.244.1.0/24"), "eth0", IPv4Address("172.18.0.2"))
     with pytest.raises(UnreachableError, match="comes back to node-"):
-        way(with_routes(draw(two_nodes()), "node-b", back), "echo-1", IPv4Address("10.244.1.10"))
+        path(with_routes(draw(two_nodes()), "node-b", back), "echo-1", IPv4Address("10.244.1.10"))

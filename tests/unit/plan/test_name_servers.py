@@ -9,7 +9,13 @@ import pytest
 from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import Assembly, assemble
-from proxylab.plan.name_servers import has_own_server, home_of_names, name_servers, own_addresses, resolv_confs
+from proxylab.plan.name_servers import (
+    has_own_server,
+    name_servers,
+    namespace_of_name_server,
+    own_addresses,
+    resolv_confs,
+)
 from proxylab.plan.questions import candidates
 from proxylab.report.overview import overview
 from proxylab.scenario.load import parse_scenario
@@ -62,7 +68,7 @@ def test_names_are_there_where_somebody_says_so_or_dials_one() -> None:
 
 def test_the_labs_own_server_is_connected_like_a_pod_and_in_no_list_of_pods() -> None:
     with_names, without = (assemble(named(dns=dns, families="[IPv4, IPv6]")) for dns in ("true", "false"))
-    home = with_names.plan.namespace(home_of_names("node-a"))
+    home = with_names.plan.namespace(namespace_of_name_server("node-a"))
     assert [str(each.interface.ip) for each in home.addresses] == ["10.244.0.2", "fd00:10:244::2"]
     assert {(each.name, each.protocol, each.port) for each in home.listeners} == {
         ("coredns", Protocol.UDP, 53),
@@ -100,7 +106,7 @@ def test_pods_behind_an_authors_own_kube_dns_serve_names() -> None:
 
 def test_pods_are_told_of_the_name_server_and_nodes_are_not() -> None:
     assembly = assemble(named(OWN))
-    found = resolv_confs(assembly.scenario, assembly.plan, assembly.course[0].services)
+    found = resolv_confs(assembly.scenario, assembly.plan, assembly.timeline[0].services)
     assert set(found) == {"web-1", "web-2", "server", "client"}
     assert "search shop.svc.cluster.local " in found["client"]
     assert "nameserver 10.96.0.53\n" in found["web-1"]
@@ -141,7 +147,7 @@ def test_of_a_headless_service_no_address_is_due_but_pods_are_known() -> None:
 def test_an_answer_becomes_an_errand_of_its_family() -> None:
     assembly = assemble(named(probe=PROBE, families="[IPv4, IPv6]"))
     (probe,) = assembly.scenario.probes
-    found, source = assembly.answered(probe, ip_address("fd00:10:96::101"))
+    found, source = assembly.with_address(probe, ip_address("fd00:10:96::101"))
     assert (str(found.destination), found.port, source) == ("fd00:10:96::101", 80, None)
     assert found.sender.address.version == 6
     assert found.question == assembly.resolved_probes[0].question
@@ -153,4 +159,4 @@ def test_a_lab_without_names_takes_no_probe_that_dials_one() -> None:
     with pytest.raises(ScenarioError, match="set dns: true in its scenario"):
         assemble(named(dns="false")).with_probe(probe)
     with pytest.raises(ScenarioError, match="the lab has no name server"):
-        assemble(named(dns="false")).asking("client", "web")
+        assemble(named(dns="false")).lookup("client", "web")

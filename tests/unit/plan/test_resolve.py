@@ -4,9 +4,9 @@ from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
-from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
 from network_scenarios import BASIC as WIRES
 from network_scenarios import crowded
+from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType

@@ -4,8 +4,8 @@ from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
-from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 from network_scenarios import BASIC, TUNNELLED, crowded
+from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 
 from proxylab.addresses import Family, Protocol, Transport
 from proxylab.errors import ScenarioError

@@ -15,8 +15,8 @@ from proxylab.kernel.capture.batches import Frame
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline
+from proxylab.traffic.exchange import Exchange
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.exchange import Turns
 
 A = IPv4Address("10.0.0.1")
 
@@ -65,7 +65,7 @@ async def nothing() -> None:
     """No counters to be read."""
 
 
-def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Turns:
+def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Exchange:
     sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
     resolved = ResolvedProbe(
         number=0,
@@ -82,7 +82,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         nodes=(),
     )
     quiet: Any = Quiet()
-    return Turns(
+    return Exchange(
         resolved=resolved,
         identity=Identity(bytes(8), 0, 4, 2),
         tap=tap or object(),

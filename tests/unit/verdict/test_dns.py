@@ -11,10 +11,10 @@ from proxylab.codec import dumps, loads
 from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
 from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
 from proxylab.scenario.model import Preserved, Probe
+from proxylab.verdict.dns import address_of, questions
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
-from proxylab.verdict.dns import address_of, questions
 
 PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
 RESOLVER, SERVER = ip_address("10.96.0.10"), ip_address("10.244.0.2")

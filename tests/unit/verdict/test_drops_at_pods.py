@@ -95,4 +95,4 @@ def test_a_packet_that_left_when_the_counters_had_been_read_is_not_among_them() 
     late = (replace(ENDS.leaves(1), at=10**6), replace(ENDS.arrives(1, "echo-1", OWN), at=10**6 + 1))
     repeated = replace(evidence, observations=(*evidence.observations, *late))
     assert judged(repeated)["outcome"].judgement is INCONCLUSIVE
-    assert judged(replace(repeated, held_at=10**5))["outcome"].judgement is PASS
+    assert judged(replace(repeated, counters_read_at=10**5))["outcome"].judgement is PASS

@@ -4,14 +4,9 @@ The response to a watch is a ``Following``, from which the owner of the socket t
 """
 
 import json
-from dataclasses import replace
+from dataclasses import field, replace
 from http import HTTPStatus
 from typing import Any, Final
-from proxylab.cluster.objects import ClusterEvent, Key
-from proxylab.control.kubeapi.refusal import Refusal
-from dataclasses import field
-from http import HTTPStatus
-from typing import Final
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
