@@ -132,7 +132,7 @@ BROKEN = [
         trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
     ),
     Broken(
-        "what nobody owns",
+        "an address without an owner",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
         "no rule translated the packet: it left client for 10.96.77.77:80, and 172.18.0.1 answered with ICMP "

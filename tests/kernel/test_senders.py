@@ -124,7 +124,7 @@ def test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules() -> None
     found = sandboxed(at_home)
     assert found["seen"]["node-a in request"] == 2
     assert found["devices"] == ["client", STACK], "as it came, and as it then was for the program"
-    assert found["errors"], "nobody listens there in this lab, and the kernel says so"
+    assert found["errors"], "no socket listens there in this lab, and the kernel says so"
 
 
 async def overflowing(launcher: Launcher) -> dict[str, int]:

@@ -24,10 +24,10 @@ from proxylab.protocol.messages import Execute, Executed
 from proxylab.protocol.standing_labs import AnyRequest
 from proxylab.timing import Deadline
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become another user")
 
 
-def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(cli: CommandLine) -> None:
+def test_a_lab_runs_serves_one_client_after_another_and_ends(cli: CommandLine) -> None:
     assert "killed is running, with embedded/iptables, for 8h" in cli.up().output
     pids = set(descendants(cli.supervisor("killed")))
     assert len(pids) == 4
@@ -79,7 +79,7 @@ def test_a_lab_survives_the_terminal_that_made_it(cli: CommandLine) -> None:
 
 
 @pytest.mark.parametrize("role", ["supervisor", "init", "lab process", "launcher"])
-def test_nothing_is_left_whoever_is_killed(cli: CommandLine, role: str) -> None:
+def test_nothing_is_left_after_any_process_of_a_lab_is_killed(cli: CommandLine, role: str) -> None:
     cli.up()
     pids = cli.processes("killed")
     os.kill(pids[role], signal.SIGKILL)
@@ -117,7 +117,7 @@ def test_a_lab_that_hangs_is_ended_by_force(cli: CommandLine, monkeypatch: pytes
     wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
 
 
-def test_only_the_owner_gets_near(cli: CommandLine) -> None:
+def test_only_the_owner_reaches_the_socket(cli: CommandLine) -> None:
     cli.up()
     folder = cli.control_sockets.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -132,7 +132,7 @@ def test_only_the_owner_gets_near(cli: CommandLine) -> None:
 
 
 @AS_ROOT
-def test_a_lab_answers_nobody_but_its_owner_even_where_the_door_stands_open(cli: CommandLine) -> None:
+def test_a_lab_answers_only_its_owner_even_if_the_socket_is_open_to_all(cli: CommandLine) -> None:
     cli.up()
     path = cli.control_sockets.folder / "killed.sock"
     for each in (path, path.parent):
@@ -151,7 +151,7 @@ sys.exit(0 if connection.recv(1) == b"" else 1)
     assert cli.type("probe", "client", "echo").status == 0
 
 
-def test_clients_that_go_in_the_midst_of_something_harm_nobody(cli: CommandLine) -> None:
+def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLine) -> None:
     cli.up()
     half = cli.control_sockets.connect("killed")
     half.send(b"\0\0\1")

@@ -314,7 +314,7 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
             answers = {}
             garbage.connect(("10.244.0.11", 8080))
             garbage.setblocking(False)
-            for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to nobody"}.items():
+            for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to no one"}.items():
                 garbage.send(datagram)
                 assert lab.runner._responders is not None
                 lab.runner._responders.pump()
@@ -326,7 +326,7 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
             return told(await lab.run(resolved(Transport.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
 
 
-def test_odd_clients_disturb_nobody() -> None:
+def test_odd_clients_disturb_no_other_client() -> None:
     found = sandboxed(odd_clients)
     assert found["errors"] == {"": 100}
     assert found["answers"]["question"].startswith('proxylab reply  {"pod": "echo-1", "peer": "10.244.0.10"')

@@ -1,4 +1,4 @@
-"""What pytest does for somebody who wants to look at a failed item."""
+"""The options of pytest with which a user looks at a failed item."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def test_a_python_test_s_lab_is_kept_whatever_fails_in_it(project: Project) -> N
     result.stdout.fnmatch_lines(["the lab is kept as shop for 8h; try"])
 
 
-def test_no_more_labs_are_kept_than_somebody_looks_at(project: Project) -> None:
+def test_the_number_of_kept_labs_is_limited(project: Project) -> None:
     project.scenario("x.lab.yaml", *(f"fails {number}" for number in range(12)), name="shop")
     result = project.run("--lab-keep")
     assert len([event for event in project.events() if event.startswith("stay")]) == 10
@@ -75,7 +75,7 @@ def test_every_item_leaves_its_frames(project: Project) -> None:
     assert len(list((project.pytester.path / "elsewhere").glob("*.pcapng"))) == 2
 
 
-def test_nothing_is_kept_that_nobody_asked_for(project: Project) -> None:
+def test_nothing_is_kept_without_an_option(project: Project) -> None:
     project.scenario("x.lab.yaml", "fails to hold")
     project.run()
     assert not [event for event in project.events() if event.startswith(("stay", "capture"))]

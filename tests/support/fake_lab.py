@@ -2,7 +2,7 @@
 
 ``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
 ``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a
-ScenarioError, ``buggy`` an exception that nobody foresaw, and ``interrupted`` a Ctrl-C. After one named ``leaving``
+ScenarioError, ``buggy`` an unforeseen exception, and ``interrupted`` a Ctrl-C. After one named ``leaving``
 something is left when the session ends.
 """
 
@@ -26,7 +26,7 @@ _JUDGEMENTS = {"fails": Judgement.FAIL, "doubts": Judgement.INCONCLUSIVE, "skips
 _REASONS = {
     Judgement.PASS: "",
     Judgement.FAIL: "the packet took another way",
-    Judgement.INCONCLUSIVE: "nobody saw where it went",
+    Judgement.INCONCLUSIVE: "no tap saw where it went",
     Judgement.SKIP: "this machine has no SCTP",
 }
 _MEETS = {
@@ -34,7 +34,7 @@ _MEETS = {
     "refused": EngineError("node-a", "its rules were refused", "iptables-restore: line 7 failed"),
     "broken": InternalError("the lab process ended before it could answer"),
     "crowded": ScenarioError(["crowded.lab.yaml:4:3: spec.pods: no address is left"]),
-    "buggy": RuntimeError("nobody thought of that"),
+    "buggy": RuntimeError("an unforeseen case"),
     "interrupted": KeyboardInterrupt(),
 }
 
@@ -195,7 +195,7 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).resolved, Evidence(sent=1)
 
-    def plan_as_found(self) -> Plan:
+    def current_plan(self) -> Plan:
         return Plan(namespaces=(), links=())
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:

@@ -236,7 +236,7 @@ def not_forgotten() -> ProbeVerdict:
 
 def forgotten_too_late() -> ProbeVerdict:
     """All is well but for an entry that should be gone."""
-    world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="nobody remembers the old pod")
+    world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="no entry leads to the old pod")
     wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
     resolved = replace(world.resolved, tables=True, addresses={name: (world.address(name),) for name in world.pods})

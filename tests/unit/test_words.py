@@ -27,6 +27,11 @@ RETIRED = frozenset(
 FOREIGN = frozenset({"from_wire", "to_wire"})
 """Names of dnspython, which are not ours to choose."""
 
+PRONOUN = re.compile(r"(?<![a-z])(?:whoever|whom|somebody|nobody|anybody|everybody)(?![a-z])", re.IGNORECASE)
+"""Words that hide the subject of a sentence, or of a name."""
+
+SUFFIXES = (".py", ".md", ".yaml", ".json", ".css", ".js")
+
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ROW = re.compile(r"^\| \*?\*?([a-z][a-z ]+?)\*?\*? \|", re.MULTILINE)
 
@@ -52,6 +57,10 @@ def files() -> list[Path]:
     if listed.returncode:
         pytest.skip("this is no clone of git, so nothing says which files are the project's")
     return [Path(line) for line in listed.stdout.splitlines() if (ROOT / line).exists()]
+
+
+def read_lines(path: Path) -> list[str]:
+    return (ROOT / path).read_text(encoding="utf-8").splitlines()
 
 
 def retired_paths(paths: Iterable[Path]) -> set[str]:
@@ -80,6 +89,13 @@ def test_no_heading_of_a_page_has_a_retired_word() -> None:
     headings = [(page, line) for page in pages for line in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)]
     assert len(headings) > 50
     assert [(str(page), heading) for page, heading in headings if is_retired(heading)] == []
+
+
+def test_texts_name_their_subjects() -> None:
+    texts = [path for path in files() if path.parts[0] in ("lab", "docs", "scenarios") and path.suffix in SUFFIXES]
+    lines = [(path, line) for path in [*texts, *ROOT.glob("*.md"), ROOT / "dev"] for line in read_lines(path)]
+    assert len(lines) > 50_000
+    assert [f"{path}: {line.strip()}" for path, line in lines if PRONOUN.search(line)] == []
 
 
 def test_the_glossary_is_short() -> None:

@@ -59,7 +59,7 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Show the frames that cross a device of a node, pod or host in the running lab, until Ctrl-C.
+    """Show the frames that cross a device of a node, pod or host in the standing lab, until Ctrl-C.
 
     DEVICE is eth0 by default. The device does not become promiscuous.
 

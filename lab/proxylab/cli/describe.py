@@ -18,7 +18,7 @@ __all__ = ["command"]
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
-    """Describe a node, pod, service or host of the running lab: its fields, its place in the network, its users.
+    """Describe a node, pod, service or host of the standing lab: its fields, its place in the network, its users.
 
     With FILE, describe the object as that scenario would start; no lab is built.
 

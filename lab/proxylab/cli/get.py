@@ -40,7 +40,7 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
-    """List the nodes, pods, services, endpoints or endpointslices of the running lab, as kubectl does.
+    """List the nodes, pods, services, endpoints or endpointslices of the standing lab, as kubectl does.
 
     With FILE, list the objects with which that scenario would start; no lab is built.
 
@@ -63,7 +63,7 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
 
 
 class _Cluster:
-    """The objects of the running lab, or those with which FILE would start."""
+    """The objects of the standing lab, or those with which FILE would start."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class _Cluster:
 
 @contextmanager
 def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -> Iterator[_Cluster]:
-    """The cluster of FILE or of the running lab, with the words after FILE."""
+    """The cluster of FILE or of the standing lab, with the words after FILE."""
     file, rest = with_file(words)
     if file is not None:
         scenario = choose_case(file, case_id)

@@ -1,6 +1,6 @@
 """NODE|POD|HOST on the command line: check the name, and complete it in a shell.
 
-Completion asks the running lab for its names, and gives up after a second: the user waits at the prompt.
+Completion asks the standing lab for its names, and gives up after a second: the user waits at the prompt.
 """
 
 from typing import Final
@@ -43,7 +43,7 @@ def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST"
 
 
 def _record_of_lab(ctx: click.Context) -> LabRecord | None:
-    """The scenario of the running lab that the command line names; ``None`` if no lab answers."""
+    """The scenario of the standing lab that the command line names; ``None`` if no lab answers."""
     try:
         control_sockets = ControlSockets.of_user()
         names = control_sockets.names()
@@ -57,21 +57,21 @@ def _record_of_lab(ctx: click.Context) -> LabRecord | None:
 
 
 def complete_netns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods and hosts of the running lab."""
+    """Complete nodes, pods and hosts of the standing lab."""
     record = _record_of_lab(ctx)
     found = [] if record is None else _items(netns_names_of(record.scenario), incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes of the running lab."""
+    """Complete nodes of the standing lab."""
     record = _record_of_lab(ctx)
     found = [] if record is None else _items([node.name for node in record.scenario.nodes], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_netns_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods, hosts and Services of the running lab, or scenario files."""
+    """Complete nodes, pods, hosts and Services of the standing lab, or scenario files."""
     record = _record_of_lab(ctx)
     if record is None:
         return complete_scenarios(ctx, param, incomplete)
@@ -82,7 +82,7 @@ def complete_netns_and_services(ctx: click.Context, param: click.Parameter, inco
 
 
 def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete Services of the running lab, or scenario files."""
+    """Complete Services of the standing lab, or scenario files."""
     record = _record_of_lab(ctx)
     found = [] if record is None else _items([_called(each) for each in record.scenario.services], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)

@@ -61,7 +61,7 @@ def command(
     color: str,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one probe FROM a pod, host or node of the running lab, and explain the result.
+    """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
     FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
     if it has several ports or none.

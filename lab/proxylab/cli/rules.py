@@ -39,7 +39,7 @@ def command(
     case_id: str | None,
     **of_engine: Any,
 ) -> None:
-    """Print the rules of NODE in the running lab, with their counters, from the kernel.
+    """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
     With FILE, print the rules that the embedded engine would load into a node of that scenario, in the format of
     iptables-restore(8). This needs no privilege and no kernel.

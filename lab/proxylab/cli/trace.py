@@ -37,7 +37,7 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one packet FROM a pod, host or node of the running lab, and print its path there and back, rule by rule.
+    """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
 

@@ -1,4 +1,4 @@
-"""A running lab, as pytest and the verbs of the command line use it to send probes.
+"""An open lab, as pytest and the verbs of the command line use it to send probes.
 
 ``OpenLab`` makes the steps in order, sends the requests for each probe and step, and passes the answers to the judge.
 ``proxylab.client.session`` builds labs. Nothing here prints.

@@ -67,7 +67,7 @@ class Assembly:
     @property
     def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
-        return self.plan.everybody
+        return self.plan.addresses_by_name
 
     @property
     def nodes(self) -> tuple[str, ...]:

@@ -172,7 +172,7 @@ class _Resolver:
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
             tables=tables,
-            addresses=self._plan.everybody if tables else {},
+            addresses=self._plan.addresses_by_name if tables else {},
             question=question,
             service_port=service_port,
             endpoints=endpoints,
@@ -184,7 +184,7 @@ class _Resolver:
             return None
         service, home = self._service(target), self._namespaces.get(probe.source.name)
         asker = self._pods.get(probe.source.name)
-        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.everybody)
+        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.addresses_by_name)
         return replace(question, own=asker.addresses if asker else ())
 
     def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:

@@ -16,7 +16,7 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
-from proxylab.pytest_plugin.live_labs import OpenLabs
+from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
     bundle_directory,
     engines,
@@ -28,7 +28,6 @@ from proxylab.pytest_plugin.options import (
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import show_of_file
-from proxylab.pytest_plugin.stash import OPEN
 from proxylab.scenario.model import Probe, Step
 from proxylab.verdict.model import Foreseen, Judgement
 

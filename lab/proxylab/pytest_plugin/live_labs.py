@@ -1,4 +1,4 @@
-"""How many labs are open at once when a run has several engines.
+"""The open labs of a run: which one an item uses, and how many are open at once when a run has several engines.
 
 A session keeps its lab open after a file. With a lab for each of many engines, in each of several workers, the kernel
 would run out of neighbour entries: all namespaces share a table of 1,024 entries per family (``gc_thresh3``,
@@ -6,9 +6,17 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 """
 
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-__all__ = ["OpenLabs"]
+import pytest
+
+if TYPE_CHECKING:
+    from proxylab.client.open_lab import OpenLab
+
+__all__ = ["OPEN", "OpenLabs"]
+
+OPEN: "pytest.StashKey[OpenLab]" = pytest.StashKey()
+"""The lab that an item has last used."""
 
 _MOST: Final = 3
 """The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""

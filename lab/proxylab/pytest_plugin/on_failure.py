@@ -9,7 +9,7 @@ import pytest
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.interactive_options import is_kept, is_paused, shell_netns_name
 from proxylab.pytest_plugin.items import ProbeItem
-from proxylab.pytest_plugin.stash import OPEN
+from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.scenario.model import Probe
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The words for running labs: the output of ``proxylab up``, and the table of ``proxylab ps``."""
+"""The words for standing labs: the output of ``proxylab up``, and the table of ``proxylab ps``."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -53,7 +53,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 
     Args:
         scenario: the lab's scenario.
-        name: the lab's name, unless it is the only running lab.
+        name: the lab's name, unless it is the only standing lab.
         probe: the probe to repeat; by default the scenario's first to a Service address.
     """
     which = f" --name {shlex.quote(name)}" if name else ""
@@ -87,7 +87,7 @@ def _is_simple(probe: Probe) -> bool:
 
 
 def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:
-    """A table of the running labs: name, engine, age, remaining time, state and file of each."""
+    """A table of the standing labs: name, engine, age, remaining time, state and file of each."""
     if not labs:
         return ["no lab is running; start one with `proxylab up FILE`"]
     return kubectl_table(("name", "engine", "age", "left", "state", "file"), labs)

@@ -106,13 +106,13 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
                 or f"{flow.unreachables[0].source} rejected the packet."
             )
         case Fate.UNREACHABLE if flow.arrivals and flow.unreachables:
-            return _nobody_there(flow, "an ICMP port unreachable")
+            return _no_listener(flow, "an ICMP port unreachable")
         case Fate.UNREACHABLE if flow.errors and not translations(case.evidence.counts):
             icmp = flow.errors[0]
             left = f"it left {case.resolved.sender.name} for {dialled(case)}"
             return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
         case Fate.REFUSED if flow.arrivals:
-            return _nobody_there(flow, "a reset")
+            return _no_listener(flow, "a reset")
         case Fate.DELIVERED:
             return _of_delivery(case, flow)
         case _:
@@ -166,7 +166,7 @@ def _whose(case: Case, translation: Translation) -> str:
     return " by an entry of its conntrack" if any(each.node == node for each in entries) else ""
 
 
-def _nobody_there(flow: Flow, answer: str) -> str:
+def _no_listener(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
     return f"no program listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."

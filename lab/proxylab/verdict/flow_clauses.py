@@ -32,7 +32,7 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
     heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
     heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]
-    by_whom = listed(list(dict.fromkeys(heard)))
+    answers = listed(list(dict.fromkeys(heard)))
     match fate:
         case Fate.DELIVERED:
             return f"it arrived at {flow.reached[0]}"
@@ -53,10 +53,10 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
             errors = listed(sorted(set(case.evidence.refused_sends)), "or")
             return f"the sender's own kernel refused to send it: {errors}"
         case Fate.UNEXPLAINED:
-            return f"{case.resolved.sender.name} heard {by_whom}, but no pod saw the request"
+            return f"{case.resolved.sender.name} heard {answers}, but no pod saw the request"
         case _:
             arrival = f"it arrived at {listed(flow.reached)}, and " if flow.reached else ""
-            return f"{arrival}{case.resolved.sender.name} heard {by_whom}"
+            return f"{arrival}{case.resolved.sender.name} heard {answers}"
 
 
 def packets(case: Case) -> int:

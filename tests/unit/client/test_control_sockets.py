@@ -93,12 +93,12 @@ def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
     control_socket.give_up()
 
 
-def test_nobody_is_killed_who_only_has_the_number_of_a_supervisor(control_sockets: ControlSockets) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as somebody:
-        control_sockets.supervisor_file("shop").write_text(f"{somebody.pid} 1\n")
+def test_a_process_that_only_reuses_the_pid_of_a_supervisor_is_not_killed(control_sockets: ControlSockets) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        control_sockets.supervisor_file("shop").write_text(f"{other.pid} 1\n")
         assert not control_sockets.kill("shop")
         assert not control_sockets.kill("nothing")
-        assert somebody.poll() is None
+        assert other.poll() is None
 
 
 @pytest.mark.parametrize("name", ["shop", "a.b-c1", "a" * 63])

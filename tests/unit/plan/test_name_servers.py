@@ -59,7 +59,7 @@ def resolved(scenario: Scenario) -> Any:
     return assemble(scenario).resolved_probes[0]
 
 
-def test_names_are_there_where_somebody_says_so_or_dials_one() -> None:
+def test_a_lab_has_names_where_the_scenario_asks_for_dns_or_dials_one() -> None:
     assert not has_own_server(named(dns="false"))
     assert has_own_server(named())
     assert has_own_server(named(dns="false", probe=PROBE))

@@ -55,7 +55,7 @@ def test_a_pod_cannot_send_to_another_of_its_namespace(target: str) -> None:
         ("agent-1", "{service: agent, via: clusterIP}"),
     ],
 )
-def test_whoever_goes_over_the_wire_may_send(sender: str, target: str) -> None:
+def test_pods_whose_packets_leave_the_namespace_may_send(sender: str, target: str) -> None:
     lay_out(sender, target)
 
 

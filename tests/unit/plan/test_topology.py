@@ -23,7 +23,7 @@ def test_plan_of_two_nodes_is_the_golden_one() -> None:
 
 @pytest.mark.parametrize(("name", "scenario"), [(n, (BASIC | TUNNELLED)[n]) for n in ("bridge dual", "vxlan ptp dual")])
 def test_plan_of_a_bridge_and_of_an_overlay_is_the_golden_one(name: str, scenario: Scenario) -> None:
-    """Of the other wires tests/kernel/test_planned_network.py shows that everybody reaches everybody, as planned."""
+    """tests/kernel/test_planned_network.py shows for the other topologies that all addresses reach each other."""
     plan = draw(scenario)
     assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
 

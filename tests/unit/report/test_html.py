@@ -1,4 +1,4 @@
-"""The page of a run, as text: it is whole, it needs nobody, and nothing in it can become anything else."""
+"""The page of a run, as text: it is whole, it loads nothing, and nothing in it can become anything else."""
 
 import re
 from base64 import b64encode
@@ -76,7 +76,7 @@ def test_a_page_is_whole_and_its_ids_are_its_own() -> None:
     assert {link.removeprefix("#") for link in read.all("href")} <= set(ids)
 
 
-def test_a_page_asks_nobody_and_runs_only_its_own() -> None:
+def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
     text = page(entries(), {})
     read = Reader(text)
     assert read.elements["script"] == read.elements["style"] == 1
@@ -93,7 +93,7 @@ def test_a_page_asks_nobody_and_runs_only_its_own() -> None:
 
 
 def test_names_cannot_become_anything_else() -> None:
-    """Whoever writes a scenario, an engine's comments or an error may write what they like."""
+    """A scenario, an engine's comments and an error may contain any text."""
     heading = Heading(
         file=HOSTILE, engine=HOSTILE, case=HOSTILE, scenario=HOSTILE, description=HOSTILE, tags=(HOSTILE,)
     )

@@ -47,7 +47,7 @@ def seen(
     return matcher.observations
 
 
-def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
+def test_an_observation_has_packet_tap_time_and_addresses() -> None:
     packet = udp(IDENTITY.token(Kind.PROBE, 3))
     assert seen(Transport.UDP, POD, frame(packet)) == (
         Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7),

@@ -69,7 +69,7 @@ def test_what_came_in_elsewhere_did_not_end_there() -> None:
     assert verdicts["at"].reasons == ("1 of 2 flows: it was seen last at outside/eth0",)
 
 
-def test_what_never_came_there_was_dropped_before_or_nobody_knows() -> None:
+def test_a_packet_that_never_came_there_was_dropped_before_or_is_undecided() -> None:
     evidence = replace(came(kernel=()), observations=(ENDS.leaves(0), ENDS.leaves(1)), sentinels=ENDS.sentinels)
     verdicts = judged(evidence)
     assert (verdicts["outcome"].judgement, verdicts["at"].judgement) == (INCONCLUSIVE, FAIL)
