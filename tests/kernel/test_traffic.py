@@ -15,7 +15,7 @@ from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread,
 
 from proxylab.addresses import Family, Transport
 from proxylab.evidence.evidence import Direction, Evidence, Packet
-from proxylab.evidence.passages import PassageBook
+from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -91,7 +91,7 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
 
 def seen(evidence: Evidence) -> Counter[str]:
     """The number of observations of each kind, at any device of a namespace."""
-    book = PassageBook(evidence.passages)
+    book = PackedPassages(evidence.passages)
     passed = chain.from_iterable(map(book.of, range(evidence.sent)))
     return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
 

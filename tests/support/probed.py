@@ -31,7 +31,7 @@ from proxylab.scenario.model import (
     Spread,
 )
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
+from proxylab.verdict.model import Fault, KnownFailure, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["CASES", "ECHOES", "NODE_A", "RUN", "judged"]
 
@@ -325,7 +325,7 @@ RUN = (
         name="prefix",
         engine="kube-proxy/nftables",
         seconds=0.5,
-        foreseen=Foreseen(
+        foreseen=KnownFailure(
             "kubernetes#134024: it looks for a device of that name",
             "Error: Interface does not exist",
             Position(file="scenarios/prefix.lab.yaml", line=14, column=5),

@@ -37,8 +37,8 @@ from proxylab.scenario.versions import Version
 from proxylab.verdict.model import (
     UNRESOLVED,
     Fault,
-    Foreseen,
     Judgement,
+    KnownFailure,
     ProbeVerdict,
     ScenarioResult,
     Skip,
@@ -251,7 +251,7 @@ def _run(
                 progress.at(f"{scenario.file} [{run.engine}] {each.name}")
                 if lab is None or not lab.is_open:
                     opened = open_or_foresee(session.open, scenario)
-                    if isinstance(opened, Foreseen):
+                    if isinstance(opened, KnownFailure):
                         foreseen = opened
                         break
                     lab = stack.enter_context(closing(opened))
@@ -277,7 +277,7 @@ def _result(
     steps: tuple[StepVerdict, ...],
     skipped: Skip | None,
     fault: Fault | None,
-    foreseen: Foreseen | None,
+    foreseen: KnownFailure | None,
 ) -> ScenarioResult:
     scenario = run.scenario
     return ScenarioResult(

@@ -28,6 +28,8 @@ from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     Advanced,
     Built,
+    CollectedState,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -40,8 +42,6 @@ from proxylab.protocol.messages import (
     Inspected,
     LookedUp,
     LookUp,
-    Recall,
-    Recalled,
     Send,
     Sent,
 )
@@ -82,7 +82,7 @@ class OpenLab:
         self._engine = engine
         self._seed = seed
         self._source = source
-        self._recalled: tuple[Probe, Recalled] | None = None
+        self._collected: tuple[Probe, CollectedState] | None = None
         self._given_back = False
         self._steps_made = made
         self._concluded = False
@@ -235,9 +235,9 @@ class OpenLab:
         """
         resolved, verdict = self._judged(probe)
         if verdict.overall in UNRESOLVED:
-            recalled = self._recall()  # before the traced packet replaces the probe's frames
-            self._recalled = probe, recalled
-            verdict = replace(verdict, plan=with_state_after(self._assembly.plan, recalled))
+            collected = self._collect_state()  # before the traced packet replaces the probe's frames
+            self._collected = probe, collected
+            verdict = replace(verdict, plan=with_state_after(self._assembly.plan, collected))
         elif not trace:
             return verdict
         try:
@@ -273,7 +273,7 @@ class OpenLab:
 
     def current_plan(self) -> Plan:
         """The lab's plan, with the sysctls that its nodes have now."""
-        return with_state_after(self._assembly.plan, self._recall())
+        return with_state_after(self._assembly.plan, self._collect_state())
 
     @property
     def lookups(self) -> Lookups:
@@ -298,12 +298,12 @@ class OpenLab:
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
-        recalled = self._recall()
-        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
-            recalled = self._recalled[1]
+        collected = self._collect_state()
+        if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
+            collected = self._collected[1]
         circumstances = circumstances_of(self._engine, self.built, self._seed)
-        plan = with_state_after(self._assembly.plan, recalled)
-        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        plan = with_state_after(self._assembly.plan, collected)
+        nodes = {each.node: NodeState(each.rules, each.log) for each in collected.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(
@@ -317,7 +317,7 @@ class OpenLab:
             verdict,
             circumstances=circumstances,
             plan=plan,
-            capture=recalled.capture,
+            capture=collected.capture,
             nodes=nodes,
             scenario=scenario,
             absences=self._absences(self._steps_made),
@@ -330,9 +330,9 @@ class OpenLab:
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         """The frames of the probe that was judged last; for a step, those of the last probe before its end."""
-        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
-            return self._recalled[1].capture
-        return self._recall().capture
+        if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
+            return self._collected[1].capture
+        return self._collect_state().capture
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel has them, by its name."""
@@ -350,8 +350,8 @@ class OpenLab:
         """All objects that the API server shows, by kind, namespace and name."""
         return self._ask(ListObjects(), ObjectList, _PROBE_SECONDS).objects
 
-    def _recall(self) -> Recalled:
-        return self._ask(Recall(), Recalled, _PROBE_SECONDS)
+    def _collect_state(self) -> CollectedState:
+        return self._ask(CollectState(), CollectedState, _PROBE_SECONDS)
 
     def execute(self, netns_name: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""

@@ -9,7 +9,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Plan
 from proxylab.plan.names import ROUTER
-from proxylab.protocol.messages import Advance, Built, Recalled
+from proxylab.protocol.messages import Advance, Built, CollectedState
 from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
 from proxylab.scenario.model import Change, Scenario
@@ -33,7 +33,7 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
     )
 
 
-def with_state_after(plan: Plan, recalled: Recalled) -> Plan:
+def with_state_after(plan: Plan, recalled: CollectedState) -> Plan:
     """The plan with the lab's state after a probe: engines write sysctls, and balancers write routes."""
     found = {each.node: each.sysctls for each in recalled.nodes}
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.observation import Direction, Observation, Packet
-from proxylab.evidence.passages import PassageBook, Passages
+from proxylab.evidence.passages import PackedPassages, Passages
 from proxylab.frozen import dataclass
 
 __all__ = [
@@ -315,7 +315,7 @@ class Evidence:
     def of_flow(self, number: int) -> tuple[Observation, ...]:
         """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time.
 
-        For many flows, make one ``PassageBook``: it unpacks once.
+        For many flows, make one ``PackedPassages``: it unpacks once.
         """
         single = (each for each in self.observations if each.flow == number)
-        return tuple(sorted((*single, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))
+        return tuple(sorted((*single, *PackedPassages(self.passages).of(number)), key=lambda seen: seen.at))

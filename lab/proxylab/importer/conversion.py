@@ -1,4 +1,4 @@
-"""Exchange kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
+"""Turns kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
 
 Theory of operation. Proxies act on Services and EndpointSlices, so the import keeps both as they are. The scenario
 has a pod because a slice has its address, with the ports of the slice; its containers need not declare them. Any other

@@ -1,4 +1,4 @@
-"""Exchange kubectl's output into the text of a scenario."""
+"""Turns kubectl's output into the text of a scenario."""
 
 import json
 import re
@@ -75,7 +75,7 @@ def scenario_text(
 ) -> str:
     """The file, with everything left out as comments at its head."""
     metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
-    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not converted over:"]
+    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not imported:"]
     lines += [f"#   {each}" for each in left]
     lines += ["apiVersion: proxylab/v1", "kind: Scenario", "metadata:", *_entries(metadata, 2), "spec:", "  network:"]
     lines += _entries(converted.network, 4)

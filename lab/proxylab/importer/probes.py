@@ -47,7 +47,7 @@ class Probes:
 
     def __init__(self, converted: Converted, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
         self.clients: dict[str, Data] = {}
-        self._carried = converted
+        self._converted = converted
         self._slices = slices
         self._left = left
         self._families = [Family(each) for each in converted.network["families"]]
@@ -83,8 +83,8 @@ class Probes:
                 continue
             for endpoint in each.endpoints:
                 for port in each.ports:
-                    name = self._carried.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
-                    if name is not None and name in self._carried.pods and endpoint.ready:
+                    name = self._converted.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
+                    if name is not None and name in self._converted.pods and endpoint.ready:
                         target = {"pod": name, "port": port.port}
                         what = f"{service.namespace} {service.name}, headless, at {name}"
                         yield _probe(what, self._client(self._callers[0]), target, port.protocol, _untranslated(name))
@@ -106,7 +106,7 @@ class Probes:
                 self._left.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
                 continue
             caller, promise = clear
-            own = [each for each in self._carried.node_addresses[caller.node] if Family.of(each) is family]
+            own = [each for each in self._converted.node_addresses[caller.node] if Family.of(each) is family]
             if len(families) == 1:
                 yield self._written(service, port, Frontend("nodePort", "", {"node": caller.node}), caller, promise)
             elif own:
@@ -160,7 +160,7 @@ class Probes:
         return ((Family.of(each), each) for each in addresses if Family.of(each) in self._families)
 
     def _client(self, caller: Caller) -> str:
-        name = self._carried.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
+        name = self._converted.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
         self.clients.setdefault(name, {"nodes": [caller.node]})
         return name
 
@@ -182,7 +182,7 @@ class Probes:
             return {"outcome": "dropped", "at": caller.node}
         if promise.outcome != "delivered":
             return {"outcome": promise.outcome}
-        names = sorted({self._carried.listeners[each.address, each.port] for each in promise.used})
+        names = sorted({self._converted.listeners[each.address, each.port] for each in promise.used})
         sticky = {"spread": "sticky"} if service.affinity_timeout is not None and len(names) > 1 else {}
         return {"outcome": "delivered", "backends": names, "source": promise.source, **sticky}
 

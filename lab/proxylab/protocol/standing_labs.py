@@ -17,6 +17,8 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectedState,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -33,8 +35,6 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Recall,
-    Recalled,
     Send,
     Sent,
 )
@@ -231,13 +231,13 @@ class Ended:
 Feed = Attach | Log | Listen
 
 AnyRequest = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
     | Detach | Greet | Remember | ListObjects | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All requests of a client."""
 
 AnyResponse = (
-    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
+    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | CollectedState | Executed
     | Examined | Closed | Failed
     | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
 )  # fmt: skip

@@ -29,7 +29,7 @@ from proxylab.pytest_plugin.options import (
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import show_of_file
 from proxylab.scenario.model import Probe, Step
-from proxylab.verdict.model import Foreseen, Judgement
+from proxylab.verdict.model import Judgement, KnownFailure
 
 if TYPE_CHECKING:
     from proxylab.client.open_lab import OpenLab
@@ -82,9 +82,9 @@ class _Labs:
         self._run: Run | None = None
         self._lab: OpenLab | None = None
         self._failed: dict[Run, LabError] = {}
-        self._foreseen: dict[Run, Foreseen] = {}
+        self._foreseen: dict[Run, KnownFailure] = {}
 
-    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | Foreseen":
+    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | KnownFailure":
         """A lab of the run that has not yet passed the probe or step.
 
         If the lab cannot open, each item of the run gets the same error.
@@ -103,7 +103,7 @@ class _Labs:
         except LabError as error:
             self._failed[run] = error
             raise
-        if isinstance(opened, Foreseen):
+        if isinstance(opened, KnownFailure):
             self._foreseen[run] = opened
             return opened
         self._run, self._lab = run, opened
@@ -128,7 +128,7 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
         opened = lab_of_file.of(item.run, item.judged)
-    if isinstance(opened, Foreseen):
+    if isinstance(opened, KnownFailure):
         pytest.xfail(str(opened))
     item.stash[OPEN] = opened
     return opened

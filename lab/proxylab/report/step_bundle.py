@@ -33,7 +33,7 @@ from proxylab.scenario.model import Step
 from proxylab.verdict.conntrack import entry_words
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.verdict.timeline import chronicle
+from proxylab.verdict.timeline import stream_log
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
@@ -88,7 +88,7 @@ def step_bundle(
         ),
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
-        **{f"streams/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
+        **{f"streams/{each.stream}.txt": text_file(stream_log(evidence, each)) for each in evidence.streams},
         **files_of_nodes(nodes),
         **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that reacts"),
     }

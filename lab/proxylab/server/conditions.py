@@ -1,4 +1,4 @@
-"""Waits for the conditions of a step. ``Awaited`` checks every condition of ``until`` and changes nothing."""
+"""Waits for the conditions of a step. ``StepConditions`` checks every condition of ``until`` and changes nothing."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,7 +15,7 @@ from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, 
 from proxylab.traffic.runner import Runner
 from proxylab.verdict.conntrack import is_met
 
-__all__ = ["Awaited"]
+__all__ = ["StepConditions"]
 
 _LAST_LINES: Final = 30
 _CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
@@ -28,7 +28,7 @@ _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Awaited:
+class StepConditions:
     """Waits for conditions in one lab."""
 
     fleet: Fleet

@@ -42,9 +42,9 @@ from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
 from proxylab.plan.names import ROUTER
 from proxylab.plan.resolved import Query, ResolvedProbe
-from proxylab.protocol.messages import Advance, Build, NodeRecord, Recalled, Stage
+from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecord, Stage
 from proxylab.protocol.standing_labs import Attach
-from proxylab.server.conditions import Awaited
+from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.server.step import StepRunner
@@ -168,14 +168,14 @@ class Lab:
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(engines)}")
         return engines[node]
 
-    async def recall(self) -> Recalled:
+    async def collect_state(self) -> CollectedState:
         """What is left of the last probe: its frames, and the current state of every node."""
         engines = self.control_plane.fleet.engines
         records = tuple(
             NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)))
             for name, text in (await self._rules()).items()
         )
-        return Recalled(self.runner.capture(), records, self._balanced)
+        return CollectedState(self.runner.capture(), records, self._balanced)
 
     @property
     def _balanced(self) -> tuple[Route, ...]:
@@ -251,7 +251,7 @@ def _step_runner(
     request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
 ) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet
-    awaited = Awaited(fleet, wiring.plan, families, runner, health_checks)
+    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks)
     return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited)
 
 

@@ -34,6 +34,7 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -49,7 +50,6 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Recall,
     Send,
     Sent,
     Stage,
@@ -143,7 +143,7 @@ def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
             raise error
 
 
-_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | Execute
 """The requests that need a lab."""
 
 
@@ -204,7 +204,7 @@ class _RequestHandler:
                 return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
                 return await self._standing().control_plane.inspect()
-            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | CollectState() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
                 raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
@@ -225,8 +225,8 @@ class _RequestHandler:
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):
                 return Dumped(await lab.dump(node))
-            case Recall():
-                return await lab.recall()
+            case CollectState():
+                return await lab.collect_state()
             case Execute(netns_name, argv, seconds):
                 done = await lab.execute(netns_name, argv, Deadline.after(seconds))
                 return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

@@ -33,7 +33,7 @@ from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance
-from proxylab.server.conditions import Awaited
+from proxylab.server.conditions import StepConditions
 from proxylab.timing import Deadline
 from proxylab.traffic.runner import Runner
 
@@ -51,7 +51,7 @@ class StepRunner:
     wiring: Wiring
     families: tuple[Family, ...]
     runner: Runner
-    awaited: Awaited
+    awaited: StepConditions
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)

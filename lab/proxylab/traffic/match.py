@@ -29,7 +29,7 @@ from proxylab.kernel.capture.batches import Frame, Slots
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.passages import MOST_UNPACKED, Passing
+from proxylab.traffic.passages import MOST_UNPACKED, PassagePacker
 from proxylab.traffic.plain_packets import Fields, plain_reader
 
 __all__ = ["Matcher", "SentinelSighting", "TapPoint"]
@@ -104,7 +104,7 @@ class Matcher:
         self._learned: dict[int, int] = {}
         self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
         packs = identity.flows > MOST_UNPACKED and protocol in (Transport.UDP, Transport.TCP)
-        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if packs else None
+        self._passing = PassagePacker(identity, protocol, None if sockets is None else self._learned) if packs else None
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()

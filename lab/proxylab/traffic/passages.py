@@ -1,6 +1,6 @@
 """Reads the frames of thousands of flows at the devices of nodes, a batch at a time and column by column.
 
-``Passing`` keeps batches in which every frame is plain as raw memory, and packs them at the end. A batch with a
+``PassagePacker`` keeps batches in which every frame is plain as raw memory, and packs them at the end. A batch with a
 fragment, a reset or an ICMP error goes to ``match``, which reads it frame by frame.
 
 A flow crosses eight devices of two nodes. To make an object for each sighting takes 4 microseconds. But a packet on its
@@ -26,7 +26,7 @@ from proxylab.kernel.capture.batches import HEAD_BYTES, Slots
 from proxylab.traffic.dissect import TCP, UDP, TcpFlag
 from proxylab.traffic.identity import Identity, Kind
 
-__all__ = ["MOST_UNPACKED", "Passing"]
+__all__ = ["MOST_UNPACKED", "PassagePacker"]
 
 MOST_UNPACKED: Final = 16
 """Up to so many flows have an observation for each packet at every device; of more, node devices pack theirs."""
@@ -98,7 +98,7 @@ class _Classifier(Protocol):
         """The flows of these frames, and ``REPLY`` or 0 for each; ``None`` if some frame is of another run."""
 
 
-class Passing:
+class PassagePacker:
     """Gathers what the devices of nodes see of one run."""
 
     def __init__(self, identity: Identity, protocol: Transport, learned: Mapping[int, int] | None) -> None:

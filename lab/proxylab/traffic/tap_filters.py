@@ -1,6 +1,6 @@
 """The filters of taps. The kernel runs one before a frame costs buffer space and a system call.
 
-``INTEREST``, ``SEGMENTS`` and ``NOTHING`` are programs of the classic BPF (Documentation/networking/filter.rst in
+``FLOW_FRAMES``, ``SEGMENTS`` and ``NOTHING`` are programs of the classic BPF (Documentation/networking/filter.rst in
 Linux). They pass every frame that ``match`` can use, and may pass frames that belong to no flow.
 
 Of IPv4 and IPv6 they keep TCP with SYN, or with RST and ACK; SCTP; UDP and ICMP echo with a token; and ICMP errors.
@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["INTEREST", "NOTHING", "SEGMENTS"]
+__all__ = ["FLOW_FRAMES", "NOTHING", "SEGMENTS"]
 
 # include/uapi/linux/bpf_common.h: class | size | mode, class | operation | source
 _LOAD_BYTE: Final = 0x30
@@ -119,9 +119,9 @@ def _assemble(steps: Sequence[_Step]) -> bytes:
     return program
 
 
-INTEREST: Final = _assemble(_STEPS)
+FLOW_FRAMES: Final = _assemble(_STEPS)
 SEGMENTS: Final = _assemble(
     tuple(_Step(_RETURN, _ALL, label="tcp") if step.label == "tcp" else step for step in _STEPS)
 )
-"""``INTEREST``, and every TCP segment."""
+"""``FLOW_FRAMES``, and every TCP segment."""
 NOTHING: Final = _assemble((_Step(_RETURN, 0),))

@@ -25,7 +25,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner, Position, Probe
 from proxylab.verdict.copies import lost_copies
 from proxylab.verdict.drops import kernel_drop
-from proxylab.verdict.flows import Fate, Flow, gather
+from proxylab.verdict.flows import Fate, Flow, flows_of
 from proxylab.verdict.foreign import ended_by
 from proxylab.verdict.model import Judgement, Verdict
 from proxylab.verdict.second_nat import SecondNat, second_nat
@@ -151,7 +151,7 @@ class Findings:
 
 def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
-    flows = gather(resolved, evidence)
+    flows = flows_of(resolved, evidence)
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
     second_nats: dict[int, SecondNat] = {}

@@ -13,7 +13,7 @@ from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import Spread
-from proxylab.verdict.arrivals import due_shares, hits, masqueraded_again
+from proxylab.verdict.arrivals import arrivals_by_pod, due_shares, masqueraded_again
 from proxylab.verdict.case import Case, packets_of
 from proxylab.verdict.cause_clauses import (
     REWRITING,
@@ -31,7 +31,7 @@ from proxylab.verdict.copies import copying
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words
-from proxylab.verdict.losses import of_loss, of_reply
+from proxylab.verdict.losses import cause_of_loss, cause_of_missing_reply
 from proxylab.verdict.model import Judgement, Verdict
 from proxylab.verdict.ports import due_at
 from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
@@ -66,7 +66,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_copied_request(case, flow, plan) or _of_outcome(case, flow, plan, traced),
         "port": lambda: _of_port(case, flow),
-        "reply": lambda: _of_copied_reply(case, flow, plan) or of_reply(case, flow, plan, traced),
+        "reply": lambda: _of_copied_reply(case, flow, plan) or cause_of_missing_reply(case, flow, plan, traced),
         "source": lambda: _of_source(case, flow, plan),
         "backends": lambda: _of_backends(case, verdict),
         "spread": lambda: _of_spread(case),
@@ -93,7 +93,7 @@ def _of_name(case: Case, traced: Evidence | None) -> str:
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     match case.fates[flow.number]:
         case Fate.LOST:
-            return of_loss(case, flow, plan, traced)
+            return cause_of_loss(case, flow, plan, traced)
         case Fate.STRAYED if _still_dialled(case, flow.strays[0]):
             stray = flow.strays[0]
             return (
@@ -266,7 +266,7 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
         if rule is None or stranger is None:
             return remembered(case, flow)
         return f"{rule.count.node} sent the packet to {stranger.netns_name} by {the_rule(rule)}."
-    never = [name for name in expected if not hits(case)[name]]
+    never = [name for name in expected if not arrivals_by_pod(case)[name]]
     if not never:
         return ""
     sentence = f"the proxy never chose {listed(never)} in {amount(len(case.arrived), 'flow')}: its share is 0"
@@ -281,7 +281,7 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
 
 
 def _of_spread(case: Case) -> str:
-    found = hits(case)
+    found = arrivals_by_pod(case)
     if case.probe.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in read_all(case.evidence.counts))
         forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"

@@ -11,7 +11,7 @@ from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.model import Outcome
-from proxylab.verdict.arrivals import hits
+from proxylab.verdict.arrivals import arrivals_by_pod
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes, judge_end_beyond_nodes
 from proxylab.verdict.flow_clauses import dropped_by_stack, packets
@@ -98,7 +98,7 @@ _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 def judge_refusing_node(case: Case, expected: str) -> Verdict:
     """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings()
-    reached = dict.fromkeys(hits(case))
+    reached = dict.fromkeys(arrivals_by_pod(case))
     for flow in case.flows:
         answer = next((each for each in hops(flow) if each.packet in _REFUSALS), None)
         if flow.reached:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.arrivals import due_shares, hits
+from proxylab.verdict.arrivals import arrivals_by_pod, due_shares
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.cause_from_sightings import as_seen
+from proxylab.verdict.cause_from_sightings import cause_by_taps
 from proxylab.verdict.causes import cause
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.hop_table import brief, hop_table, rule_table
@@ -169,7 +169,7 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
         return []
-    found, due = hits(case), due_shares(case)
+    found, due = arrivals_by_pod(case), due_shares(case)
     names = list(dict.fromkeys([*due, *found]))
     total = found.total()
     if not total:
@@ -196,7 +196,7 @@ def known_cause(case: Case, verdict: ProbeVerdict) -> str:
 def why(case: Case, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
     failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
-    return known_cause(case, verdict) or next((as_seen(case, each) for each in failed), "")
+    return known_cause(case, verdict) or next((cause_by_taps(case, each) for each in failed), "")
 
 
 def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

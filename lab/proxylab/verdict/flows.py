@@ -15,10 +15,10 @@ from typing import Any
 from proxylab.addresses import IPAddress
 from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
-from proxylab.evidence.passages import PassageBook
+from proxylab.evidence.passages import PackedPassages
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
-__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
+__all__ = ["Fate", "Flow", "counted_ends", "flows_of", "hops"]
 
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
@@ -31,7 +31,7 @@ _FRAGMENTATION_NEEDED = (3, 4)
 """IPv4's packet too big: RFC 1191."""
 
 
-_NOTHING_PACKED = PassageBook(())
+_NOTHING_PACKED = PackedPassages(())
 
 
 class Fate(StrEnum):
@@ -92,7 +92,7 @@ class Flow:
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     reached: tuple[str, ...] = ()
-    book: PassageBook = _NOTHING_PACKED
+    book: PackedPassages = _NOTHING_PACKED
 
     @property
     def passages(self) -> tuple[Observation, ...]:
@@ -135,7 +135,7 @@ class Flow:
         return next((fate for seen, fate in found if seen), Fate.LOST)
 
 
-def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
+def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
     seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
@@ -149,7 +149,7 @@ def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
         seen["tracked"].setdefault(entry.flow, []).append(entry)
     columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, resolved.flows) for kind, by_flow in seen.items()}
     columns["number"] = range(resolved.flows)
-    columns["book"] = [PassageBook(evidence.passages)] * resolved.flows
+    columns["book"] = [PackedPassages(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
     return of_columns(Flow, tuple(columns.values()))

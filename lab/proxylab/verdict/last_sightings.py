@@ -1,7 +1,7 @@
 """The hops of a request by the taps: the last one, and those that it passed untranslated or translated.
 
-``vanished`` makes a sentence about flows that vanished: the last hop at which the taps saw them, and what counted
-there. It does not guess why. It names a rule or a counter only if that counted exactly as many packets there.
+``last_sighting_of_lost`` says at which hop the taps saw lost flows last, and what counted there. It does not guess why
+they were lost. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
 from collections import defaultdict
@@ -16,12 +16,12 @@ from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.rules import read_all
 
-__all__ = ["hop", "is_at", "last_seen", "left_as_it_was", "translated", "vanished"]
+__all__ = ["hop", "is_at", "last_seen", "last_sighting_of_lost", "seen_untranslated", "translated"]
 
 _ENDING = frozenset({"DROP", "REJECT"})
 
 
-def vanished(case: Case) -> str:
+def last_sighting_of_lost(case: Case) -> str:
     """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost."""
     lost = [flow for flow, fate in zip(case.flows, case.fates, strict=True) if fate is Fate.LOST]
     if not lost:
@@ -78,7 +78,7 @@ def last_seen(flow: Flow) -> Observation | None:
     return sorted(seen, key=lambda each: each.at)[-1] if seen else None
 
 
-def left_as_it_was(case: Case, flow: Flow) -> Observation | None:
+def seen_untranslated(case: Case, flow: Flow) -> Observation | None:
     """The request leaving a node's device, or coming in at a pod or host, under the address that was dialled.
 
     A request that leaves a node has passed that node's translation. A later node may still translate it

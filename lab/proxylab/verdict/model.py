@@ -16,8 +16,8 @@ __all__ = [
     "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
-    "Foreseen",
     "Judgement",
+    "KnownFailure",
     "ProbeVerdict",
     "ScenarioResult",
     "Skip",
@@ -180,7 +180,7 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class KnownFailure:
     """An engine failure that ``spec.except`` foresees: the reason, the engine's own line, and where it is foreseen."""
 
     because: str
@@ -218,7 +218,7 @@ class ScenarioResult:
     seconds: float = 0.0
     skipped: Skip | None = None
     fault: Fault | None = None
-    foreseen: Foreseen | None = None
+    foreseen: KnownFailure | None = None
     case: str = ""
     tags: tuple[str, ...] = ()
     description: str = ""

@@ -7,7 +7,7 @@ from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
 from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
-from proxylab.verdict.last_sightings import hop, is_at, last_seen, left_as_it_was, translated
+from proxylab.verdict.last_sightings import hop, is_at, last_seen, seen_untranslated, translated
 from proxylab.verdict.model import Verdict
 
 __all__ = ["judge_last_hop", "judge_untranslated"]
@@ -24,7 +24,7 @@ def judge_untranslated(case: Case, doubts: Iterable[str]) -> Verdict:
     findings = Findings(doubts_overall=list(doubts))
     witnesses: list[str] = []
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        seen = left_as_it_was(case, flow)
+        seen = seen_untranslated(case, flow)
         if flow.number in case.disagreements:
             findings.doubts.append((flow.number, case.disagreements[flow.number]))
         elif fate not in _LEFT_ALONE:
@@ -52,7 +52,7 @@ def judge_last_hop(case: Case, expected: str) -> Verdict:
     findings = Findings()
     reached: dict[str, None] = {}
     for flow in case.flows:
-        seen = left_as_it_was(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
+        seen = seen_untranslated(case, flow) if case.probe.expect.outcome is Outcome.UNTRANSLATED else last_seen(flow)
         if seen is None:
             findings.missing.append((flow.number, "no tap saw it on its way"))
             continue

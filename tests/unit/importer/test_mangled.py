@@ -1,4 +1,4 @@
-"""What is mangled on its way here is refused, or converted over; it never ends in a traceback, nor without an end."""
+"""What is mangled on its way here is refused, or imported; it never ends in a traceback, nor without an end."""
 
 import copy
 import json

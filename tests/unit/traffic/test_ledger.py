@@ -1,7 +1,7 @@
 """The fate of each packet of a stream."""
 
 from proxylab.evidence.streams import BreakKind, StreamPacketFate
-from proxylab.traffic.answer import Voice, request_line
+from proxylab.traffic.answer import AnswerWriter, request_line
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.ledger import Ledger
 
@@ -13,7 +13,7 @@ def ledger() -> Ledger:
 
 
 def answer(token: bytes, name: str = "echo") -> bytes:
-    said = Voice(name).answer(request_line(token), "10.244.0.2", 12345)
+    said = AnswerWriter(name).answer(request_line(token), "10.244.0.2", 12345)
     assert said is not None
     return said
 

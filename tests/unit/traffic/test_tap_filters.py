@@ -9,7 +9,7 @@ import pytest
 
 from proxylab.kernel.capture.taps import attach_filter
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.tap_filters import INTEREST
+from proxylab.traffic.tap_filters import FLOW_FRAMES
 
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)
@@ -53,7 +53,7 @@ def icmp6(kind: int, rest: bytes) -> bytes:
 def network() -> Iterator[tuple[socket.socket, socket.socket]]:
     near, far = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
     with near, far:
-        attach_filter(far, INTEREST)
+        attach_filter(far, FLOW_FRAMES)
         yield near, far
 
 

@@ -1,4 +1,4 @@
-"""Exchange a typed object of the cluster into the document that kubectl and client-go read.
+"""Turns a typed object of the cluster into the document that kubectl and client-go read.
 
 Keys have the names of the API reference (https://kubernetes.io/docs/reference/kubernetes-api/); absent keys have their
 defaults.

@@ -7,7 +7,7 @@ from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFa
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.timeline import happenings
+from proxylab.verdict.timeline import step_events
 
 __all__ = ["timeline"]
 
@@ -108,7 +108,7 @@ def _key(kind: str, words: str) -> Markup:
 
 
 def _table(verdict: StepVerdict) -> Markup:
-    rows = happenings(verdict)
+    rows = step_events(verdict)
     words = (("ms", "number"), ("stream", ""), ("what", ""))
     head = tag("tr", [tag("th", word, scope="col", class_=kind) for word, kind in words])
     body = [

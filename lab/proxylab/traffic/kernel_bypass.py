@@ -1,7 +1,7 @@
 """Keeps two kernels out of a dialogue that the lab conducts with their addresses.
 
-``Silence`` owns the rules by which the namespaces of client and server ignore the segments of one dialogue. The taps
-still see every segment: a packet socket gets a frame before netfilter does.
+``KernelBypass`` sets the rules by which the namespaces of client and server ignore the segments of one dialogue. The
+taps still see every segment: a packet socket gets a frame before netfilter does.
 
 A kernel answers a segment of an unknown connection with a reset (RFC 9293, section 3.10.7.1). A test may want to see
 that reset after a stray segment, but it must not end a proper dialogue. So the client's kernel gets no segment that
@@ -24,7 +24,7 @@ from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 
-__all__ = ["Silence"]
+__all__ = ["KernelBypass"]
 
 # include/uapi/linux/netfilter/nf_tables.h
 _NETWORK_HEADER: Final = 1
@@ -42,7 +42,7 @@ _INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 35
 _TABLE: Final = "proxylab-dialogue"
 
 
-class Silence:
+class KernelBypass:
     """Two kernels that ignore a dialogue, until ``close``."""
 
     def __init__(
