@@ -14,7 +14,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service
 from proxylab.engines.barrier import BARRIER, without_barrier
-from proxylab.engines.rule_differences import rule_differences
+from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline

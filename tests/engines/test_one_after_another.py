@@ -13,7 +13,7 @@ from staged_engines import Stage, staged
 from proxylab.addresses import Family
 from proxylab.engines.barrier import without_barrier
 from proxylab.engines.names import NFT_TABLE, mode_of
-from proxylab.engines.rule_differences import rule_differences
+from proxylab.engines.rulesets import rule_differences
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 

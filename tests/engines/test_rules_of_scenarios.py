@@ -19,7 +19,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import KubeObject, Node
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import without_barrier
-from proxylab.engines.rule_differences import rule_differences
+from proxylab.engines.rulesets import rule_differences
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases

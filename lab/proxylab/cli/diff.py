@@ -15,7 +15,7 @@ from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, read_engine
-from proxylab.engines.rule_differences import rule_differences
+from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines

@@ -1,6 +1,6 @@
 """Load balancers that follow the health of their nodes.
 
-``HealthChecks`` checks every node's health-check node port from the router in a loop, and writes the routes of the
+Owns ``HealthChecks``: the loop that checks every node's health-check node port from the router, and the routes of the
 addresses that depend on the answers. ``plan.balance`` derives the routes.
 
 A round checks all nodes at once and then replaces the routes that changed. Rounds run periodically, since a node's

@@ -1,6 +1,6 @@
 """Makes the engine of a node from its name.
 
-``make_engine`` has a maker for each of the ``names``. The user chooses the engine, and ``fleet`` starts it.
+Owns ``make_engine``, with a maker for each of the ``names``. It starts nothing, and does not choose the engine.
 """
 
 from collections.abc import Callable, Mapping
