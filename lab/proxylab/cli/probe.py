@@ -86,7 +86,7 @@ def command(
         probe = described(lab.scenario)
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
-        verdict = replace(lab.probe(probe), again=f"proxylab {shlex.join(sys.argv[1:])}")
+        verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
     click.echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
 

@@ -283,7 +283,7 @@ class Lab:
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
-        verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
+        verdict = replace(verdict, rerun_command=f"pytest {shlex.quote(self._item.nodeid)}{options}")
         if self._bundle_store is None:
             return verdict
         name = f"{self._item.name} {self._probes}"

@@ -83,8 +83,8 @@ def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
 
     A Python test runs its own probes, so there is no option.
     """
-    if verdict.again:
-        return verdict.again, ""
+    if verdict.rerun_command:
+        return verdict.rerun_command, ""
     judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
     options = "".join(f" {shlex.quote(option)}" for option in verdict.options)
     return f"proxylab run {shlex.quote(judged.position.file)}{options}", f"--probe {_quoted(judged.name)}"

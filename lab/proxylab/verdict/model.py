@@ -86,14 +86,14 @@ class _Judged:
         plan: of the lab, for the explanation.
         options: of the run besides file and probe, as on its command line.
         bundle: the directory with the evidence; empty without one.
-        again: the command that runs it again, where no scenario file holds it.
+        rerun_command: the command that runs it again, where no scenario file holds it.
     """
 
     verdicts: tuple[Verdict, ...]
     plan: Plan | None = None
     options: tuple[str, ...] = ()
     bundle: str = ""
-    again: str = ""
+    rerun_command: str = ""
 
     @property
     def overall(self) -> Judgement:
