@@ -6,14 +6,13 @@ processes can dial.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http import Answer, HttpRequest, HttpServer, Stream
+from proxylab.control.http import Answer, HttpRequest, HttpServer, Pieces, Stream
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
 from proxylab.control.listen import listen_inside
 from proxylab.errors import EngineError
@@ -33,9 +32,11 @@ class ApiServer:
     """Serves one store to the processes of any number of nodes."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._api = KubeApi(store, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         self._servers: dict[NetNs, HttpServer] = {}
+        self._watches: set[_Watching] = set()
+        self._is_noted = False
+        self._unsubscribe = store.subscribe(self._note)
 
     async def listen(self, netns: NetNs) -> None:
         """Serve on the loopback address of a namespace as well; does nothing where it serves already.
@@ -54,6 +55,7 @@ class ApiServer:
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
+        self._unsubscribe()
         while self._servers:
             _, server = self._servers.popitem()
             await server.close()
@@ -64,38 +66,64 @@ class ApiServer:
             case Reply(code, body, kind, headers):
                 return Answer(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:
-                return Stream(200, self._follow(watched), {"Content-Type": "application/json"})
+                return Stream(200, _Watching(watched, self._watches), {"Content-Type": "application/json"})
 
-    async def _follow(self, watched: WatchReply) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch, joined into pieces, until its time is over."""
-        watch, following = watched.watch, watched.following
-        now = asyncio.get_running_loop().time
-        end, bookmark_at = now() + watch.seconds, now() + _BOOKMARK_SECONDS
-        changed = asyncio.Event()
+    def _note(self, _event: Event) -> None:
+        """Advance all watches soon: once for all changes that are made together."""
+        if self._watches and not self._is_noted:
+            self._is_noted = True
+            asyncio.get_running_loop().call_soon(self._advance)
 
-        def note(_event: Event) -> None:
-            changed.set()
+    def _advance(self) -> None:
+        self._is_noted = False
+        for watching in tuple(self._watches):
+            watching.more()
 
-        unsubscribe = self._store.subscribe(note)
-        try:
-            while not following.ended:
-                changed.clear()
-                piece = bytearray()
-                for line in following.news():
-                    piece += line
-                    if len(piece) >= _PIECE:
-                        yield bytes(piece)
-                        piece.clear()
-                if watch.bookmarks and now() >= bookmark_at:
-                    piece += following.bookmark()
-                    bookmark_at = now() + _BOOKMARK_SECONDS
-                if piece:
-                    yield bytes(piece)
-                if now() >= end:
-                    return
-                wake_at = min(end, bookmark_at) if watch.bookmarks else end
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(wake_at):
-                        await changed.wait()
-        finally:
-            unsubscribe()
+
+class _Watching(Pieces):
+    """The lines of one watch, joined into pieces, until its time is over.
+
+    Args:
+        watched: the watch.
+        watches: those under way. This one joins them when its response begins.
+    """
+
+    more: Callable[[], None]
+    _end: asyncio.TimerHandle
+    _next_bookmark: asyncio.TimerHandle
+
+    def __init__(self, watched: WatchReply, watches: "set[_Watching]") -> None:
+        self._watch, self._following = watched.watch, watched.following
+        self._watches = watches
+        self._bookmark_is_due = self._is_over = False
+
+    def begin(self, more: Callable[[], None]) -> None:
+        loop = asyncio.get_running_loop()
+        self.more = more
+        self._end = loop.call_later(self._watch.seconds, self._stop)
+        self._next_bookmark = loop.call_later(_BOOKMARK_SECONDS, self._add_bookmark)
+        self._watches.add(self)
+
+    def take(self) -> bytes | None:
+        if self._following.ended:
+            return None
+        if piece := self._following.news(_PIECE):
+            return piece
+        if self._bookmark_is_due:
+            self._bookmark_is_due = False
+            return self._following.bookmark()
+        return None if self._is_over else b""
+
+    def end(self) -> None:
+        self._watches.discard(self)
+        self._end.cancel()
+        self._next_bookmark.cancel()
+
+    def _stop(self) -> None:
+        self._is_over = True
+        self.more()
+
+    def _add_bookmark(self) -> None:
+        self._next_bookmark = asyncio.get_running_loop().call_later(_BOOKMARK_SECONDS, self._add_bookmark)
+        self._bookmark_is_due = self._watch.bookmarks
+        self.more()

@@ -9,18 +9,18 @@ silent or does not read for too long. It takes the next piece of a stream only w
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import field
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Protocol
 
 import h11
 from h11 import RemoteProtocolError
 
 from proxylab.frozen import dataclass
 
-__all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
+__all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Pieces", "Stream"]
 
 _PATIENCE: Final = 10.0
 """Seconds in which a client must send its next request."""
@@ -51,12 +51,25 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class Pieces(Protocol):
+    """The body of a chunked response."""
+
+    def begin(self, more: Callable[[], None]) -> None:
+        """The response begins: from now on ``more`` sends all pieces that there are."""
+
+    def take(self) -> bytes | None:
+        """The next piece; empty where there is none yet, ``None`` at the end."""
+
+    def end(self) -> None:
+        """The response is over, or its client has gone."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A chunked response. The server closes the generator when the client goes."""
+    """A chunked response."""
 
     status: int
-    pieces: AsyncGenerator[bytes, None]
+    pieces: Pieces
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -110,6 +123,7 @@ class _Conversation:
         self._handler = handler
         self._connection = h11.Connection(h11.SERVER)
         self._head_only = False
+        writer.transport.set_write_buffer_limits(0)  # ``drain`` waits until the kernel has taken everything
 
     async def run(self) -> None:
         """Answer until the client or the protocol ends it."""
@@ -156,33 +170,53 @@ class _Conversation:
         await self._write(b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage())))
 
     async def _send_stream(self, stream: Stream) -> None:
-        """Send all pieces, or stop when the client closes its side."""
-        async with aclosing(stream.pieces) as pieces:
-            headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
-            await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
-            gone = asyncio.create_task(self._reader.read(1))
-            try:
-                while not self._head_only:
-                    piece = asyncio.create_task(anext(pieces, None))
-                    try:
-                        await asyncio.wait({gone, piece}, return_when=asyncio.FIRST_COMPLETED)
-                    finally:
-                        if not piece.done():
-                            piece.cancel()
-                            await asyncio.gather(piece, return_exceptions=True)
-                    if piece.cancelled() or gone.done():  # a client that sends during a stream breaks the protocol
-                        raise ConnectionAbortedError
-                    data = piece.result()
-                    if data is None:
-                        break
-                    await self._write(self._connection.send(h11.Data(data=data)) or b"")
-            finally:
-                gone.cancel()
-                await asyncio.gather(gone, return_exceptions=True)
+        """Send pieces until the stream ends. Raises ``ConnectionAbortedError`` when the client closes its side."""
+        headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
+        await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
+        if not self._head_only:
+            await self._send_pieces(stream.pieces)
         await self._write(self._connection.send(h11.EndOfMessage()) or b"")
+
+    async def _send_pieces(self, pieces: Pieces) -> None:
+        transport = self._writer.transport
+        is_over, wake = False, asyncio.Event()
+
+        def more() -> None:
+            """Send all pieces that there are now, unless the kernel has not yet taken the last one."""
+            nonlocal is_over
+            while not is_over and not transport.get_write_buffer_size():
+                piece = pieces.take()
+                if piece == b"":
+                    return
+                if piece is None:
+                    is_over = True
+                else:
+                    transport.write(self._connection.send(h11.Data(data=piece)) or b"")
+            wake.set()
+
+        # A client that sends during a stream breaks the protocol.
+        gone = asyncio.create_task(self._reader.read(1))
+        gone.add_done_callback(lambda _: wake.set())
+        pieces.begin(more)
+        try:
+            while not is_over:
+                more()
+                await wake.wait()
+                wake.clear()
+                if gone.done():
+                    raise ConnectionAbortedError
+                await self._drain()
+        finally:
+            pieces.end()
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
 
     async def _write(self, data: bytes) -> None:
         self._writer.write(data)
+        await self._drain()
+
+    async def _drain(self) -> None:
+        """Wait until the kernel has taken everything. Raises ``TimeoutError`` when the client reads too slowly."""
         async with asyncio.timeout(_STALLED):
             await self._writer.drain()
 

@@ -88,7 +88,7 @@ class KubeApi:
         thing = self.store.get(key)
         if thing is None:
             raise Refusal.not_found(f'{plural} "{key.name}" not found')
-        return Reply(HTTPStatus.OK, self._encoder.object(thing, self.store.revision_of(key)))
+        return Reply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
 
     def _listed(self, wanted: List) -> Reply:
         revision, collection = self.store.revision, wanted.collection
@@ -103,7 +103,7 @@ class KubeApi:
             "metadata": {"resourceVersion": str(revision)},
         }
         items = (
-            self._encoder.object(thing, self.store.revision_of(thing.key))
+            self._encoder.known(thing, self.store.revision_of(thing.key))
             for thing in self.store.list(resource.cls)
             if collection.holds(thing)
         )
@@ -122,7 +122,7 @@ class KubeApi:
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
             event = changed_event(known, body, content_type)
             code = HTTPStatus.OK
-        return Reply(code, self._encoder.object(event, self.store.apply(event)))
+        return Reply(code, self._encoder.known(event, self.store.apply(event)))
 
 
 def refused(refusal: Refusal) -> Reply:

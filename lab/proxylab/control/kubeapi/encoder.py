@@ -2,15 +2,16 @@
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Any, Final
 
-from proxylab.cluster.objects import Key, KubeObject
+from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 
 __all__ = ["Encoder", "dumped"]
 
 _REMEMBERED: Final = 20_000
-"""Documents: enough for 5,000 Services with their slices, twice."""
+"""Documents and lines: enough for 5,000 Services with their slices, twice."""
 
 
 def dumped(document: Any) -> bytes:
@@ -19,7 +20,7 @@ def dumped(document: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects.
+    """Encodes objects, and remembers what it has made.
 
     Args:
         since: the creation time of all objects, in the format of RFC 3339.
@@ -27,17 +28,21 @@ class Encoder:
 
     def __init__(self, since: str) -> None:
         self._since = since
-        self._written: OrderedDict[tuple[Key, int], bytes] = OrderedDict()
+        self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
-    def object(self, thing: KubeObject, revision: int) -> bytes:
-        """The document of an object whose last change was at ``revision``."""
-        known = self._written.get((thing.key, revision))
-        if known is None:
-            known = self._written[thing.key, revision] = dumped(manifest(thing, revision, self._since))
-            if len(self._written) > _REMEMBERED:
-                self._written.popitem(last=False)
-        return known
-
-    def last(self, thing: KubeObject, revision: int) -> bytes:
-        """The document of a deleted object in its last state; ``revision`` is that of its deletion."""
+    def document(self, thing: KubeObject, revision: int) -> bytes:
+        """The document of an object whose last change, which may be its deletion, was at ``revision``."""
         return dumped(manifest(thing, revision, self._since))
+
+    def known(self, thing: KubeObject, revision: int) -> bytes:
+        """The same for an object of the store, made once."""
+        return self.once((thing.key, revision), lambda: self.document(thing, revision))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], bytes]) -> bytes:
+        """What ``make`` returns, which it does once for each key."""
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = make()
+            if len(self._made) > _REMEMBERED:
+                self._made.popitem(last=False)
+        return made
