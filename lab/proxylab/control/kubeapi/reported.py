@@ -1,9 +1,10 @@
 """Reads the Event documents that clients create and change."""
 
-import json
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
+
+import msgspec
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.control.kubeapi.refusal import Refusal
@@ -54,12 +55,9 @@ def _document(body: bytes, content_type: str) -> dict[str, Any]:
         message = f"the body of the request is {content_type or 'of no content type'}, and must be JSON"
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refusal.bad_request("the body of the request is not valid JSON") from None
-    if not isinstance(document, dict):
-        raise Refusal.bad_request("the body of the request is not a JSON object")
-    return document
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise Refusal.bad_request("the body of the request is not a JSON object") from None
 
 
 def _part(document: dict[str, Any], key: str) -> dict[str, Any]:
