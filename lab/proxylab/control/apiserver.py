@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http import Answer, HttpRequest, HttpServer, Pieces, Stream
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer, Pieces, Stream
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
 from proxylab.control.listen import listen_inside
 from proxylab.errors import EngineError

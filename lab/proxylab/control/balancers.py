@@ -15,7 +15,7 @@ from typing import Final
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
-from proxylab.control.ask import ask_status
+from proxylab.control.http_client import ask_status
 from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import RouteSocket
 from proxylab.kernel.sandbox.netns import NetNs

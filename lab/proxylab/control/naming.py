@@ -3,7 +3,7 @@
 from proxylab.cluster.names import Names
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.cluster.store import Store
-from proxylab.control.dns import answer
+from proxylab.control.dns_server import answer
 
 __all__ = ["NameService"]
 

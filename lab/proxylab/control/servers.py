@@ -5,7 +5,7 @@ from errno import EAFNOSUPPORT
 from functools import partial
 
 from proxylab.addresses import IPAddress
-from proxylab.control.http import Answer, HttpRequest, HttpServer
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer
 from proxylab.control.listen import listen_inside
 from proxylab.kernel.sandbox.netns import NetNs
 

@@ -165,9 +165,9 @@ def test_five_hundred_watches_hear_everything(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_clients_that_do_not_read_cost_one_piece_each_and_are_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    from proxylab.control import http
+    from proxylab.control import http_server
 
-    monkeypatch.setattr(http, "_STALLED", 1.0)
+    monkeypatch.setattr(http_server, "_STALLED", 1.0)
     stalled, changes, size = 20, 200, 100_000
 
     async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:

@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from proxylab.control.http import Answer
+from proxylab.control.http_server import Answer
 from proxylab.control.servers import NodeServers, PathHandler
 from proxylab.kernel.sandbox.netns import NetNs
 

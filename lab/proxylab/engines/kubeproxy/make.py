@@ -10,7 +10,7 @@ from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
-from proxylab.control.ask import fetch
+from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import reached
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
