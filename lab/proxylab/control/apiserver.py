@@ -12,9 +12,8 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http_server import Answer, HttpRequest, HttpServer, Pieces, Stream
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer, Stream, listen_inside
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
-from proxylab.control.listen import listen_inside
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -24,7 +23,6 @@ API_ADDRESS: Final = IPv4Address("127.0.0.1")
 API_PORT: Final = 61443
 """Neither a node port nor an ephemeral port. 6443 stays free for pods that stand for an API server."""
 
-_BOOKMARK_SECONDS: Final = 60.0  # apiserver's (storage/cacher: bookmarkFrequency)
 _PIECE: Final = 256 * 1024
 
 
@@ -66,7 +64,7 @@ class ApiServer:
             case Reply(code, body, kind, headers):
                 return Answer(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:
-                return Stream(200, _Watching(watched, self._watches), {"Content-Type": "application/json"})
+                return _Watching(watched, self._watches)
 
     def _note(self, _event: Event) -> None:
         """Advance all watches soon: once for all changes that are made together."""
@@ -80,50 +78,30 @@ class ApiServer:
             watching.more()
 
 
-class _Watching(Pieces):
-    """The lines of one watch, joined into pieces, until its time is over.
+class _Watching(Stream):
+    """A watch, and its place among all that are under way."""
 
-    Args:
-        watched: the watch.
-        watches: those under way. This one joins them when its response begins.
-    """
-
+    content_type = "application/json"
     more: Callable[[], None]
     _end: asyncio.TimerHandle
-    _next_bookmark: asyncio.TimerHandle
 
     def __init__(self, watched: WatchReply, watches: "set[_Watching]") -> None:
-        self._watch, self._following = watched.watch, watched.following
+        self._watched = watched
         self._watches = watches
-        self._bookmark_is_due = self._is_over = False
 
     def begin(self, more: Callable[[], None]) -> None:
-        loop = asyncio.get_running_loop()
         self.more = more
-        self._end = loop.call_later(self._watch.seconds, self._stop)
-        self._next_bookmark = loop.call_later(_BOOKMARK_SECONDS, self._add_bookmark)
+        self._end = asyncio.get_running_loop().call_later(self._watched.watch.seconds, self._finish)
         self._watches.add(self)
 
     def take(self) -> bytes | None:
-        if self._following.ended:
-            return None
-        if piece := self._following.news(_PIECE):
-            return piece
-        if self._bookmark_is_due:
-            self._bookmark_is_due = False
-            return self._following.bookmark()
-        return None if self._is_over else b""
+        following = self._watched.following
+        return following.news(_PIECE) or (None if following.ended else b"")
 
     def end(self) -> None:
         self._watches.discard(self)
         self._end.cancel()
-        self._next_bookmark.cancel()
 
-    def _stop(self) -> None:
-        self._is_over = True
-        self.more()
-
-    def _add_bookmark(self) -> None:
-        self._next_bookmark = asyncio.get_running_loop().call_later(_BOOKMARK_SECONDS, self._add_bookmark)
-        self._bookmark_is_due = self._watch.bookmarks
+    def _finish(self) -> None:
+        self._watched.following.finish()
         self.more()

@@ -1,10 +1,11 @@
-"""A small HTTP/1.1 server on listening sockets.
+"""HTTP/1.1 servers on sockets inside the namespaces of a lab.
 
-Owns ``HttpServer``, which calls a handler for the answer to each request: a body, or a stream of pieces. h11 parses
-HTTP, and ``control.listen`` opens sockets.
+Owns ``HttpServer``, which serves one socket, and ``NodeServers``, all that one proxy serves on its node. A handler
+answers each request with a body or with a stream. h11 parses HTTP.
 
-No client can disturb another one or the server: requests are bounded in size, and the server leaves a client that is
-silent or does not read for too long. It takes the next piece of a stream only when the kernel has taken the last one.
+No client can disturb another one or the server: requests are bounded in size, and the server aborts a client that is
+silent or does not read for too long. It takes the next piece of a stream only when the kernel has taken the last one,
+so a client that does not read costs the memory of one piece.
 """
 
 import asyncio
@@ -12,15 +13,18 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import field
+from errno import EAFNOSUPPORT
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 
 import h11
-from h11 import RemoteProtocolError
 
+from proxylab.addresses import Family, IPAddress
 from proxylab.frozen import dataclass
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Pieces", "Stream"]
+__all__ = ["Answer", "HttpRequest", "HttpServer", "NodeServers", "PathHandler", "Stream", "listen_inside"]
 
 _PATIENCE: Final = 10.0
 """Seconds in which a client must send its next request."""
@@ -29,6 +33,7 @@ _STALLED: Final = 30.0
 """Seconds in which a client must make room for the next piece."""
 
 _BODY_LIMIT: Final = 1 << 20
+_BACKLOG: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +56,10 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-class Pieces(Protocol):
-    """The body of a chunked response."""
+class Stream(Protocol):
+    """A chunked response, in pieces."""
+
+    content_type: str
 
     def begin(self, more: Callable[[], None]) -> None:
         """The response begins: from now on ``more`` sends all pieces that there are."""
@@ -64,16 +71,30 @@ class Pieces(Protocol):
         """The response is over, or its client has gone."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A chunked response."""
-
-    status: int
-    pieces: Pieces
-    headers: Mapping[str, str] = field(default_factory=dict)
-
-
 Handler = Callable[[HttpRequest], Answer | Stream]
+
+SocketAddress = tuple[IPAddress, int]
+
+PathHandler = Callable[[str], Answer]
+"""From the path of a request, without its query, to the answer."""
+
+
+def listen_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
+    """A listening TCP socket. Raises ``OSError`` when the port is taken or the address is not the node's."""
+    six = Family.of(address) is Family.IPV6
+    with inside(netns):
+        opened = socket.socket(socket.AF_INET6 if six else socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if six:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.setblocking(False)
+        opened.bind((str(address), port))
+        opened.listen(_BACKLOG)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
 
 
 class HttpServer:
@@ -90,7 +111,7 @@ class HttpServer:
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             try:
-                with suppress(ConnectionError, TimeoutError, RemoteProtocolError):
+                with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
                     await _Conversation(reader, writer, handler).run()
                     writer.close()
                     await asyncio.wait_for(writer.wait_closed(), _STALLED)
@@ -114,6 +135,48 @@ class HttpServer:
         await asyncio.gather(*under_way, return_exceptions=True)
 
 
+class NodeServers:
+    """Servers on sockets of one node's namespace."""
+
+    def __init__(self, netns: NetNs) -> None:
+        self._netns = netns
+        self._servers: dict[SocketAddress, HttpServer] = {}
+        self._wanted: Mapping[SocketAddress, PathHandler] = {}
+
+    async def serve(self, wanted: Mapping[SocketAddress, PathHandler]) -> tuple[str, ...]:
+        """Listen at these addresses and no others. An open socket stays open and gets its new handler.
+
+        Returns:
+            A line for each address that fails, which the next call tries again; none for a family that the kernel
+            lacks.
+        """
+        self._wanted = dict(wanted)
+        for address in [address for address in self._servers if address not in wanted]:
+            await self._servers.pop(address).close()
+        failed = []
+        for address in wanted:
+            if address in self._servers:
+                continue
+            try:
+                listening = listen_inside(self._netns, *address)
+            except OSError as error:
+                if error.errno == EAFNOSUPPORT:  # a kernel without IPv6 has no clients for the address either
+                    continue
+                failed.append(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}")
+            else:
+                self._servers[address] = await HttpServer.on(listening, partial(self._answer, address))
+        return tuple(failed)
+
+    def _answer(self, address: SocketAddress, request: HttpRequest) -> Answer:
+        """Call the current handler: a port may pass from one Service to another. 503 without a handler."""
+        handler = self._wanted.get(address)
+        return Answer(503) if handler is None else handler(request.path)
+
+    async def close(self) -> None:
+        """Close all sockets."""
+        await self.serve({})
+
+
 class _Conversation:
     """One connection: one request after the other."""
 
@@ -135,7 +198,7 @@ class _Conversation:
             match self._handler(request):
                 case Answer() as answer:
                     await self._send_whole(answer)
-                case Stream() as stream:
+                case stream:
                     await self._send_stream(stream)
             if self._connection.our_state is not h11.DONE or self._connection.their_state is not h11.DONE:
                 return
@@ -164,40 +227,37 @@ class _Conversation:
 
     async def _send_whole(self, answer: Answer) -> None:
         headers = [*answer.headers.items(), ("Content-Length", str(len(answer.body)))]
-        events: list[h11.Event] = [h11.Response(status_code=answer.status, headers=headers)]
-        if not self._head_only:
-            events.append(h11.Data(data=answer.body))
-        await self._write(b"".join(self._connection.send(event) or b"" for event in (*events, h11.EndOfMessage())))
+        body = () if self._head_only else (h11.Data(data=answer.body),)
+        await self._send(h11.Response(status_code=answer.status, headers=headers), *body, h11.EndOfMessage())
 
     async def _send_stream(self, stream: Stream) -> None:
-        """Send pieces until the stream ends. Raises ``ConnectionAbortedError`` when the client closes its side."""
-        headers = [*stream.headers.items(), ("Transfer-Encoding", "chunked")]
-        await self._write(self._connection.send(h11.Response(status_code=stream.status, headers=headers)) or b"")
+        headers = [("Content-Type", stream.content_type), ("Transfer-Encoding", "chunked")]
+        await self._send(h11.Response(status_code=HTTPStatus.OK, headers=headers))
         if not self._head_only:
-            await self._send_pieces(stream.pieces)
-        await self._write(self._connection.send(h11.EndOfMessage()) or b"")
+            await self._send_pieces(stream)
+        await self._send(h11.EndOfMessage())
 
-    async def _send_pieces(self, pieces: Pieces) -> None:
-        transport = self._writer.transport
+    async def _send_pieces(self, stream: Stream) -> None:
+        """Send pieces until the stream ends. Raises ``ConnectionAbortedError`` when the client closes its side."""
         is_over, wake = False, asyncio.Event()
 
         def more() -> None:
-            """Send all pieces that there are now, unless the kernel has not yet taken the last one."""
+            """Send the pieces that there are, for as long as the kernel takes them at once."""
             nonlocal is_over
-            while not is_over and not transport.get_write_buffer_size():
-                piece = pieces.take()
-                if piece == b"":
-                    return
+            while not is_over and not self._writer.transport.get_write_buffer_size():
+                piece = stream.take()
                 if piece is None:
                     is_over = True
+                elif piece:
+                    self._write(h11.Data(data=piece))
                 else:
-                    transport.write(self._connection.send(h11.Data(data=piece)) or b"")
+                    return
             wake.set()
 
         # A client that sends during a stream breaks the protocol.
         gone = asyncio.create_task(self._reader.read(1))
         gone.add_done_callback(lambda _: wake.set())
-        pieces.begin(more)
+        stream.begin(more)
         try:
             while not is_over:
                 more()
@@ -205,20 +265,20 @@ class _Conversation:
                 wake.clear()
                 if gone.done():
                     raise ConnectionAbortedError
-                await self._drain()
+                await self._send()
         finally:
-            pieces.end()
+            stream.end()
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
 
-    async def _write(self, data: bytes) -> None:
-        self._writer.write(data)
-        await self._drain()
-
-    async def _drain(self) -> None:
-        """Wait until the kernel has taken everything. Raises ``TimeoutError`` when the client reads too slowly."""
+    async def _send(self, *events: h11.Event) -> None:
+        """Send, and wait until the kernel has taken everything. Raises ``TimeoutError`` for a client too slow."""
+        self._write(*events)
         async with asyncio.timeout(_STALLED):
             await self._writer.drain()
+
+    def _write(self, *events: h11.Event) -> None:
+        self._writer.write(b"".join(self._connection.send(event) or b"" for event in events))
 
 
 def _read(head: "h11.Request", body: bytes) -> HttpRequest:

@@ -123,17 +123,15 @@ def test_a_watch_ends_when_its_time_is_over_and_the_connection_serves_on(monkeyp
     run(story, monkeypatch)
 
 
-def test_bookmarks_tell_how_far_a_watch_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apiserver, "_BOOKMARK_SECONDS", 0.05)
-
+def test_a_watch_ends_with_a_bookmark_that_says_how_far_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
         client = await connect()
-        await client.ask("/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=1")
+        await client.ask("/api/v1/nodes?watch=true&allowWatchBookmarks=true&resourceVersion=1&timeoutSeconds=1")
         await client.head()
-        store.apply(replace(ECHO, annotations={"not": "a node"}))
+        revision = store.apply(replace(ECHO, annotations={"not": "a node"}))
         event = await client.event()
-        assert event["type"] == "BOOKMARK"
-        assert event["object"]["kind"] == "Node"
+        assert (event["type"], event["object"]["kind"]) == ("BOOKMARK", "Node")
+        assert event["object"]["metadata"]["resourceVersion"] == str(revision)
 
     run(story, monkeypatch)
 

@@ -294,8 +294,6 @@ def test_discovery_leads_to_every_resource() -> None:
         ("a in (b, c)", {}, False),
         ("a notin (b,c)", {}, True),
         ("x.io/a notin (b),d", {"x.io/a": "c", "d": "1"}, True),
-        ("a>3", {"a": "4"}, True),
-        ("a<3", {"a": "no"}, False),
         ("a=b,!c", {"a": "b", "c": ""}, False),
     ],
 )
@@ -303,7 +301,7 @@ def test_label_selectors(selector: str, labels: dict[str, str], selected: bool) 
     assert Selection.of(selector, "").accepts(labels, {}) is selected
 
 
-@pytest.mark.parametrize("selector", [",", "a in", "a in b", "!", "a=b c", "=b", "a>x", "(a)", "a in (b", "a,,b"])
+@pytest.mark.parametrize("selector", [",", "a in", "a in b", "!", "a=b c", "=b", "a>1", "(a)", "a in (b", "a,,b"])
 def test_label_selectors_that_are_none(selector: str) -> None:
     with pytest.raises(Refusal):
         Selection.of(selector, "")

@@ -16,8 +16,7 @@ from functools import partial
 
 from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
-from proxylab.control.kubeapi.encoder import Encoder, dumped
-from proxylab.control.kubeapi.manifest import Document
+from proxylab.control.kubeapi.manifest import Document, Encoder, dumped
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Watch
 
@@ -45,7 +44,7 @@ class Following:
         self._watch = watch
         self._store = store
         self._encoder = encoder
-        self.ended = False
+        self.ended = self._is_last = False
         wanted = watch.revision or 0
         if wanted > store.revision:
             raise Refusal.too_new(wanted, store.revision)
@@ -58,7 +57,14 @@ class Following:
             self._initial.extend((thing, store.revision_of(thing.key)) for thing in things)
         elif watch.revision is not None:
             self._sent = watch.revision
-            self._check_history()
+            try:
+                store.events_since(self._sent)
+            except CompactedError:
+                raise Refusal.expired(self._sent) from None
+
+    def finish(self) -> None:
+        """Let the next news be the last, with a bookmark for the client's next watch, if it wants any."""
+        self._is_last = True
 
     def news(self, size: int) -> bytes:
         """The next lines, of ``size`` bytes or little more; empty where the client knows everything."""
@@ -78,7 +84,7 @@ class Following:
             yield _line("ADDED", self._encoder.known(thing, revision))
         if self._announce:
             self._announce = False
-            yield self.bookmark(initial_end=True)
+            yield self._bookmark(initial_end=True)
         try:
             events = self._store.events_since(self._sent)
         except CompactedError:
@@ -92,9 +98,13 @@ class Following:
                 (*self._watch.collection.form, event.revision), partial(self._line_of, event)
             ):
                 yield line
+        if self._is_last:
+            self.ended = True
+            if self._watch.bookmarks:
+                yield self._bookmark()
 
-    def bookmark(self, *, initial_end: bool = False) -> bytes:
-        """A bookmark with the revision of the last event sent."""
+    def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        """The revision of the last event sent, without an object."""
         resource = self._watch.collection.resource
         metadata: Document = {"resourceVersion": str(self._sent), "creationTimestamp": None}
         if initial_end:
@@ -113,12 +123,6 @@ class Following:
         if before is not None and was_held:
             return _line("DELETED", self._encoder.document(before, event.revision))
         return b""
-
-    def _check_history(self) -> None:
-        try:
-            self._store.events_since(self._sent)
-        except CompactedError:
-            raise Refusal.expired(self._sent) from None
 
 
 def _line(kind: str, document: bytes) -> bytes:
