@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case import one_case
+from proxylab.cli.case_option import choose_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -35,7 +35,7 @@ def command(
     case_id: str | None,
     **of_engine: Any,
 ) -> None:
-    """Print the rules of NODE in the running lab, with their counters, from the kernel.
+    """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
     With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
     `nft -f`. This needs no privilege and no kernel; a comment says what is assumed of the kernel. With the real
@@ -47,7 +47,7 @@ def command(
     if len(rest) > 1 or (file is not None and rest):
         raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
     if file is not None and engine in EMBEDDED:
-        _render(one_case(file, case_id, mode_of(engine)), engine, node)
+        _render(choose_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node
     with the_lab(make_session, file, name, engine=engine, case_id=case_id, **of_engine) as lab:

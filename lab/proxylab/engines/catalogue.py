@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from proxylab.addresses import Family, Protocol
-from proxylab.control.servers import NodeServers
+from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.sync import EmbeddedEngine
