@@ -11,6 +11,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import refuse_gates
 from proxylab.engines.modes import MODES
 from proxylab.engines.names import EMBEDDED, mode_of, version_of
 from proxylab.plan.assembly import lay_out
@@ -63,6 +64,7 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     if chosen not in nodes:
         raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
     mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
+    refuse_gates(engine, configuration)
     settings = mode.settings(configuration, scenario.network.pod_cidrs)
     view = ClusterView(
         services=layout.services,

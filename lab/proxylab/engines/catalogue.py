@@ -11,6 +11,7 @@ from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
+from proxylab.engines.embedded.settings import refuse_gates
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.kubeproxy.make import make_kube_proxy
@@ -49,6 +50,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     mode_name = read_engine(choice.name).mode
     mode, on_node = MODES[mode_name], node_mode(mode_name, context)
     on_node.require()
+    refuse_gates(choice.name, choice.configuration)
     configuration, families, netns = choice.configuration, choice.families, context.netns
     settings = mode.settings(configuration, choice.cluster_cidrs)
     first, fixed = _LEAVES_UDP

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "NodeCIDR",
     "Periods",
     "ProxySettings",
+    "refuse_gates",
 ]
 
 
@@ -139,3 +141,30 @@ def _detect_local(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwo
             return BridgeInterface(configuration.bridge_interface)
         case DetectLocalMode.INTERFACE_NAME_PREFIX:
             return InterfaceNamePrefix(configuration.interface_name_prefix)
+
+
+_GATES: Final = {
+    "AllowServiceExternalIPs": True,
+    "KubeProxyNFTablesLocalhostNodePorts": False,
+    "NFTablesProxyMode": True,
+    "PreferSameTrafficDistribution": True,
+    "ServiceTrafficDistribution": True,
+}
+"""kube-proxy's feature gates that change rules, each with the value that embedded engines behave like."""
+
+
+def refuse_gates(engine: str, configuration: ProxyConfiguration) -> None:
+    """Refuse feature gates that an embedded engine does not have, or has with another value.
+
+    Raises:
+        ScenarioError: with a line for each.
+    """
+    refused = [
+        f"KubeProxyConfiguration.featureGates.{name}: {engine} "
+        + (f"behaves as with {str(_GATES[name]).lower()}" if name in _GATES else "does not know this gate")
+        + "; remove it, or choose the real kube-proxy as engine"
+        for name, value in configuration.feature_gates.items()
+        if _GATES.get(name) is not value
+    ]
+    if refused:
+        raise ScenarioError(refused)
