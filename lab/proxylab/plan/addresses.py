@@ -14,7 +14,7 @@ from ipaddress import ip_network
 from itertools import combinations, islice
 from typing import Final
 
-from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
 from proxylab.frozen import dataclass
 from proxylab.plan.name_servers import has_own_server
@@ -199,6 +199,7 @@ def _networks(
         for first in firsts
         for second in seconds
         if first.overlaps(second)
+        and not may_overlap((one.rpartition(".")[2], first), (other.rpartition(".")[2], second))
     ]
     if problems:
         raise ScenarioError(problems)
