@@ -86,6 +86,9 @@ class _Carrier:
         self._backing = backing
         self._left = left
         self._names = Names()
+        self._selected: dict[str, set[str]] = {}
+        for raw in kubectl_output.services:
+            self._selected.setdefault(namespaced(raw)[0], set()).update(at(raw, "spec", "selector") or {})
         self._networks = _networks(kubectl_output.services, nodes, backing)
         self._here = _translation(self._networks, nodes, backing)
 
@@ -155,12 +158,7 @@ class _Carrier:
 
     def _pod_entry(self, key: PodKey) -> Data:
         pod, ports = self._backing.pods[key], self._backing.ports[key]
-        selected = {
-            label
-            for raw in self._kubectl_output.services
-            if namespaced(raw)[0] == pod.namespace
-            for label in at(raw, "spec", "selector") or {}
-        }
+        selected = self._selected.get(pod.namespace, set())
         return pruned(
             {
                 "namespace": pod.namespace if pod.namespace != "default" else None,

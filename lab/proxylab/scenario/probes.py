@@ -292,14 +292,17 @@ def _check_frame(subject: Subject) -> None:
 
 def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
     """Note probes with the same sender, target and packets, and contradictory outcomes."""
+    sent: dict[object, list[int]] = {}
     for index, probe in enumerate(probes):
         expect = probe.expect
         if expect is None or expect.outcome is None or probe.exceptions:
             continue
-        for earlier, other in enumerate(probes[:index]):
-            if other.expect is None or other.exceptions or not _same_flow(probe, other):
-                continue
-            if other.expect.outcome not in (None, expect.outcome):
+        if None in (probe.source, probe.target, probe.send):
+            continue
+        flow = probe.source, probe.target, probe.send
+        for earlier in sent.setdefault(flow, []):
+            other = probes[earlier]
+            if other.expect is not None and other.expect.outcome is not expect.outcome:
                 where = location[index]["expect"]["outcome"]
                 first = location[earlier]["expect"]["outcome"].key.position.line
                 what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
@@ -307,9 +310,4 @@ def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems:
                     where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
                 )
                 break
-
-
-def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
-    if None in (one.source, one.target, one.send):
-        return False
-    return (one.source, one.target, one.send) == (other.source, other.target, other.send)
+        sent[flow].append(index)
