@@ -79,7 +79,7 @@ def build_scenario(
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
-        service_positions=tuple(manifests.locations[key]["metadata"]["name"].key.position for key in services),
+        service_positions=tuple(manifests.locations[key].spot.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))

@@ -272,6 +272,8 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
             location[absent].spot, "is missing or not text", allowed="every object has an apiVersion and a kind"
         )
         return None
+    if kind != inside and _KINDS.get(kind) == version:
+        return kind
     spot = location["kind"].spot
     known = [each for each in _KINDS if each != inside]
     if not inside:
@@ -281,8 +283,6 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
         problems.add(spot, f"a {kind} may not hold a {kind}", allowed=allowed)
     elif kind not in _KINDS:
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
-    elif version != _KINDS[kind]:
-        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     else:
-        return kind
+        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     return None

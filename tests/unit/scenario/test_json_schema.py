@@ -7,10 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 from broken_scenarios import BASE, broken_scenarios
-from ruamel.yaml import YAML
 
 from proxylab.scenario.json_schema import DRAFT, json_schema
+from proxylab.scenario.problems import Problems
 from proxylab.scenario.reference import reference_page
+from proxylab.scenario.source import read_documents
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "lab" / "proxylab" / "scenario" / "schema.json"
@@ -23,8 +24,8 @@ def faults(text: str) -> list[str]:
     validator = jsonschema.Draft7Validator(SCHEMA)
     return [
         error.message
-        for document in YAML(typ="safe", pure=True).load_all(text)
-        for error in validator.iter_errors(document)
+        for document in read_documents(text, "f", Problems())[0]
+        for error in validator.iter_errors(document.value)
     ]
 
 

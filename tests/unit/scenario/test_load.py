@@ -232,7 +232,7 @@ def test_files_with_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> N
     [
         (BASE.encode().replace(b"first", b"f\xffirst"), "13:12: the file is not UTF-8 text; save it as UTF-8"),
         (BASE.encode("utf-16"), "1:1: the file is not UTF-8 text; save it as UTF-8"),
-        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 16 MiB; split the scenario"),
+        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 64 MiB; split the scenario"),
     ],
     ids=["a byte", "UTF-16", "too large"],
 )
