@@ -16,23 +16,24 @@ _NO_PORT: Final = 0
 
 
 def everywhere(
-    pods: Iterable[PodPlacement], nodes: Iterable[Namespace], hosts: Iterable[Namespace] | None, family: Family
-) -> Iterator[Receiver]:
+    pods: Iterable[PodPlacement], nodes: Iterable[Namespace], hosts: Iterable[Namespace], family: Family, echo: bool
+) -> tuple[Receiver, ...]:
     """The receivers of any probe in a family.
 
     Args:
         pods: those with a network namespace of their own.
         nodes: the nodes.
-        hosts: for an echo request, the outside hosts; otherwise ``None``.
+        hosts: the outside hosts.
         family: the IP family.
+        echo: whether the probe sends echo requests, which the stacks of nodes and hosts answer.
     """
-    for pod in pods:
-        yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=own_address(pod, family))
-    if hosts is not None:
-        yield from _stacks(nodes, hosts, family)
-        return
-    for node in nodes:
-        yield from _programs(node, family)
+    in_pods = (
+        Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=own_address(pod, family))
+        for pod in pods
+    )
+    if echo:
+        return (*in_pods, *_stacks(nodes, hosts, family))
+    return (*in_pods, *(program for node in nodes for program in _programs(node, family)))
 
 
 def _programs(node: Namespace, family: Family) -> Iterator[Receiver]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from ipaddress import ip_network
 from typing import Final, assert_never
 
@@ -141,9 +142,10 @@ class _Resolver:
         self._questions = Questions(plan, services, self._families)
         self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
         self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
-        # Each is made once for many probes: it has a part for every pod.
-        self._receivers_everywhere: dict[object, tuple[Receiver, ...]] = {}
-        self._sentinels_from: dict[object, tuple[Sentinel, ...]] = {}
+        pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
+        # What probes share is made once, since it has a part for every pod.
+        self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))
+        self._sentinels = cache(self._sentinels_of)
 
     def resolved(self, number: int, probe: _Sent) -> ResolvedProbe:
         expect = probe.expect if isinstance(probe, Probe) else None
@@ -157,6 +159,7 @@ class _Resolver:
             destination = Family.of(destination).loopback
         service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
         sender, family = self._sender(probe, destination), Family.of(destination)
+        echo = probe.send.protocol is Transport.ICMP
         return ResolvedProbe(
             number=number,
             name=probe.name,
@@ -167,8 +170,8 @@ class _Resolver:
             manner=probe.send.manner,
             flows=probe.send.flows,
             payload=probe.send.payload,
-            receivers=(*self._everywhere(probe, family), *self._receivers(probe, family)),
-            sentinels=self._sentinels(probe, destination),
+            receivers=(*self._everywhere(family, echo), *self._receivers(probe, family)),
+            sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),
             nodes=tuple(self._nodes),
             watched=() if expect is None else self._watched(expect.at),
             policy_route=self._policy_route(probe, destination),
@@ -308,15 +311,6 @@ class _Resolver:
                     return address
         raise UnresolvableError(f"to.via: {owner} has no {' or '.join(families)} {target.via}")
 
-    def _everywhere(self, probe: _Sent, family: Family) -> tuple[Receiver, ...]:
-        """The receivers in pods and on nodes: the same for all probes of a family, but for echo requests."""
-        key = family, probe.send.protocol is Transport.ICMP
-        if key not in self._receivers_everywhere:
-            pods = (pod for pod in self._pods.values() if pod.namespace not in self._nodes)
-            hosts = self._hosts.values() if probe.send.protocol is Transport.ICMP else None
-            self._receivers_everywhere[key] = tuple(everywhere(pods, self._nodes.values(), hosts, family))
-        return self._receivers_everywhere[key]
-
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
         """The receivers that depend on the target."""
         if probe.send.protocol is Transport.ICMP:
@@ -337,29 +331,24 @@ class _Resolver:
         own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
 
-    def _sentinels(self, probe: _Sent, destination: IPAddress) -> tuple[Sentinel, ...]:
-        """Sentinels at the nodes that the probe's packets may enter, at every pod, and at hosts that are endpoints."""
-        entrances = self._entrances(probe, destination)
-        sender, family = probe.source.name, Family.of(destination)
-        key = sender, family, tuple(each.name for each in entrances)
-        if key not in self._sentinels_from:
-            self._sentinels_from[key] = tuple(self._sentinels_of(sender, entrances, family))
-        return self._sentinels_from[key]
+    def _sentinels_of(self, sender: str, entrances: tuple[str, ...], family: Family) -> tuple[Sentinel, ...]:
+        """Sentinels at the nodes that a sender's packets may enter, at every pod, and at hosts that are endpoints.
 
-    def _sentinels_of(self, sender: str, entrances: list[Namespace], family: Family) -> Iterator[Sentinel]:
-        """No sentinel is in the sender's own namespace, at a deleted pod, or behind a cut link."""
+        No sentinel is in the sender's own namespace, at a deleted pod, or behind a cut link.
+        """
         hosts = [each for each in self._hosts.values() if self._serving(each, family)]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
         home = namespace_of(find("from", sender, self._placements))
-        placements: list[Namespace | PodPlacement] = [*entrances, *pods, *hosts]
-        for placement in placements:
-            if namespace_of(placement) != home and not self._links.part(self._plan, sender, placement.name):
-                yield Sentinel(name=placement.name, address=own_address(placement, family))
+        placements: list[Namespace | PodPlacement] = [*map(self._nodes.__getitem__, entrances), *pods, *hosts]
+        return tuple(
+            Sentinel(name=placement.name, address=own_address(placement, family))
+            for placement in placements
+            if namespace_of(placement) != home and not self._links.part(self._plan, sender, placement.name)
+        )
 
-    def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
+    def _entrances(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The node that the sender's packets enter, or all nodes over which the router spreads their flows."""
-        sharing = self._sharing(probe, destination)
-        return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
+        return self._sharing(probe, destination) or (self._entrance(probe).name,)
 
     def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The nodes over which the router spreads a host's flows, unless the probe names one of them."""
