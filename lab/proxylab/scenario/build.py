@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from proxylab.cluster.objects import PodPort, Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import Known, build_probe, build_stream
-from proxylab.scenario.build_steps import build_step
+from proxylab.scenario.build_intent import Known, build_conntrack, build_probe, build_source, build_stream
 from proxylab.scenario.changes import Moment
 from proxylab.scenario.conditions import axes_of, conditions_of
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
+    Count,
     Daemon,
     EngineFailure,
     Host,
@@ -28,16 +28,22 @@ from proxylab.scenario.model import (
     Scenario,
     Segment,
     Step,
+    StepException,
+    StepExpect,
     Stream,
+    StreamExpect,
+    Until,
     Uplink,
 )
 from proxylab.scenario.networks import families_of, networks_of
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
+from proxylab.scenario.schema.change import UntilShape
 from proxylab.scenario.schema.expect import EngineFailureShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.network import NetworkShape
+from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
 
 __all__ = ["build_scenario"]
 
@@ -104,10 +110,72 @@ def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[t
     at = parts.location["spec"]
     streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
     steps = tuple(
-        build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
+        _step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
         for index, (step, moment) in enumerate(zip(parts.moving.steps, moments, strict=True))
     )
     return streams, steps
+
+
+def _step(shape: StepShape, location: Location, moment: Moment, known: Known) -> Step:
+    """The step at ``location``; ``known`` is for its probes."""
+    return Step(
+        name=shape.name,
+        change=moment.change,
+        until=_until(shape.until, location["until"]) if shape.until else None,
+        expect=_step_expect(shape.expect, location["expect"]),
+        probes=tuple(build_probe(probe, location["probes"][index], known) for index, probe in enumerate(shape.probes)),
+        exceptions=tuple(
+            StepException(
+                when=conditions_of(each.when),
+                version=each.when.version,
+                expect=_step_expect(each.expect, location["except"][index]["expect"]),
+                because=each.because,
+                position=location["except"][index].key.position,
+            )
+            for index, each in enumerate(shape.exceptions)
+        ),
+        position=location["name"].key.position,
+    )
+
+
+def _until(shape: UntilShape, location: Location) -> Until:
+    return Until(
+        engines=shape.engines,
+        rules=shape.rules,
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
+        backends=shape.backends,
+        elapsed=shape.elapsed,
+        within=shape.within,
+        position=location.key.position,
+    )
+
+
+def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
+    return StepExpect(
+        streams={name: _stream_expect(each, location[name]) for name, each in shape.streams.items()},
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
+    )
+
+
+def _stream_expect(shape: StreamExpectShape, location: Location) -> StreamExpect:
+    return StreamExpect(
+        backend=shape.backend,
+        backends=tuple(shape.backends) if shape.backends is not None else None,
+        source=build_source(shape.source),
+        lost=_count(shape.lost),
+        rejected=_count(shape.rejected),
+        resets=_count(shape.resets),
+        delay=shape.delay,
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
+    )
+
+
+def _count(shape: CountShape | None) -> Count | None:
+    return Count(at_least=shape.at_least, at_most=shape.at_most) if shape is not None else None
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:

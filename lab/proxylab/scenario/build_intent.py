@@ -48,7 +48,7 @@ from proxylab.scenario.schema.probe import (
 )
 
 if TYPE_CHECKING:
-    from proxylab.scenario.schema.stream import StreamShape
+    from proxylab.scenario.schema.probe import StreamShape
 
 __all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
 

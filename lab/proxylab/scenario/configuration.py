@@ -11,7 +11,7 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
     SocketAddress,
 )
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import ignored_keys
@@ -25,11 +25,21 @@ from proxylab.scenario.schema.kubeproxy import (
 )
 from proxylab.scenario.validation import validated
 
-__all__ = ["CONFIGURATION_VERSION", "read_configuration"]
+__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "read_configuration"]
+
+CONFIGURATION_KIND = "KubeProxyConfiguration"
 
 CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 
 _DEFAULT = ProxyConfiguration()
+
+
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What a file says of its proxies; ``ignored`` are the keys that are there and have no effect."""
+
+    configuration: ProxyConfiguration | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def read_configuration(documents: Sequence[Location], problems: Problems) -> Configured:

@@ -15,8 +15,7 @@ from pathlib import Path
 from proxylab.scenario.build import build_scenario
 from proxylab.scenario.changes import Moment, read_changes
 from proxylab.scenario.conditions import check_conditions
-from proxylab.scenario.configuration import read_configuration
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
 from proxylab.scenario.document import Document, Location, Spot
 from proxylab.scenario.insertion import with_probes, with_steps
 from proxylab.scenario.inventory import Inventory, take_inventory
@@ -145,13 +144,13 @@ def _scenario(
         needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
         problems.add(_start(file), "the file has no Scenario", allowed=needed)
     if not scenarios:
-        _configured(configurations, problems)
+        read_configuration(configurations, problems)
         read_manifests(others, (), problems)
         _check_strictly(others, strict, problems)
         problems.raise_any()
     whole = amend(scenarios[0])
     parts = read_parts(whole, problems)
-    configured = _configured(configurations, problems)
+    configured = read_configuration(configurations, problems)
     others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
@@ -185,13 +184,6 @@ def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: 
     moments = read_changes(parts, inventory, manifests, problems)
     check_steps(parts, inventory, moments, problems)
     return moments
-
-
-def _configured(documents: list[Location], problems: Problems) -> Configured:
-    if not documents:
-        return Configured()
-
-    return read_configuration(documents, problems)
 
 
 def _check_strictly(documents: list[Location], version: str | None, problems: Problems) -> None:

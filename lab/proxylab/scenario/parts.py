@@ -20,10 +20,18 @@ from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, 
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.network import NetworkShape
-from proxylab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
+from proxylab.scenario.schema.probe import (
+    AnyTarget,
+    ProbeName,
+    ProbeShape,
+    Sender,
+    SendShape,
+    SourceShape,
+    StreamShape,
+    TargetShape,
+)
 from proxylab.scenario.schema.scenario import StillDocument
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.stream import StreamShape
 from proxylab.scenario.schema.whole import ScenarioDocument, SpecShape
 from proxylab.scenario.validation import validated
 

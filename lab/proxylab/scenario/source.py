@@ -293,21 +293,21 @@ class _DocumentReader:
             key = self._key(event, path)
             value_event = next(self._events)
             # The mark of an empty scalar is wherever the parser was by then.
-            place = Marks(at, at if _is_empty(value_event) else self._position(value_event))
+            entry = Marks(at, at if _is_empty(value_event) else self._position(value_event))
             value = self._value(value_event, (*path, "?" if key is None else key))
             if key is None:
                 continue
             if key == _MERGE and _is_plain(event):
-                merged.append((value, Spot(place.value, (*path, key))))
+                merged.append((value, Spot(entry.value, (*path, key))))
             elif key in data:
                 what = f"the key appears twice, first in line {marks[key].key.line}"
                 self._problems.add(Spot(at, (*path, key)), what, allowed="remove one of the two")
             else:
-                marks[key], data[key] = place, value
+                marks[key], data[key] = entry, value
         for source, spot in merged:
-            for key, value, place in self._merged(source, spot):
+            for key, value, entry in self._merged(source, spot):
                 if key not in data:
-                    data[key], marks[key] = value, place
+                    data[key], marks[key] = value, entry
         return self._finished(data, data.values(), marks)
 
     def _finished(self, container: Any, values: Iterable[object], marks: dict[str | int, Marks]) -> Any:

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from proxylab.addresses import Transport
 from proxylab.frozen import dataclass
 from proxylab.scenario.changes import Moment
-from proxylab.scenario.conntrack import check_conntrack
 from proxylab.scenario.document import Location
-from proxylab.scenario.expectations import check_source
+from proxylab.scenario.expectations import check_conntrack, check_source
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import EngineAction, EngineState

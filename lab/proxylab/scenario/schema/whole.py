@@ -8,9 +8,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from proxylab.scenario.schema.base import refused
+from proxylab.scenario.schema.probe import StreamShape
 from proxylab.scenario.schema.scenario import StillDocument, StillSpecShape
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.stream import StreamShape
 from proxylab.scenario.schema.syntax import Name
 
 __all__ = ["ScenarioDocument", "SpecShape"]
