@@ -30,7 +30,6 @@ from proxylab.scenario.model import (
     Step,
     StepException,
     StepExpect,
-    Stream,
     StreamExpect,
     Until,
     Uplink,
@@ -72,7 +71,11 @@ def build_scenario(
     known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
-    streams, steps = _course(parts, moments, known)
+    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in spec.streams.items())
+    steps = tuple(
+        _step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
+        for index, (step, moment) in enumerate(zip(spec.steps, moments, strict=True))
+    )
     probes = tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
@@ -100,20 +103,6 @@ def build_scenario(
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
         proxy=configured.configuration,
     )
-
-
-def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[tuple[Stream, ...], tuple[Step, ...]]":
-    """Streams and steps."""
-    if parts.moving is None:
-        return (), ()
-
-    at = parts.location["spec"]
-    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
-    steps = tuple(
-        _step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
-        for index, (step, moment) in enumerate(zip(parts.moving.steps, moments, strict=True))
-    )
-    return streams, steps
 
 
 def _step(shape: StepShape, location: Location, moment: Moment, known: Known) -> Step:

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service
@@ -45,10 +44,8 @@ from proxylab.scenario.schema.probe import (
     SendShape,
     ServiceTargetShape,
     SourceShape,
+    StreamShape,
 )
-
-if TYPE_CHECKING:
-    from proxylab.scenario.schema.probe import StreamShape
 
 __all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
@@ -75,7 +72,7 @@ def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
     )
 
 
-def build_stream(name: str, shape: "StreamShape", location: Location, known: Known) -> Stream:
+def build_stream(name: str, shape: StreamShape, location: Location, known: Known) -> Stream:
     """The stream at ``location``."""
     target, protocol = _target(shape, known)
     return Stream(

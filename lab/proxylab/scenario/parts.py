@@ -5,7 +5,6 @@ rest of the same probe. ``inventory`` and ``probes`` compare parts with each oth
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
@@ -30,9 +29,8 @@ from proxylab.scenario.schema.probe import (
     StreamShape,
     TargetShape,
 )
-from proxylab.scenario.schema.scenario import StillDocument
+from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.whole import ScenarioDocument, SpecShape
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
@@ -63,13 +61,12 @@ class StepParts:
 class Parts:
     """A Scenario document, part by part. A part is ``None`` if it is there but not well-formed.
 
-    ``document`` is the whole document, if all of it is well-formed; ``moving`` is its spec, if it has streams or steps.
+    ``document`` is the whole document, if all of it is well-formed.
     ``homes`` are the places of pods and nodes that the author gives as manifests, by kind and name.
     """
 
     location: Location
-    document: StillDocument | None
-    moving: "SpecShape | None" = None
+    document: ScenarioDocument | None
     network: NetworkShape | None
     nodes: Mapping[str, NodeShape | None]
     pods: Mapping[str, PodShape | None]
@@ -94,30 +91,9 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         location: the document.
         problems: takes the mistakes in its shape.
     """
-    spec = location["spec"]
-    if not (spec["streams"].exists or spec["steps"].exists):
-        with suppress(ValidationError):  # the whole shape, below, reports why
-            return _still(location, StillDocument.model_validate(location.value))
-
-    whole = validated(ScenarioDocument, location, problems)
-    if whole is None:
+    document = validated(ScenarioDocument, location, problems)
+    if document is None:
         return _salvaged(location)
-    return replace(
-        _still(location, whole),
-        moving=whole.spec,
-        streams={
-            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
-            for name, stream in whole.spec.streams.items()
-        },
-        steps=tuple(
-            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes)))
-            for step in whole.spec.steps
-        ),
-    )
-
-
-def _still(location: Location, document: StillDocument) -> Parts:
-    """The parts of a well-formed document, without streams and steps."""
     spec = document.spec
     return Parts(
         location=location,
@@ -130,8 +106,13 @@ def _still(location: Location, document: StillDocument) -> Parts:
         matrix=spec.matrix or no_axes(),
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
-        streams={},
-        steps=(),
+        streams={
+            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
+            for name, stream in spec.streams.items()
+        },
+        steps=tuple(
+            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
+        ),
     )
 
 
