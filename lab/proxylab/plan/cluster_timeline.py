@@ -97,7 +97,7 @@ class Cluster:
         there = {service.key: service for service in self.services}
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
         fresh = begin(scenario)
-        return replace(fresh, services=_allocated(scenario, written, lambda problem: _position(scenario, problem)))
+        return replace(fresh, services=_allocated(scenario, written, _positions(scenario)))
 
 
 def begin(scenario: Scenario) -> Cluster:
@@ -117,7 +117,7 @@ def begin(scenario: Scenario) -> Cluster:
         scenario=scenario,
         nodes={node.name: node for node in _nodes(scenario, addresses)},
         pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
-        services=_allocated(scenario, services, lambda problem: _position(scenario, problem)),
+        services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},
         hidden=hidden,
     )
@@ -199,12 +199,11 @@ def _allocated(
         raise ScenarioError([f"{position(problem)}: {problem}" for problem in error.problems]) from None
 
 
-def _position(scenario: Scenario, problem: str) -> Position | str:
-    """The place of the Service that a problem of allocation names."""
-    for service, position in zip(scenario.services, scenario.service_positions, strict=False):
-        if problem.startswith(f"Service {service.namespace}/{service.name}: "):
-            return position
-    return scenario.file
+def _positions(scenario: Scenario) -> Callable[[str], Position | str]:
+    """Finds the place of the Service that a problem of allocation names."""
+    services = (f"Service {each.namespace}/{each.name}" for each in scenario.services)
+    positions = dict(zip(services, scenario.service_positions, strict=False))
+    return lambda problem: positions.get(problem.partition(": ")[0], scenario.file)
 
 
 def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:

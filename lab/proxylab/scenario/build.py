@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from proxylab.cluster.objects import PodPort, Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import Known, build_conntrack, build_probe, build_source, build_stream
-from proxylab.scenario.changes import Moment
+from proxylab.scenario.build_intent import NamedObjects, build_conntrack, build_probe, build_source, build_stream
+from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
@@ -51,7 +51,7 @@ _LONGEST_NAME = 80
 
 
 def build_scenario(
-    file: str, parts: Parts, manifests: Manifests, moments: "Sequence[Moment]", configured: Configured
+    file: str, parts: Parts, manifests: Manifests, states: "Sequence[ClusterState]", configured: Configured
 ) -> Scenario:
     """Build the Scenario from documents that passed every check.
 
@@ -59,7 +59,7 @@ def build_scenario(
         file: the file's name, for positions.
         parts: the Scenario document, with the Pods and Nodes from manifests.
         manifests: the other objects.
-        moments: the cluster's state at each step.
+        states: the cluster's state at each step.
         configured: the configuration of the proxies.
     """
     document = parts.document
@@ -68,15 +68,15 @@ def build_scenario(
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
-    known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
+    named = NamedObjects(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
-    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in spec.streams.items())
+    streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
     steps = tuple(
-        _step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
-        for index, (step, moment) in enumerate(zip(spec.steps, moments, strict=True))
+        _step(step, at["steps"][index], state, NamedObjects(_services(state.manifests), named.pods))
+        for index, (step, state) in enumerate(zip(spec.steps, states, strict=True))
     )
-    probes = tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes))
+    probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
         name=document.metadata.name,
@@ -105,14 +105,14 @@ def build_scenario(
     )
 
 
-def _step(shape: StepShape, location: Location, moment: Moment, known: Known) -> Step:
-    """The step at ``location``; ``known`` is for its probes."""
+def _step(shape: StepShape, location: Location, state: ClusterState, named: NamedObjects) -> Step:
+    """The step at ``location``; ``named`` is for its probes."""
     return Step(
         name=shape.name,
-        change=moment.change,
+        change=state.change,
         until=_until(shape.until, location["until"]) if shape.until else None,
         expect=_step_expect(shape.expect, location["expect"]),
-        probes=tuple(build_probe(probe, location["probes"][index], known) for index, probe in enumerate(shape.probes)),
+        probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
             StepException(
                 when=conditions_of(each.when),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from proxylab.scenario.build import build_scenario
-from proxylab.scenario.changes import Moment, read_changes
+from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
 from proxylab.scenario.document import Document, Location, Spot
@@ -156,7 +156,7 @@ def _scenario(
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)
-    moments: tuple[Moment, ...] = ()
+    states: tuple[ClusterState, ...] = ()
     if complete:
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
@@ -168,22 +168,22 @@ def _scenario(
             lambda probe, location: Subject(probe, location, parts, inventory, manifests, pods, problems),
             problems,
         )
-        moments = _course(parts, inventory, manifests, problems)
+        states = _steps(parts, inventory, manifests, problems)
         if to_run:
             refuse_missing(parts, configurations, problems)
     problems.raise_any()
-    return build_scenario(file, parts, manifests, moments, configured)
+    return build_scenario(file, parts, manifests, states, configured)
 
 
-def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
+def _steps(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[ClusterState, ...]":
     """Check streams and steps, and return the cluster's state at each step."""
     if not (parts.streams or parts.steps):
         return ()
 
     check_streams(parts, inventory, manifests, problems)
-    moments = read_changes(parts, inventory, manifests, problems)
-    check_steps(parts, inventory, moments, problems)
-    return moments
+    states = read_changes(parts, inventory, manifests, problems)
+    check_steps(parts, inventory, states, problems)
+    return states
 
 
 def _check_strictly(documents: list[Location], version: str | None, problems: Problems) -> None:

@@ -28,7 +28,7 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
+__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests"]
 
 ServiceId = tuple[str, str]
 """Namespace and name."""
@@ -46,7 +46,7 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class ManifestObject:
     """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
 
     shape: Any
@@ -75,8 +75,8 @@ class Manifests:
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
     slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
-    pods: dict[str, Given] = field(default_factory=dict)
-    nodes: dict[str, Given] = field(default_factory=dict)
+    pods: dict[str, ManifestObject] = field(default_factory=dict)
+    nodes: dict[str, ManifestObject] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -240,7 +240,7 @@ class _Reader:
         self,
         shape: Any,
         make: "Callable[[Any], PodShape | NodeShape]",
-        found: dict[str, Given],
+        found: dict[str, ManifestObject],
         location: Location,
         kind: str,
     ) -> None:
@@ -254,7 +254,7 @@ class _Reader:
                 location["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
             )
             return
-        found[name[1]] = Given(make(read) if read is not None else None, location)
+        found[name[1]] = ManifestObject(make(read) if read is not None else None, location)
         if read is not None:
             check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
 

@@ -62,7 +62,7 @@ class Parts:
     """A Scenario document, part by part. A part is ``None`` if it is there but not well-formed.
 
     ``document`` is the whole document, if all of it is well-formed.
-    ``homes`` are the places of pods and nodes that the author gives as manifests, by kind and name.
+    ``in_manifests`` are the places of pods and nodes that the author gives as manifests, by kind and name.
     """
 
     location: Location
@@ -77,11 +77,11 @@ class Parts:
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
-    homes: Mapping[tuple[str, str], Location] = field(default_factory=dict)
+    in_manifests: Mapping[tuple[str, str], Location] = field(default_factory=dict)
 
     def at(self, kind: str, name: str) -> Location:
         """The place of an entry of ``nodes``, ``pods`` or ``hosts``, in the spec or in a manifest."""
-        return self.homes.get((kind, name)) or self.location["spec"][kind][name]
+        return self.in_manifests.get((kind, name)) or self.location["spec"][kind][name]
 
 
 def read_parts(location: Location, problems: Problems) -> Parts:
@@ -132,7 +132,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
     A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
-    pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
+    pods, nodes, in_manifests = dict(parts.pods), dict(parts.nodes), dict(parts.in_manifests)
     for name, given in manifests.pods.items():
         location = given.location["metadata"]["name"]
         if name in pods:
@@ -143,11 +143,11 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 allowed="rename one of the two",
             )
             continue
-        pods[name], homes["pods", name] = given.shape, location
+        pods[name], in_manifests["pods", name] = given.shape, location
     for name, given in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:
-            nodes[name], homes["nodes", name] = given.shape, given.location["metadata"]["name"]
+            nodes[name], in_manifests["nodes", name] = given.shape, given.location["metadata"]["name"]
         elif own is not None and given.shape is not None:
             update = {
                 "labels": {**given.shape.labels, **own.labels},
@@ -156,7 +156,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 "internal_ips": own.internal_ips or given.shape.internal_ips,
             }
             nodes[name] = own.model_copy(update=update)
-    return replace(parts, pods=pods, nodes=nodes, homes=homes)
+    return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
 
 
 def _salvaged(location: Location) -> Parts:
