@@ -72,10 +72,7 @@ def build_scenario(
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
     streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
-    steps = tuple(
-        _step(step, at["steps"][index], state, NamedObjects(_services(state.manifests), named.pods))
-        for index, (step, state) in enumerate(zip(spec.steps, states, strict=True))
-    )
+    steps = tuple(_steps(spec.steps, at["steps"], states, named))
     probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
@@ -103,6 +100,13 @@ def build_scenario(
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
         proxy=configured.configuration,
     )
+
+
+def _steps(
+    shapes: Sequence[StepShape], location: Location, states: Sequence[ClusterState], named: NamedObjects
+) -> Iterator[Step]:
+    for index, (shape, state) in enumerate(zip(shapes, states, strict=True)):
+        yield _step(shape, location[index], state, NamedObjects(_services(state.manifests), named.pods))
 
 
 def _step(shape: StepShape, location: Location, state: ClusterState, named: NamedObjects) -> Step:
