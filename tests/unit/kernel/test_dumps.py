@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from proxylab.kernel.netlink.dumps import Dump
+from proxylab.kernel.netfilter.nfnetlink import Dump
 
 OBJECT, ERROR, DONE = 16, 2, 3
 REQUEST, INTERRUPTED = 0x1, 0x10

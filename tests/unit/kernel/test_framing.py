@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from proxylab.kernel.netlink.framing import attributes, messages, nested
+from proxylab.kernel.netfilter.nfnetlink import attributes, messages, nested
 
 
 def test_padding_separates_messages() -> None:
