@@ -122,6 +122,17 @@ def test_an_error_names_the_request_that_failed(data: st.DataObject, together: b
     )
 
 
+def test_an_answer_to_an_earlier_request_is_skipped(ends: tuple[Netlink, socket.socket]) -> None:
+    """A receive buffer that was too small (ENOBUFS) leaves such answers behind."""
+    ours, kernel = ends
+    wanted = [requests.add_bridge(bridge) for bridge in BRIDGES[:2]]
+    for number, each in enumerate(wanted, 1):
+        kernel.send(acknowledged(each.encode(number)))
+    ours.send(wanted)
+    kernel.send(refused(wanted[1].encode(2), errno.EEXIST, "late") + acknowledged(wanted[0].encode(3)))
+    ours.send(wanted[:1])
+
+
 def test_a_kind_of_device_that_the_kernel_lacks_is_a_capability(ends: tuple[Netlink, socket.socket]) -> None:
     ours, kernel = ends
     request = Request("make it", Kind.NEW_LINK, 0, {}, needs=("VXLAN devices", "load it"))

@@ -80,7 +80,8 @@ class Netlink:
             self._socket.sendmsg([request.encode(number) for number, request in enumerate(batch, first)])
             by_sequence: dict[int, Answer] = {}
             while len(by_sequence) < len(batch):
-                by_sequence |= {answer.sequence: answer for answer in answers(self._socket.recv(_MOST))}
+                received = answers(self._socket.recv(_MOST))
+                by_sequence |= {answer.sequence: answer for answer in received if answer.sequence >= first}
             found += (by_sequence[number] for number in range(first, first + len(batch)))
         return found
 
