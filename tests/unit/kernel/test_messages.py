@@ -129,7 +129,8 @@ def test_an_answer_to_an_earlier_request_is_skipped(ends: tuple[Netlink, socket.
     for number, each in enumerate(wanted, 1):
         kernel.send(acknowledged(each.encode(number)))
     ours.send(wanted)
-    kernel.send(refused(wanted[1].encode(2), errno.EEXIST, "late") + acknowledged(wanted[0].encode(3)))
+    kernel.send(refused(wanted[1].encode(2), errno.EEXIST, "late"))
+    kernel.send(acknowledged(wanted[0].encode(3)))
     ours.send(wanted[:1])
 
 
