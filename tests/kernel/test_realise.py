@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from network_scenarios import BASIC, TUNNELLED
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
-from wires import BASIC, TUNNELLED
 
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.build import Wiring, realise
