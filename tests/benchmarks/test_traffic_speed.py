@@ -15,7 +15,7 @@ from traffic_plan import PODS, VIP, resolved, spread
 from proxylab.addresses import Transport
 from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.scenario.load import load_scenario
@@ -123,7 +123,7 @@ async def ours_and_the_kernel(launcher: Launcher) -> dict[str, list[float]]:
             assert len(evidence.tracked or ()) == len(evidence.observations) / 4 == OUR_FLOWS
             lab.runner.forget()
             frames = [*first_packets(many, Identity(bytes(8), 0, 0, OUR_FLOWS), ports)]
-            lookup = FlowLookup(lab.netns["node-a"])
+            lookup = Conntrack(lab.netns["node-a"])
             begin = process_time()
             for start in range(0, OUR_FLOWS, 250):
                 for frame in frames[start : start + 250]:

@@ -23,9 +23,9 @@ from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns

@@ -13,7 +13,7 @@ from traffic_plan import PODS, VIP, resolved
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Packet
 from proxylab.kernel.capture.stack import StackTap
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe, Sender, Sentinel
@@ -175,7 +175,7 @@ async def from_a_port_that_was_given_away(launcher: Launcher) -> dict[str, Any]:
                 seen.source_port for seen in evidence.observations if (seen.netns_name, seen.packet) == AT_THE_POD
             ]
         dialled = Tuple(socket.IPPROTO_TCP, NODE, 0, VIP, 80)
-        lookup = FlowLookup(lab.netns["node-a"])
+        lookup = Conntrack(lab.netns["node-a"])
         kept = [entry and entry.destination_port for entry in lookup.replies(dialled, (20000, 3253))]
         lookup.close()
         return {"sources": sources, "kept": kept}

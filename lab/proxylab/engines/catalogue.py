@@ -25,9 +25,9 @@ from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.names import read_engine
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError
+from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import read_sysctl, write_sysctls

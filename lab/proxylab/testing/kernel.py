@@ -121,6 +121,7 @@ class FakeKernel:
             frozenset(namespace.addresses),
             frozenset(replace(route, device="") if route.unreachable else route for route in namespace.routes),
             frozenset(namespace.neighbours),
+            frozenset(namespace.rules),
         )
 
 

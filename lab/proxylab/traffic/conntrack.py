@@ -10,8 +10,7 @@ from typing import Any
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
-from proxylab.kernel.netfilter.conntrack import Conntrack
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
@@ -27,7 +26,7 @@ class ConntrackReader:
     def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
         self._netns_by_name = netns_by_name
         self._hidden = hidden
-        self._lookups: dict[str, FlowLookup] = {}
+        self._lookups: dict[str, Conntrack] = {}
 
     def flows(self, resolved: ResolvedProbe, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
         """The conntrack entries of a probe's flows on the nodes, each found by its source port.
@@ -39,7 +38,7 @@ class ConntrackReader:
         for node in resolved.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
-                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
+                lookup = self._lookups[node] = Conntrack(self._netns_by_name[node])
             for turn, address in enumerate(addresses):
                 dialled = Tuple(resolved.protocol_number, address, 0, resolved.destination, resolved.port)
                 replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
@@ -95,9 +94,9 @@ class ConntrackReader:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(family, *transports):
-                    if entry.reply_source[0] not in self._hidden:
-                        answer = (*entry.reply_source, *entry.reply_destination)
-                        yield TableEntry(node, transports[entry.protocol], *entry.source, *entry.destination, *answer)
+                    if entry.reply.source not in self._hidden:
+                        transport = transports[entry.original.protocol]
+                        yield TableEntry(node, transport, *entry.original[1:], *entry.reply[1:])
             finally:
                 table.close()
 

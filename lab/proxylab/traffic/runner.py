@@ -20,7 +20,7 @@ from proxylab.addresses import Family, Transport
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import Spoken
-from proxylab.kernel.netfilter.conntrack import flush
+from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan

@@ -10,11 +10,10 @@ import struct
 from typing import Final
 
 from proxylab.frozen import dataclass
-from proxylab.kernel.netfilter.nftables import expect, message, number, open_netfilter
-from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, expect, message, messages, nested, open_netfilter
+from proxylab.kernel.netfilter.nftables import number
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.netlink.framing import messages, nested
-from proxylab.kernel.netlink.uapi import NLM_F_ACK
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Logged", "PacketLog"]

@@ -27,10 +27,10 @@ from operator import itemgetter
 from typing import Final
 
 from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace, RuleOrder
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
