@@ -6,11 +6,10 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sandboxed import USERS, checkout_for, python_of
+from sandboxed import checkout_for, python_of
+from users import BOTH
 
 from proxylab.errors import ExitCode
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 @BOTH

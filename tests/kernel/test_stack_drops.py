@@ -6,11 +6,11 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
-import pytest
 from recorded import World
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import NODE, PODS, resolved, spread, traffic_plan
+from users import BOTH
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
@@ -94,7 +94,7 @@ async def dropped(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+@BOTH
 def test_the_stack_that_dropped_a_packet_is_named(ordinary: bool) -> None:
     found = sandboxed(dropped, ordinary=ordinary)
     for name, by, counter in (
