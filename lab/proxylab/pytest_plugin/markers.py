@@ -1,6 +1,7 @@
 """Markers for ``pytest -m``: engine, mode, IP families, needed capabilities, and the author's tags.
 
-A Python test that uses a lab has the markers of its engine; it may build labs of any scenario. Titles and matrix cases are in the id, for ``-k``.
+Titles and matrix cases are in the id, for ``-k``. A Python test that uses a lab has the markers of its engine only: it
+may build labs of any scenario.
 """
 
 from collections.abc import Iterator, Mapping
