@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +16,10 @@ from container_images import ContainerImage
 
 __all__ = ["FakeDocker", "fake_docker"]
 
-ID = "sha256:" + "0" * 64
+
+def _without_tag(reference: str) -> str:
+    """A digest names an image, whatever tag stands before it."""
+    return re.sub(r":[^:/@]+(?=@)", "", reference)
 
 
 @dataclass
@@ -32,13 +36,12 @@ class FakeDocker:
         match method, words:
             case "GET", ["version"]:
                 return 200, json.dumps({"ApiVersion": "1.44"}).encode(), ""
-            case "GET", ["images", *name, "json"] if "/".join(name) in self.here:
-                image = self.here["/".join(name)]
-                return 200, json.dumps({"Id": ID, "Config": image.settings, "Name": "/".join(name)}).encode(), ""
+            case "GET", ["images", *name, "json"] if (reference := _without_tag("/".join(name))) in self.here:
+                return 200, json.dumps({"Id": reference, "Config": self.here[reference].settings}).encode(), ""
             case "POST", ["images", "create"]:
                 return self._pulled(query["fromImage"], query.get("tag", ""))
             case "POST", ["containers", "create"]:
-                self.containers["made"] = self.here[self._name_of(json.loads(body)["Image"])]
+                self.containers["made"] = self.here[json.loads(body)["Image"]]
                 return 201, json.dumps({"Id": "made"}).encode(), ""
             case "GET", ["containers", "made", "json"]:
                 return 200, json.dumps({"Id": "made"}).encode(), ""
@@ -48,9 +51,6 @@ class FakeDocker:
                 del self.containers["made"]
                 return 204, b"", ""
         return 404, json.dumps({"message": f"No such image: {'/'.join(words)}"}).encode(), ""
-
-    def _name_of(self, given: str) -> str:
-        return given if given in self.here else next(iter(self.here))
 
     def _pulled(self, name: str, tag: str) -> tuple[int, bytes, str]:
         reference = name + (("@" if tag.startswith("sha256:") else ":") + tag if tag else "")
