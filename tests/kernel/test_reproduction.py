@@ -158,10 +158,12 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
     folder, found = tmp_path_factory.mktemp("passing"), []
     with Session() as session:
         for name, wanted in SAMPLE.items():
-            for case in list(cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of("")))[:2]:
+            both = cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of(""))[:2]
+            for number, case in enumerate(both):
                 lab = session.open(case)
                 chosen = [each for each in case.probes if each.name.partition("[")[0] in wanted]
-                for probe in chosen if wanted else case.probes[:MOST_PROBES]:
+                # Of two cases, which are two families, each has every second probe.
+                for probe in (chosen if wanted else case.probes[:MOST_PROBES])[number :: len(both)]:
                     verdict = lab.judged(probe)
                     bundle = folder / str(len(found))
                     for path, data in lab.bundle(verdict).items():
@@ -176,7 +178,7 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
 def test_scripts_see_what_the_lab_has_seen_of_what_passes(passing: Sequence[Sent]) -> None:
     assert {each.verdict.overall for each in passing} == {Judgement.PASS}
     told = {each.name: (each.done.result(), each) for each in passing if each.done}
-    assert len(told) > 40
+    assert len(told) > 20
     for name, (done, sent) in told.items():
         assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
         lab = in_the_lab(read_case(CASE, (sent.bundle / CASE).read_bytes()))
