@@ -21,10 +21,6 @@ def checked(caller: Caller, *words: str) -> list[str]:
     return [os.path.relpath(file, SCENARIOS) for file in CHECKED.findall(output)]
 
 
-def test_without_a_name_the_catalogue_is_every_scenario(caller: Caller) -> None:
-    assert sorted(checked(caller)) == places()
-
-
 def test_themes_and_scenarios_are_named_in_any_order(caller: Caller) -> None:
     own = [place for place in places() if place.startswith("nodeport/")]
     assert checked(caller, "nodeport", "clusterip/headless") == [*own, "clusterip/headless"]
