@@ -103,8 +103,10 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     by_patch: dict[tuple[str, str], list[Broken]] = {}
     for broken in BROKEN:
         by_patch.setdefault((broken.patch, broken.before), []).append(broken)
+    # Before the threads: the factory makes its own folder at its first call, and anew if two calls are the first.
+    folders = [tmp_path_factory.mktemp("broken") for _ in by_patch]
     with ThreadPoolExecutor(2) as runs:
-        done = runs.map(lambda each: bundles_of(each, tmp_path_factory.mktemp("broken")), by_patch.values())
+        done = runs.map(bundles_of, by_patch.values(), folders)
         return {name: bundle for each in done for name, bundle in each.items()}
 
 
