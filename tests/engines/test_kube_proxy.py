@@ -35,7 +35,7 @@ async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
         said["barrier"] = BARRIER in dump
         said["hidden"] = BARRIER in without_barrier(dump)
         stage.store.delete(ECHO.key)
-        # Mode nftables keeps the chains of what is gone for a while, but leads nobody there.
+        # Mode nftables keeps the chains of what is gone for a while, but no rule jumps to them.
         said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
         events = [event for event in stage.store.list(ClusterEvent) if event.reason == "Starting"]
         said["events"] = [event.reporter for event in events]

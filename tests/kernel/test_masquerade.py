@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from network_scenarios import BASIC
 from sandboxed import sandboxed
 from users import EITHER
-from wires import BASIC
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables

@@ -11,7 +11,7 @@ from users import EITHER
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence
-from proxylab.evidence.passages import PassageBook
+from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
 from proxylab.verdict.explain import explain
@@ -38,7 +38,7 @@ def way(evidence: Evidence, flow: int) -> list[str]:
 
 def ways(evidence: Evidence) -> list[int]:
     """How many flows crossed how many devices of the node, there and back, in any order."""
-    book = PassageBook(evidence.passages)
+    book = PackedPassages(evidence.passages)
     return sorted(Counter(len(book.of(flow)) for flow in range(evidence.sent)).elements())
 
 

@@ -15,16 +15,16 @@ from thoroughness import examples
 from proxylab.addresses import Transport
 from proxylab.codec import dumps, loads
 from proxylab.evidence.evidence import Evidence
-from proxylab.evidence.passages import PassageBook
+from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.match import Matcher, Vantage
-from proxylab.traffic.passing import MOST_UNPACKED
+from proxylab.traffic.match import Matcher, TapPoint
+from proxylab.traffic.passages import MOST_UNPACKED
 from proxylab.verdict.judge import judge
 
 FLOWS = MOST_UNPACKED + 4
 IDENTITY, OTHER = Identity(bytes(8), 3, 1 << 20, FLOWS), Identity(bytes(8), 4, 1 << 30, FLOWS)
-ON_A_NODE = Vantage("node-a", "eth0", transit=True)
+ON_A_NODE = TapPoint("node-a", "eth0", transit=True)
 SYN, RST, ACK, PSH = 2, 4, 16, 8
 ENDS = {
     4: (IPv4Address("10.244.1.2"), IPv4Address("10.96.0.10")),
@@ -118,7 +118,7 @@ def test_the_judge_sees_the_same_in_both(ipv6: bool, fates: list[str]) -> None:
     ends = [each for each in everything if each.netns_name not in world.resolved.nodes]
     told = world.evidence(everything)
     evidence = replace(world.evidence(ends), passages=packed(on_nodes))
-    book = PassageBook(evidence.passages)
+    book = PackedPassages(evidence.passages)
     for flow, trip in enumerate(trips):
         assert {*book.of(flow)} == {each for each in trip if each.netns_name in world.resolved.nodes}
     judged = [judge(world.probe, world.resolved, None, each) for each in (told, evidence)]

@@ -15,7 +15,7 @@ from typing import Final
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
-from proxylab.control.ask import ask_status
+from proxylab.control.http_client import fetch_status
 from proxylab.kernel.netlink.requests import delete_route, replace_route
 from proxylab.kernel.netlink.socket import RouteSocket
 from proxylab.kernel.sandbox.netns import NetNs
@@ -118,7 +118,7 @@ class HealthChecks:
         """Which nodes answer 200; each address and port is checked once, however many routes depend on it."""
         questions = tuple({(address, each.port): None for each in followed for address in each.nodes.values()})
         answers = await together(
-            ask_status(self._router, address, port, seconds=_PATIENCE) for address, port in questions
+            fetch_status(self._router, address, port, seconds=_PATIENCE) for address, port in questions
         )
         return {question: status == _HEALTHY for question, status in zip(questions, answers, strict=True)}
 

@@ -23,8 +23,10 @@ import dns.rdatatype
 import dns.rrset
 
 from proxylab.cluster.names import TTL_SECONDS, Names, Record, Srv
+from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.store import Store
 
-__all__ = ["LARGEST", "SMALLEST", "answer"]
+__all__ = ["LARGEST", "SMALLEST", "NameService", "answer"]
 
 SMALLEST: Final = 512
 """Octets that every client accepts by UDP (RFC 1035, section 4.2.1)."""
@@ -135,3 +137,30 @@ def _rdata(record: Record, kind: dns.rdatatype.RdataType) -> dns.rdata.Rdata:
         case address:
             text = str(address)
     return dns.rdata.from_text(dns.rdataclass.IN, kind, text)
+
+
+class NameService:
+    """Answers for every name server of one lab.
+
+    Args:
+        store: the cluster.
+        hidden: the namespace of the lab's own objects, which get no names.
+    """
+
+    def __init__(self, store: Store, hidden: str = "") -> None:
+        self._store = store
+        self._hidden = hidden
+        self._names = Names((), ())
+        self._revision = -1
+
+    def respond(self, server: str, message: bytes, by_udp: bool) -> bytes | None:
+        """The response of the server of that name to a message; ``None`` for no response."""
+        return answer(self._current(), message, serial=self._store.revision, by_udp=by_udp, server=server)
+
+    def _current(self) -> Names:
+        """The names of the cluster as it is now, rebuilt when it has changed since the last query."""
+        if self._revision != self._store.revision:
+            services = [each for each in self._store.list(Service) if each.namespace != self._hidden]
+            self._names = Names(services, self._store.list(EndpointSlice))
+            self._revision = self._store.revision
+        return self._names

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.observation import Direction, Observation, Packet
-from proxylab.evidence.passages import PassageBook, Passages
+from proxylab.evidence.passages import PackedPassages, Passages
 from proxylab.frozen import dataclass
 
 __all__ = [
@@ -284,9 +284,10 @@ class Evidence:
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
-    ``http`` holds the HTTP answers. ``kernel`` holds the stack counters until ``held_at``, where a flow was missing;
-    ``held_at`` is 0 where none was. ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of
-    a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops meanwhile.
+    ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
+    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
+    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
+    meanwhile.
     """
 
     sent: int
@@ -304,7 +305,7 @@ class Evidence:
     entries: tuple[TableEntry, ...] | None = None
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
-    held_at: int = 0
+    counters_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     drops: tuple[DropReason, ...] = ()
@@ -314,7 +315,7 @@ class Evidence:
     def of_flow(self, number: int) -> tuple[Observation, ...]:
         """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time.
 
-        For many flows, make one ``PassageBook``: it unpacks once.
+        For many flows, make one ``PackedPassages``: it unpacks once.
         """
         single = (each for each in self.observations if each.flow == number)
-        return tuple(sorted((*single, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))
+        return tuple(sorted((*single, *PackedPassages(self.passages).of(number)), key=lambda seen: seen.at))

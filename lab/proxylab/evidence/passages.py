@@ -1,8 +1,8 @@
 """Sightings of thousands of flows at devices of nodes, packed column by column (``Passages``).
 
 A flow crosses eight devices of two nodes. An object for each sighting would cost more than the rest of the flow, and
-the judge looks only at the few flows that went wrong. So ``Passages`` keeps all sightings packed, and ``PassageBook``
-makes the observations of a flow on demand.
+the judge looks only at the few flows that went wrong. So ``Passages`` keeps all sightings packed, and
+``PackedPassages`` makes the observations of a flow on demand.
 
 A row has, byte by byte: the flow (4); its kind (bit 0: a reply; bit 1: it left the node; bit 2: it came in under a MAC
 that is not the device's); seconds and nanoseconds (4 each); source, destination and both ports in network byte order.
@@ -23,7 +23,7 @@ from typing import Final
 from proxylab.addresses import Transport, unpacked
 from proxylab.evidence.observation import Direction, Observation, Packet
 
-__all__ = ["LEFT", "OTHERHOST", "REPLY", "PassageBook", "Passages", "pack", "planes_of", "sightings"]
+__all__ = ["LEFT", "OTHERHOST", "REPLY", "PackedPassages", "Passages", "pack", "planes_of", "sightings"]
 
 REPLY: Final = 1
 LEFT: Final = 2
@@ -70,7 +70,7 @@ def sightings(passages: Passages) -> tuple["array[int]", bytes]:
     return array("I", bytes(numbers)), data[4 * frames : 5 * frames]
 
 
-class PassageBook:
+class PackedPassages:
     """Passages by flow. The first call of ``of`` unpacks them."""
 
     __slots__ = ("_by_flow", "_passages", "_unpacked")

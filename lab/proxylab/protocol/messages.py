@@ -32,6 +32,8 @@ __all__ = [
     "Built",
     "Close",
     "Closed",
+    "CollectState",
+    "CollectedState",
     "Conclude",
     "Concluded",
     "Converse",
@@ -50,8 +52,6 @@ __all__ = [
     "LookedUp",
     "NodeRecord",
     "Ready",
-    "Recall",
-    "Recalled",
     "Request",
     "Send",
     "Sent",
@@ -147,8 +147,8 @@ class Inspect:
 
 
 @dataclass(frozen=True, slots=True)
-class Recall:
-    """Get all that the lab still has of the last probe. Answer: ``Recalled``."""
+class CollectState:
+    """Get all that the lab still has of the last probe. Answer: ``CollectedState``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,9 @@ class Examine:
     """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
+Request = (
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +263,7 @@ class NodeRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
+class CollectedState:
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
@@ -315,7 +317,7 @@ Answer = (
     | Conversed
     | Dumped
     | Inspected
-    | Recalled
+    | CollectedState
     | Executed
     | Examined
     | Closed

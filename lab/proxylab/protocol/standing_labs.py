@@ -17,6 +17,8 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectedState,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -33,8 +35,6 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Recall,
-    Recalled,
     Send,
     Sent,
 )
@@ -44,6 +44,7 @@ __all__ = [
     "AnyRequest",
     "AnyResponse",
     "Attach",
+    "CapturedFrame",
     "Detach",
     "Detached",
     "End",
@@ -52,20 +53,19 @@ __all__ = [
     "Frames",
     "Greet",
     "Greeted",
-    "Heard",
+    "LabRecord",
     "Lines",
-    "Listed",
+    "ListObjects",
     "Listen",
-    "Listing",
     "Log",
-    "Memory",
+    "ObjectList",
     "Remember",
     "Signal",
 ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class LabRecord:
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -98,7 +98,7 @@ class Detach:
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
     """
 
-    memory: Memory
+    record: LabRecord
     seconds: float | None
 
 
@@ -109,14 +109,14 @@ class Greet:
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """Get the memory of a standing lab, after replacing it by ``memory`` if given. Answer: ``Memory``."""
+    """Get the record of a standing lab, after replacing it by ``record`` if given. Answer: ``LabRecord``."""
 
-    memory: Memory | None = None
+    record: LabRecord | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """List the objects that the API server shows. Answer: ``Listed``."""
+class ListObjects:
+    """List the objects that the API server shows. Answer: ``ObjectList``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +190,7 @@ class Greeted:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ObjectList:
     """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
@@ -205,7 +205,7 @@ class Lines:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class CapturedFrame:
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
 
     at: int
@@ -217,7 +217,7 @@ class Heard:
 class Frames:
     """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
-    frames: tuple[Heard, ...] = ()
+    frames: tuple[CapturedFrame, ...] = ()
     lost: int = 0
 
 
@@ -231,14 +231,14 @@ class Ended:
 Feed = Attach | Log | Listen
 
 AnyRequest = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
-    | Detach | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
+    | Detach | Greet | Remember | ListObjects | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All requests of a client."""
 
 AnyResponse = (
-    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
+    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | CollectedState | Executed
     | Examined | Closed | Failed
-    | Detached | Greeted | Memory | Listed | Lines | Frames | Ended
+    | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
 )  # fmt: skip
 """All answers of a lab process."""

@@ -15,10 +15,10 @@ from typing import Any
 from proxylab.addresses import IPAddress
 from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
-from proxylab.evidence.passages import PassageBook
+from proxylab.evidence.passages import PackedPassages
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
-__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
+__all__ = ["Fate", "Flow", "counted_ends", "flows_of", "hops"]
 
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
@@ -31,7 +31,7 @@ _FRAGMENTATION_NEEDED = (3, 4)
 """IPv4's packet too big: RFC 1191."""
 
 
-_NOTHING_PACKED = PassageBook(())
+_NOTHING_PACKED = PackedPassages(())
 
 
 class Fate(StrEnum):
@@ -58,7 +58,7 @@ class Flow:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        told: observations at devices of nodes that the evidence holds packet by packet.
+        at_nodes: observations at devices of nodes that the evidence holds packet by packet.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
@@ -78,7 +78,7 @@ class Flow:
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
-    told: tuple[Observation, ...] = ()
+    at_nodes: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
@@ -92,12 +92,12 @@ class Flow:
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     reached: tuple[str, ...] = ()
-    book: PassageBook = _NOTHING_PACKED
+    book: PackedPassages = _NOTHING_PACKED
 
     @property
     def passages(self) -> tuple[Observation, ...]:
         """Every observation of the flow at devices of nodes."""
-        return (*self.told, *self.book.of(self.number))
+        return (*self.at_nodes, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
@@ -135,7 +135,7 @@ class Flow:
         return next((fate for seen, fate in found if seen), Fate.LOST)
 
 
-def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
+def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
     seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
@@ -149,7 +149,7 @@ def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
         seen["tracked"].setdefault(entry.flow, []).append(entry)
     columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, resolved.flows) for kind, by_flow in seen.items()}
     columns["number"] = range(resolved.flows)
-    columns["book"] = [PassageBook(evidence.passages)] * resolved.flows
+    columns["book"] = [PackedPassages(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
     return of_columns(Flow, tuple(columns.values()))
@@ -247,7 +247,7 @@ class _Sorter:
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for an observation without meaning for the fate."""
         if observation.netns_name in self._nodes and observation.device != STACK:
-            return "told"
+            return "at_nodes"
         if observation.otherhost:
             return "flooded"
         if observation.packet is Packet.REQUEST:

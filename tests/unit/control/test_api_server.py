@@ -181,7 +181,7 @@ def test_a_client_that_does_not_read_costs_nothing_and_is_left(monkeypatch: pyte
     [b"\x16\x03\x01\x00\xff", b"GET\r\n\r\n", b"A" * 200_000, b"POST /apis HTTP/1.1\r\nContent-Length: 9\r\n\r\nx"],
     ids=["TLS", "half a line", "no end", "half a body"],
 )
-def test_garbage_disturbs_nobody(monkeypatch: pytest.MonkeyPatch, garbage: bytes) -> None:
+def test_garbage_disturbs_no_other_client(monkeypatch: pytest.MonkeyPatch, garbage: bytes) -> None:
     async def story(store: Store, connect: Callable[[], Awaitable[Client]]) -> None:
         good, rude = await connect(), await connect()
         await good.ask(WATCH)

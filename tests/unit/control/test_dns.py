@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_truncated_and_comes_whole_by_tcp() -> None:
     assert len(texts(whole.answer)) == 100
 
 
-def test_a_client_may_not_ask_for_less_than_everybody_takes() -> None:
+def test_a_client_may_not_ask_for_less_than_every_client_accepts() -> None:
     assert len(texts(ask("peers.default.svc.cluster.local", payload=100).answer)) == 3
 
 

@@ -41,7 +41,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -
     return asyncio.run(scenario())
 
 
-def test_a_place_that_passes_to_somebody_else_stays_open_and_answers_as_they_do(
+def test_an_address_that_passes_to_another_server_stays_open_and_answers_as_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert statuses(monkeypatch, [saying(200), saying(404)]) == [b"200", b"404"]

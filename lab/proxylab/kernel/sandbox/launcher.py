@@ -18,8 +18,8 @@ from typing import Any, Final
 
 from proxylab.errors import InternalError, LabEndedError
 from proxylab.frozen import dataclass
-from proxylab.kernel.sandbox.chosen_tools import PATH
 from proxylab.kernel.sandbox.commands import MARK, Command
+from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import here
