@@ -16,8 +16,7 @@ from users import EITHER
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
-from proxylab.control.http import Answer, HttpServer
-from proxylab.control.listen import listen_inside
+from proxylab.control.http_server import Answer, HttpServer, listen_inside
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.launcher import Launcher

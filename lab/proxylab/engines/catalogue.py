@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final, Literal
 
 from proxylab.addresses import Family, Protocol
-from proxylab.control.servers import NodeServers
+from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.iptables.legacy import V1_23

@@ -141,7 +141,7 @@ class Lab:
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
         """Look up a name from a node or pod, and wait for the answer until the deadline."""
-        from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+        from proxylab.control.dns_client import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(netns_name), query, deadline)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from proxylab.addresses import Family
 from proxylab.cluster.names import Names
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
-from proxylab.control.dns import LARGEST, SMALLEST, answer
+from proxylab.control.dns_server import LARGEST, SMALLEST, answer
 
 WEB = Service(
     name="web",
