@@ -30,7 +30,7 @@ PROBE_MS = 5.0  # design: one probe with its verdict
 TRACE_MS = 10.0
 OUR_FLOWS, THEIR_FLOWS, FIRST_PORT = 10_000, 100, 20_000
 # Both take turns in one run and are told in processor time, since others may want the processors as well.
-RUNS = 5
+RUNS = 3
 TIMES_FASTER = 5  # scapy names no backend for it
 TIMES_THE_KERNEL = 2  # for a run that reads and matches four frames a flow, and packs four more that a node saw
 SHARED = 1.25  # what a machine that others use as well may take more: caches are theirs, too

@@ -113,7 +113,9 @@ def typed(command: Command, home: Path, cache: Path) -> str:
     return done.stdout
 
 
+# tests/unit/binaries/test_checkout.py builds a small checkout, and tests/docs types such commands for another engine.
 @needs
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, tmp_path: Path) -> None:
     """Typed as they stand, by a user whose home is the clone's folder; of the scenarios there is the one they trace.

@@ -9,6 +9,7 @@ import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -50,7 +51,7 @@ async def nftables_story(launcher: Launcher) -> dict[str, Any]:
     return await story(launcher, "kube-proxy/nftables")
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
+@EITHER
 @pytest.mark.parametrize("telling", [iptables_story, nftables_story], ids=["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_it_follows_the_cluster(telling: Any, ordinary: bool) -> None:
@@ -204,7 +205,7 @@ def test_both_write_the_same_rules_for_any_cluster(
 
     drawn: list[tuple[KubeObject, ...]] = []
 
-    @settings(max_examples=examples(25), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(10), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(clusters(family))
     def draw(view: Any) -> None:
         drawn.append((*view.services, *view.slices))

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from test_traffic import stage, told
 from traffic_plan import nat, resolved, spread
+from users import EITHER
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence
@@ -71,7 +71,7 @@ async def many(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+@EITHER
 def test_no_flow_of_thousands_is_lost_or_mistaken_at_any_hop(
     ordinary: bool, record_property: Callable[[str, object], None]
 ) -> None:

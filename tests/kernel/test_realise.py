@@ -5,10 +5,10 @@ import socket
 from dataclasses import replace
 from typing import Any
 
-import pytest
 from network_scenarios import BASIC, TUNNELLED
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from small_plan import small_plan
+from users import BOTH, EITHER
 
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.build import Wiring, realise
@@ -19,8 +19,6 @@ from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth, ends_by_namespace
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def ip(launcher: Launcher, wiring: Wiring, netns_name: str, *argv: str) -> Any:
@@ -57,7 +55,7 @@ async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@BOTH
+@EITHER
 def test_the_kernel_has_what_the_plan_says(ordinary: bool) -> None:
     found = sandboxed(what_the_kernel_has, ordinary=ordinary)
     assert found["links"] == {
@@ -164,7 +162,7 @@ async def first_packets(_: Launcher) -> list[bool]:
     return arrived
 
 
-@BOTH
+@EITHER
 def test_the_first_packet_after_a_build_arrives(ordinary: bool) -> None:
     assert sandboxed(first_packets, ordinary=ordinary) == [True] * 20
 
@@ -175,7 +173,7 @@ async def carry_by_frames(_: Launcher) -> list[bool]:
         return [first_packet_arrives(wiring)]
 
 
-@BOTH
+@EITHER
 def test_on_an_older_kernel_frames_prove_that_links_carry(ordinary: bool) -> None:
     assert sandboxed(carry_by_frames, ordinary=ordinary) == [True]
 
@@ -212,7 +210,7 @@ async def a_bridge_with_many_ports(_: Launcher) -> int:
         return len(wiring.namespaces)
 
 
-@BOTH
+@EITHER
 def test_answers_about_many_ports_fit_the_socket(ordinary: bool) -> None:
     assert sandboxed(a_bridge_with_many_ports, ordinary=ordinary) == 121
 

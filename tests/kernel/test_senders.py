@@ -5,10 +5,10 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from test_traffic import Stage, nat, stage, told
 from traffic_plan import PODS, VIP, resolved
+from users import EITHER
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Packet
@@ -19,7 +19,6 @@ from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.model import Manner
 
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 NODE = IPv4Address("172.18.0.2")
 NO_MAC = "00:00:00:00:00:00"
 AT_THE_POD = ("echo-1", Packet.REQUEST)
@@ -62,7 +61,7 @@ async def default_route(lab: Stage) -> None:
     await lab.ip("node-a", "route", "add", f"{VIP}/32", "via", "10.244.0.12", "dev", "echo-2", "onlink")
 
 
-@BOTH
+@EITHER
 def test_a_node_s_packet_is_seen_as_it_was_sent_and_not_as_a_rule_of_output_made_it(ordinary: bool) -> None:
     for name, found in sandboxed(translated, ordinary=ordinary).items():
         assert found["sent"] == 20, name

@@ -26,7 +26,7 @@ def test_evidence(evidence: Evidence) -> None:
     assert loads(dumps(evidence, Evidence), Evidence) == evidence
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=examples(5), deadline=None)
 @given(st.from_type(Plan))
 def test_plan(plan: Plan) -> None:
     assert loads(dumps(plan, Plan), Plan) == plan

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
+from thoroughness import examples
 
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.cases import cases
@@ -48,7 +49,7 @@ def test_files_of_the_tree(file: Path) -> None:
     assert_round(parse_scenario(file.read_text(), "f", to_run=False))
 
 
-@settings(max_examples=60, deadline=SOON, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=SOON, suppress_health_check=[HealthCheck.too_slow])
 @given(scenario_texts())
 def test_drawn_scenarios(text: str) -> None:
     scenario = parse_scenario(text, "f", to_run=False)
@@ -59,7 +60,7 @@ def test_drawn_scenarios(text: str) -> None:
 
 def test_mutated_files_have_mistakes_and_nothing_worse() -> None:
     seeds = [BASE, *(case.text for case in broken_scenarios()), *(file.read_text() for file in FILES)]
-    assert list(fuzz(seeds, files=300, seed=20)) == []
+    assert list(fuzz(seeds, files=examples(120), seed=20)) == []
 
 
 def test_the_fuzz_command_counts_what_it_finds(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from proxylab.pytest_plugin.options import engines, report
+from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import explanation
 from proxylab.report.html import Heading, entry
 from proxylab.verdict.model import Judgement
@@ -37,11 +37,7 @@ def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: 
 
 def heading_of_test(item: pytest.Item) -> Heading:
     """The heading of a Python test's entries in the page, with or without a lab."""
-    engine = NO_ENGINE
-    if "lab_engine" in getattr(item, "fixturenames", ()):
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        engine = parameters.get("lab_engine", engines(item.config)[0])
-    return Heading(file=item.location[0], engine=engine, case=item.name)
+    return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":

@@ -1,5 +1,6 @@
 """Every behaviour of upstream's end-to-end tests that needs a step has one; ``behaviours.yaml`` maps them."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import yaml
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
+@cache
 def read(path: Path) -> Any:
     with path.open(encoding="utf-8") as file:
         return next(yaml.safe_load_all(file))
