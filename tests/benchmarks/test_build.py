@@ -58,7 +58,7 @@ async def floor_and_ours(_: Launcher) -> dict[str, list[list[float]]]:
     return {name: rounds[1:] for name, rounds in taken.items()}
 
 
-def test_a_lab_stands_within_three_times_the_kernels_own_time(record_property: Record) -> None:
+def test_a_lab_stands_within_two_and_a_half_times_the_kernels_own_time(record_property: Record) -> None:
     """By processor time, and by the clock.
 
     Other processes can make a round wait for the kernel's network lock, so by the clock either the medians or the best
@@ -73,7 +73,7 @@ def test_a_lab_stands_within_three_times_the_kernels_own_time(record_property: R
     }
     said += "".join(f", {name} {ratio:.2f}" for name, ratio in ratios.items())
     record_property("build", said)
-    assert max(ratios.values()) <= 3, said  # pyroute2 encodes each message anew
+    assert max(ratios.values()) <= 2.5, said  # pyroute2 encodes each message anew
 
 
 @pytest.mark.budget
@@ -136,7 +136,7 @@ def test_a_lab_process_is_soon_ready(tmp_path: Path, monkeypatch: pytest.MonkeyP
     said = f"an interpreter {floor:.0f} ms, a lab process {ours:.0f} ms of processor time; ready in {waited:.0f} ms"
     record_property("start", said)
     # A machine on which a bare interpreter takes long is slow or shared, and is held to its own measure.
-    assert ours <= max(350, 8 * floor), said
+    assert ours <= max(350, 7 * floor), said
 
 
 @pytest.mark.budget
