@@ -7,10 +7,10 @@ configured alike go from one scenario to the next, and the API tells them what h
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 

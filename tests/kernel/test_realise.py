@@ -2,10 +2,10 @@
 
 import json
 import socket
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
 

@@ -1,12 +1,12 @@
 """A packet that a node's stack drops has a witness: what the kernel counted of it, and of nothing else."""
 
 import re
-from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 from sandboxed import USERS, sandboxed
 from test_traffic import Stage, stage

@@ -5,11 +5,12 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import USERS, sandboxed
 from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread, traffic_plan
 

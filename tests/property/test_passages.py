@@ -3,11 +3,11 @@
 import socket
 import struct
 from collections import Counter
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from packed_passages import packed
 from recorded import World
 from thoroughness import examples

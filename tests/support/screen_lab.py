@@ -4,12 +4,12 @@ An outside host ``debug`` dials the Service ``echo``, and node-a, where it enter
 Kubernetes v1.23 the Service has no endpoint.
 """
 
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from fake_lab import FakeLab, FakeSession
+from msgspec.structs import replace
 from recorded import SVC, World
 
 from proxylab.addresses import IPAddress

@@ -8,11 +8,11 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.netns import check_netns, complete_services

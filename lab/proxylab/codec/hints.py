@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import Any
 
+from msgspec import Struct
+
 from proxylab.codec.columns import Choice, Coder, Fixed, Many, Map, Plain, Text
-from proxylab.codec.records import Fields, Record, Table
+from proxylab.codec.records import Fields, Record, Table, names
 from proxylab.codec.unions import Union
 
 __all__ = ["coder", "name"]
@@ -53,7 +55,7 @@ def coder(hint: Any) -> Coder:
         return _union(arguments)
     if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
         item = arguments[0]
-        return Table(_fields(item)) if _is_dataclass(item) and dataclasses.fields(item) else Many(coder(item))
+        return Table(_fields(item)) if _is_record(item) and names(item) else Many(coder(item))
     if origin is tuple and arguments:
         return Fixed(tuple, [coder(item) for item in arguments], [f"[{index}]" for index in range(len(arguments))])
     if origin is Mapping and arguments[0] is str:
@@ -62,7 +64,7 @@ def coder(hint: Any) -> Coder:
 
 
 def _class(hint: Any) -> Coder:
-    if _is_dataclass(hint):
+    if _is_record(hint):
         return Record(_fields(hint))
     if isinstance(hint, type) and issubclass(hint, Enum):
         return Choice(hint)
@@ -72,16 +74,13 @@ def _class(hint: Any) -> Coder:
     raise TypeError(f"no coder for {name(hint)}; proxylab.codec lists the types it can carry")
 
 
-def _is_dataclass(hint: Any) -> bool:
-    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or issubclass(hint, Struct))
 
 
 def _fields(cls: type) -> Fields:
-    fields = dataclasses.fields(cls)
-    if not all(field.init for field in fields):
-        raise TypeError(f"no coder for {cls.__name__}: it has fields that its constructor does not take")
     hints = typing.get_type_hints(cls)
-    return Fields(cls, {field.name: coder(hints[field.name]) for field in fields})
+    return Fields(cls, {name: coder(hints[name]) for name in names(cls)})
 
 
 def _union(arguments: tuple[Any, ...]) -> Coder:

@@ -2,26 +2,41 @@
 
 import dataclasses
 import operator
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import repeat
-from types import MemberDescriptorType
-from typing import Any, TypeVar
+from typing import Any
+
+from msgspec import NODEFAULT, Struct, structs
 
 from proxylab.codec.columns import WHOLE, Coder, MisfitError, check, each, show
 from proxylab.codec.spelling import length_of, read_spelled, spelled
 
-__all__ = ["Fields", "Record", "Table", "of_columns"]
+__all__ = ["Fields", "Record", "Table", "names"]
 
-T = TypeVar("T")
 _ABSENT: Any = object()
 
 
-def _default(field: "dataclasses.Field[Any]") -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        # One for all objects: fields with a factory are mappings, and no code writes to them.
-        return field.default_factory()
-    return _ABSENT if field.default is dataclasses.MISSING else field.default
+def names(cls: Any) -> tuple[str, ...]:
+    """The names of a record's fields."""
+    return tuple(_defaults(cls))
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    # One default for all objects: fields with a factory are mappings, and no code writes to them.
+    made: dict[str, Any]
+    if issubclass(cls, Struct):
+        made = {each.name: each for each in structs.fields(cls)}
+        missing: Any = NODEFAULT
+    else:
+        made = {each.name: each for each in dataclasses.fields(cls)}
+        missing = dataclasses.MISSING
+    return {
+        name: each.default_factory()
+        if each.default_factory is not missing
+        else _ABSENT
+        if each.default is missing
+        else each.default
+        for name, each in made.items()
+    }
 
 
 class Fields:
@@ -30,12 +45,9 @@ class Fields:
     def __init__(self, cls: type, coders: Mapping[str, Coder]) -> None:
         self.cls = cls
         self.names = tuple(coders)
-        self.defaults = {field.name: _default(field) for field in dataclasses.fields(cls)}
+        self.defaults = _defaults(cls)
         self._coders = coders
         self._getters = {name: operator.attrgetter(name) for name in coders}
-        slots = [vars(cls).get(name) for name in coders]
-        self._slots = [slot for slot in slots if isinstance(slot, MemberDescriptorType)]
-        self._only_slots = bool(slots) and len(self._slots) == len(slots) and not hasattr(cls, "__post_init__")
 
     def raw(self, values: Sequence[Any]) -> Iterator[tuple[str, Sequence[Any]]]:
         """The columns of ``values``, without those that hold only the field's default."""
@@ -79,8 +91,6 @@ class Fields:
 
     def build(self, columns: Sequence[Sequence[Any]], count: int) -> Sequence[Any]:
         """``count`` objects from the decoded columns, in the order of the fields."""
-        if self._only_slots:
-            return _filled(self.cls, self._slots, columns, count)
         if not self.names:
             return [self.cls() for _ in range(count)]
         return [self.cls(**dict(zip(self.names, row, strict=True))) for row in zip(*columns, strict=True)]
@@ -97,26 +107,6 @@ class Fields:
             return code(column)
         except MisfitError as misfit:
             raise misfit.below(misfit.index, f".{name}") from None
-
-
-def _filled(
-    cls: type, slots: Sequence[MemberDescriptorType], columns: Sequence[Sequence[Any]], count: int
-) -> list[Any]:
-    """``count`` objects of a frozen, slotted dataclass without ``__post_init__``.
-
-    Its constructor spends 2 µs on a dozen fields. Filling slots column by column through their descriptors takes a
-    quarter of that.
-    """
-    objects: list[Any] = list(map(object.__new__, repeat(cls, count)))
-    for slot, column in zip(slots, columns, strict=True):
-        deque(map(slot.__set__, objects, column), maxlen=0)
-    return objects
-
-
-def of_columns(cls: type[T], columns: Sequence[Sequence[Any]]) -> tuple[T, ...]:
-    """Objects of a frozen, slotted dataclass without ``__post_init__``, from a column for every field."""
-    slots = [vars(cls)[field.name] for field in dataclasses.fields(cls)]  # type: ignore[arg-type]  # a dataclass
-    return tuple(_filled(cls, slots, columns, len(columns[0])))
 
 
 class Record:

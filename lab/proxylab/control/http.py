@@ -11,14 +11,12 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing, suppress
-from dataclasses import field
 from http import HTTPStatus
 from typing import Final
 
 import h11
 from h11 import RemoteProtocolError
-
-from proxylab.frozen import dataclass
+from msgspec import Struct, field
 
 __all__ = ["Answer", "Handler", "HttpRequest", "HttpServer", "Stream"]
 
@@ -31,8 +29,7 @@ _STALLED: Final = 30.0
 _BODY_LIMIT: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request. Names of headers are in lower case."""
 
     method: str
@@ -42,8 +39,7 @@ class HttpRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A complete response."""
 
     status: int
@@ -51,8 +47,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """A chunked response. The server closes the generator when the client goes."""
 
     status: int

@@ -4,21 +4,20 @@ Owns ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``. It
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol, runtime_checkable
+
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.names import ENGINES, version_of
 from proxylab.evidence.engine_progress import Progress
-from proxylab.frozen import dataclass
 from proxylab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Struct, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
@@ -46,8 +45,7 @@ class Upstream:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
+class EngineChoice(Struct, frozen=True):
     """Which engine to run and how it is configured, the same for every node.
 
     Attributes:

@@ -1,7 +1,8 @@
 """``Observation``: one packet of one flow, as one tap saw it; with its kind and direction."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
 
@@ -25,8 +26,7 @@ class Direction(StrEnum):
     OUT = "out"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Struct, frozen=True):
     """One packet of one flow at one tap.
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is

@@ -17,8 +17,9 @@ from array import array
 from base64 import b64decode, b64encode
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.addresses import Transport, unpacked
 from proxylab.evidence.observation import Direction, Observation, Packet
@@ -35,8 +36,7 @@ _HEAD: Final = struct.Struct("<4xBII")
 _ROW_BYTES: Final = _HEAD.size  # before addresses and ports
 
 
-@dataclass(frozen=True, slots=True)
-class Passages:
+class Passages(Struct, frozen=True):
     """Requests and replies of any flows at one device of a node. The module describes ``columns``."""
 
     netns_name: str

@@ -1,10 +1,10 @@
 """Turns kubectl's output into the text of a scenario."""
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.importer.carry import carry
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
@@ -19,8 +19,7 @@ from proxylab.scenario.workloads import slice_of
 __all__ = ["Imported", "import_cluster"]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A scenario's text, a line for everything left out, and the number of probes."""
 
     text: str

@@ -1,4 +1,4 @@
-"""The requests of a client and the answers of a lab process, as frozen dataclasses that ``codec`` can encode.
+"""The requests of a client and the answers of a lab process, as frozen structs.
 
 Every request gets the answer that its docstring names, or ``Failed``. The lab process speaks first, once it is in its
 sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages about a
@@ -6,8 +6,9 @@ detached lab.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
+
+from msgspec import Struct, field
 
 from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
@@ -17,7 +18,6 @@ from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import Spoken
 from proxylab.evidence.streams import StepEvidence
-from proxylab.frozen import dataclass
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
@@ -62,8 +62,7 @@ LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(Struct, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
@@ -77,8 +76,7 @@ class Build:
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
+class Advance(Struct, frozen=True, kw_only=True):
     """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
 
     Attributes:
@@ -100,8 +98,7 @@ class Advance:
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Conclude:
+class Conclude(Struct, frozen=True):
     """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
     With ``tables``, read the connection tracking tables then.
@@ -110,16 +107,14 @@ class Conclude:
     tables: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Send one probe in the lab, and with ``trace`` trace its packet. Answer: ``Sent``."""
 
     resolved: ResolvedProbe
     trace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(Struct, frozen=True):
     """Look up a name from a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
     netns_name: str
@@ -127,32 +122,27 @@ class LookUp:
     seconds: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Converse:
+class Converse(Struct, frozen=True):
     """Hold a dialogue in the lab. Answer: ``Conversed``."""
 
     dialogue: Dialogue
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(Struct, frozen=True):
     """Get the rules of one node as the kernel has them. Answer: ``Dumped``."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(Struct, frozen=True):
     """Get the state of the engines of all nodes. Answer: ``Inspected``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recall:
+class Recall(Struct, frozen=True):
     """Get all that the lab still has of the last probe. Answer: ``Recalled``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(Struct, frozen=True):
     """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
 
     netns_name: str
@@ -160,21 +150,18 @@ class Execute:
     seconds: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(Struct, frozen=True):
     """Close the lab, and check that nothing of it or of earlier ones is left. Answer: ``Closed``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examine:
+class Examine(Struct, frozen=True):
     """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
 Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """The lab process is in its sandbox. ``pid`` is its own there; ``kernel`` is uname's release."""
 
     pid: int
@@ -182,73 +169,63 @@ class Ready:
     rootless: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """How long one stage of a build took."""
 
     name: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(Struct, frozen=True):
     """The lab is built. ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``."""
 
     variant: str
     stages: tuple[Stage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(Struct, frozen=True):
     """The step is made, and its condition holds. ``seconds`` is how long both took."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Concluded:
+class Concluded(Struct, frozen=True):
     """The evidence of a step."""
 
     evidence: StepEvidence
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(Struct, frozen=True):
     """The evidence of a probe."""
 
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(Struct, frozen=True):
     """The result of a look-up."""
 
     lookup: Lookup
 
 
-@dataclass(frozen=True, slots=True)
-class Conversed:
+class Conversed(Struct, frozen=True):
     """The evidence of a dialogue."""
 
     spoken: Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class Dumped:
+class Dumped(Struct, frozen=True):
     """A node's rules."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(Struct, frozen=True):
     """The engine of each node."""
 
     proxies: tuple[ProxyRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Struct, frozen=True):
     """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
 
     Engines write sysctls, too, and so may a user in the lab.
@@ -260,8 +237,7 @@ class NodeRecord:
     sysctls: tuple[Sysctl, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Recalled:
+class Recalled(Struct, frozen=True):
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
@@ -269,8 +245,7 @@ class Recalled:
     balanced: tuple[Route, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(Struct, frozen=True):
     """How a command ended. Output that is not UTF-8 contains replacement characters."""
 
     status: int
@@ -278,28 +253,24 @@ class Executed:
     stderr: str
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(Struct, frozen=True):
     """There is no lab, and nothing of any is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(Struct, frozen=True):
     """The machine's capabilities, present and missing."""
 
     capabilities: tuple[Capability, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
 
     kind: str
-    words: tuple[str, ...] = field(default=())
+    words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """The request could not be carried out."""
 
     fault: Fault

@@ -5,11 +5,11 @@ request gets one answer, as in ``proxylab.protocol.messages``.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import Struct, field
 
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.protocol import EngineChoice
-from proxylab.frozen import dataclass
 from proxylab.protocol.messages import (
     Advance,
     Advanced,
@@ -64,8 +64,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class Memory(Struct, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -91,8 +90,7 @@ class Memory:
     began: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(Struct, frozen=True):
     """Open the control socket to other clients. Answer: ``Detached``.
 
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
@@ -102,30 +100,25 @@ class Detach:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Greet:
+class Greet(Struct, frozen=True):
     """Get the state of a standing lab. Answer: ``Greeted``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(Struct, frozen=True):
     """Get the memory of a standing lab, after replacing it by ``memory`` if given. Answer: ``Memory``."""
 
     memory: Memory | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(Struct, frozen=True):
     """List the objects that the API server shows. Answer: ``Listed``."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(Struct, frozen=True):
     """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class Attach(Struct, frozen=True, kw_only=True):
     """Run a command in a node, pod or host on the three descriptors that come along. A feed.
 
     Attributes:
@@ -143,16 +136,14 @@ class Attach:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(Struct, frozen=True):
     """Get the log of a node's engine, and with ``follow`` what it logs from then on. A feed of ``Lines``."""
 
     node: str
     follow: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
+class Listen(Struct, frozen=True, kw_only=True):
     """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
 
     It ends by a signal, after ``seconds``, or after ``count`` frames.
@@ -164,20 +155,17 @@ class Listen:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(Struct, frozen=True):
     """Pass a signal to the running command, or end another feed. No answer."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
+class Detached(Struct, frozen=True):
     """The control socket is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeted:
+class Greeted(Struct, frozen=True, kw_only=True):
     """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client."""
 
     name: str
@@ -189,23 +177,20 @@ class Greeted:
     busy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Struct, frozen=True):
     """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
     revisions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """New lines of an engine's log."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Struct, frozen=True):
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
 
     at: int
@@ -213,16 +198,14 @@ class Heard:
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(Struct, frozen=True):
     """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
     frames: tuple[Heard, ...] = ()
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(Struct, frozen=True):
     """A feed is over. ``status`` is a command's exit code, or minus the number of the signal that ended it."""
 
     status: int = 0

@@ -5,11 +5,11 @@ process that receives all reports gathers the entries and writes the page.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed

@@ -20,14 +20,15 @@ A bundle is a directory::
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress
 from proxylab.codec import CodecError, dumps, loads
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.plan.reach import Absences
 from proxylab.plan.resolved import ResolvedProbe
@@ -57,8 +58,7 @@ PLAN: Final = "plan.json"
 _FORMAT: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(Struct, frozen=True, kw_only=True):
     """The conditions of a run: versions, engine, and the seed for source ports and payloads."""
 
     proxylab: str
@@ -70,16 +70,14 @@ class Circumstances:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """A node after the probe: its rules with counters, as iptables-save or nft prints them, and the engine's log."""
 
     rules: str
     log: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Struct, frozen=True, kw_only=True):
     """A recorded probe: ``ProbeVerdict`` without the plan, which has a file of its own."""
 
     format: int = _FORMAT
@@ -180,7 +178,7 @@ def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
 
 
 def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
-    yield from (f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances))
+    yield from (f"{name}: {value}" for name, value in asdict(circumstances).items())
     yield f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
 
 

@@ -18,8 +18,10 @@ A bundle is a directory::
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress
 from proxylab.codec import CodecError, dumps, loads
@@ -41,8 +43,7 @@ STEP: Final = "step.json"
 _FORMAT: Final = 2
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedStep:
+class RecordedStep(Struct, frozen=True, kw_only=True):
     """A recorded step: ``StepVerdict`` without the plan, which has a file of its own."""
 
     format: int = _FORMAT
@@ -83,9 +84,7 @@ def step_bundle(
     files = {
         STEP: dumps(recorded, RecordedStep),
         "explanation.txt": text_file(explain(verdict)),
-        "versions.txt": text_file(
-            f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances)
-        ),
+        "versions.txt": text_file(f"{name}: {value}" for name, value in asdict(circumstances).items()),
         PLAN: dumps(plan, Plan),
         "scenario.lab.yaml": scenario,
         **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},

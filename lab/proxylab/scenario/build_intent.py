@@ -1,12 +1,13 @@
 """Build the frozen objects of probes and streams from shapes that passed every check."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service
-from proxylab.frozen import dataclass
 from proxylab.scenario.conditions import conditions_of
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
@@ -53,8 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]

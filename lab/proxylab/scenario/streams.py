@@ -5,8 +5,9 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
-from proxylab.frozen import dataclass
 from proxylab.scenario.changes import Moment
 from proxylab.scenario.conntrack import check_conntrack
 from proxylab.scenario.document import Location
@@ -81,8 +82,7 @@ def check_steps(parts: Parts, inventory: Inventory, moments: Sequence[Moment], p
         _Checker(parts, inventory, moment, problems).check(step.shape, location)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checker:
+class _Checker(Struct, frozen=True):
     """Checks one step."""
 
     parts: Parts

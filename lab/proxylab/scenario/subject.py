@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
@@ -16,8 +17,7 @@ from proxylab.scenario.schema.probe import ServiceTargetShape
 __all__ = ["Subject", "names_pods"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """One probe, and its scenario at the moment when the lab sends the probe.
 
     ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.

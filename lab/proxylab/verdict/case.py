@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed, tally
@@ -44,8 +46,7 @@ _ERRNO_OF = {
 _UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One probe and its evidence.
 
     Attributes:

@@ -8,12 +8,13 @@ is neither: a bridge that has not learned the MAC floods it, and the stack behin
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.addresses import IPAddress
-from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 from proxylab.evidence.passages import PassageBook
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
@@ -50,8 +51,7 @@ class Fate(StrEnum):
     CONTRADICTORY = "contradictory"
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """Every observation of one flow, each field in the order of the record.
 
     Attributes:
@@ -138,7 +138,7 @@ class Flow:
 def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
-    seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
+    seen: dict[str, dict[int, list[Any]]] = {name: {} for name in Flow.__struct_fields__}
     for observation in evidence.observations:
         kind, named = sorter.sort(observation)
         if kind:
@@ -152,7 +152,7 @@ def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     columns["book"] = [PassageBook(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
-    return of_columns(Flow, tuple(columns.values()))
+    return tuple(map(Flow, *columns.values()))
 
 
 def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any, ...]]:

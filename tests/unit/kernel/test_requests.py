@@ -1,10 +1,10 @@
 """pyroute2 decodes every message as a second opinion."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
 from pyroute2.netlink.rtnl.ifinfmsg import ifinfmsg

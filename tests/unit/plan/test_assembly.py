@@ -1,9 +1,9 @@
 """A scenario laid out: plan, objects, resolved probes and sources belong together."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
+from msgspec.structs import replace
 from scenario_cases import ECHO, at, frontend, probe, two_nodes
 
 from proxylab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR

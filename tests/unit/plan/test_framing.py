@@ -1,9 +1,9 @@
 """Whom a frame is for: anybody on the sender's own link, by name or by MAC."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from scenario_cases import host, node, pods, probe, scenario
 
 from proxylab.errors import ScenarioError

@@ -1,9 +1,9 @@
 """Probes with every name looked up."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
+from msgspec.structs import replace
 from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
 from wires import BASIC as WIRES
 from wires import crowded

@@ -1,9 +1,8 @@
 """The judge on backends, source and spread."""
 
-from dataclasses import replace
-
 import pytest
 from judging import CONNECTED, DELIVERED, DROPPED, FAIL, INCONCLUSIVE, NODE, PASS, SPREAD, dropped_evidence, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Transport

@@ -1,10 +1,10 @@
 """The judge on copies: at a stranger, at the sender, and at a node where they end; single and packed."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, one
+from msgspec.structs import replace
 from packed_passages import packed
 from recorded import World
 

@@ -1,9 +1,9 @@
 """Verdicts on names: the queries, the answers, and the address they give."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Family, Transport

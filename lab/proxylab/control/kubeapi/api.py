@@ -3,9 +3,10 @@
 The response to a watch is a ``Following``, from which the owner of the socket takes lines.
 """
 
-from dataclasses import field
 from http import HTTPStatus
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
@@ -15,7 +16,6 @@ from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.reported import changed_event, created_event
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import discovery
-from proxylab.frozen import dataclass
 
 __all__ = ["KubeApi", "Reply", "WatchReply"]
 
@@ -26,18 +26,16 @@ _MOST_EVENTS: Final = 1000
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A complete response."""
 
     code: int
     body: bytes
     content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = field(default=())
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchReply:
+class WatchReply(Struct, frozen=True):
     """A streaming response: the lines of ``following``, for as long as ``watch`` allows."""
 
     watch: Watch

@@ -1,9 +1,10 @@
 """Reads the Event documents that clients create and change."""
 
 import json
-from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.control.kubeapi.refusal import Refusal

@@ -11,9 +11,10 @@ import os
 import socket
 import struct
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError, InternalError
@@ -45,8 +46,7 @@ _FAMILIES: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
 _NFGENMSG: Final = struct.Struct("=BBH")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One connection.
 
     Attributes:

@@ -12,8 +12,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.framing import HEADER, messages
 from proxylab.kernel.netlink.socket import ask
@@ -63,8 +64,7 @@ Request = tuple[int, int, bytes]
 """The type of a message, its flags, and its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """The hook of a base chain: the number of the netfilter hook (``NF_INET_*``), and the priority."""
 
     number: int

@@ -10,8 +10,9 @@ import socket
 import struct
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.uapi import NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE
 from proxylab.kernel.sandbox.netns import NetNs
@@ -131,8 +132,7 @@ _NDMSG: Final = struct.Struct("=BxxxiHBB")
 _NDTMSG: Final = struct.Struct("=Bxxx")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One message without its ``struct nlmsghdr``, and words for it in an error message.
 
     ``needs`` names what a kernel may lack, and the cure: EOPNOTSUPP is then the machine's fault and not the plan's.

@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.netlink.dumps import Dump
 from proxylab.kernel.netlink.framing import attributes, nested
@@ -43,8 +44,7 @@ _NDA_DST, _NDA_LLADDR = 1, 2
 _NUD_PERMANENT: Final = 0x80
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A device. ``master`` is the bridge of a port; ``mac`` is empty for a device without one."""
 
     device: str
@@ -55,8 +55,7 @@ class Link:
     master: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """One namespace."""
 
     links: frozenset[Link]
