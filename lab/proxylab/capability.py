@@ -1,11 +1,11 @@
 """``Capability``: what a machine can do for a lab. The kernel room tries it, and ``proxylab doctor`` shows it."""
 
-from msgspec import Struct
+from proxylab.encoding import Record
 
 __all__ = ["Capability", "in_words"]
 
 
-class Capability(Struct, frozen=True, kw_only=True):
+class Capability(Record, frozen=True, kw_only=True):
     """One thing that the lab can use, and whether this machine has it.
 
     Attributes:

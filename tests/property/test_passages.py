@@ -13,7 +13,7 @@ from recorded import World
 from thoroughness import examples
 
 from proxylab.addresses import Transport
-from proxylab.codec import dumps, loads
+from proxylab.encoding import decode, encode
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.passages import PassageBook
 from proxylab.kernel.capture.batches import HEAD_BYTES, Frame, Slots
@@ -96,7 +96,7 @@ def test_packed_or_told_it_is_the_same(
         telling.take(ON_A_NODE, part)
     event(f"packed: {bool(packing.passages)}, told as well: {bool(packing.observations)}")
     evidence = Evidence(sent=FLOWS, observations=packing.observations, passages=packing.passages)
-    again = loads(dumps(evidence, Evidence), Evidence)
+    again = decode(encode(evidence), Evidence)
     assert again == evidence
     found = [each for flow in range(FLOWS) for each in again.of_flow(flow)]
     assert Counter(found) == Counter(telling.observations)

@@ -9,9 +9,10 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.encoding import Record
 
 __all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]
 
@@ -25,7 +26,7 @@ class DetectLocalMode(StrEnum):
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
 
 
-class SocketAddress(Struct, frozen=True):
+class SocketAddress(Record, frozen=True):
     """The address and port on which a server listens."""
 
     address: IPAddress
@@ -35,7 +36,7 @@ class SocketAddress(Struct, frozen=True):
         return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
 
 
-class ConntrackTimeouts(Struct, frozen=True, kw_only=True):
+class ConntrackTimeouts(Record, frozen=True, kw_only=True):
     """``conntrack``: values that the proxy writes to the node's sysctls. 0 leaves the node's own value.
 
     ``maxPerCore`` and ``min`` are absent: no network namespace can set its own ``nf_conntrack_max``.
@@ -52,7 +53,7 @@ _LEAST_PERIOD: Final = 0.01
 """Seconds. kube-proxy's own default is one second, which would delay every change of a scenario."""
 
 
-class NftablesConfiguration(Struct, frozen=True, kw_only=True):
+class NftablesConfiguration(Record, frozen=True, kw_only=True):
     """``nftables``: the settings of mode nftables, which ignores the keys of ``iptables``."""
 
     masquerade_bit: int = 14
@@ -61,7 +62,7 @@ class NftablesConfiguration(Struct, frozen=True, kw_only=True):
     min_sync_period: float = _LEAST_PERIOD
 
 
-class ProxyConfiguration(Struct, frozen=True, kw_only=True):
+class ProxyConfiguration(Record, frozen=True, kw_only=True):
     """The configuration of every proxy in the cluster.
 
     Attributes:

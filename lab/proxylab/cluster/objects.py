@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.encoding import Record, TaggedRecord
 
 __all__ = [
     "ClusterEvent",
@@ -66,7 +67,7 @@ class TrafficPolicy(StrEnum):
     LOCAL = "Local"
 
 
-class ServicePort(Struct, frozen=True, kw_only=True):
+class ServicePort(Record, frozen=True, kw_only=True):
     """One port of a Service. ``name`` is empty if the manifest gives none."""
 
     name: str = ""
@@ -76,7 +77,7 @@ class ServicePort(Struct, frozen=True, kw_only=True):
     node_port: int = 0
 
 
-class LoadBalancerIngress(Struct, frozen=True, kw_only=True):
+class LoadBalancerIngress(Record, frozen=True, kw_only=True):
     """One entry of ``status.loadBalancer.ingress``. A hostname-only entry has no ``ip``."""
 
     ip: IPAddress | None = None
@@ -84,7 +85,7 @@ class LoadBalancerIngress(Struct, frozen=True, kw_only=True):
     ip_mode: str = "VIP"
 
 
-class Service(Struct, frozen=True, kw_only=True):
+class Service(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Service.
 
     ``cluster_ips`` is empty until allocated; ``headless`` means ``clusterIP: None``. ``source_ranges`` are
@@ -122,7 +123,7 @@ class Service(Struct, frozen=True, kw_only=True):
         return Key("Service", self.namespace, self.name)
 
 
-class EndpointPort(Struct, frozen=True, kw_only=True):
+class EndpointPort(Record, frozen=True, kw_only=True):
     """One port of an EndpointSlice."""
 
     name: str = ""
@@ -130,7 +131,7 @@ class EndpointPort(Struct, frozen=True, kw_only=True):
     port: int
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class Endpoint(Record, frozen=True, kw_only=True):
     """One endpoint of a slice. An empty ``node_name`` means local to no node. ``target`` names its pod."""
 
     addresses: tuple[IPAddress, ...]
@@ -145,7 +146,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     target: str = ""
 
 
-class EndpointSlice(Struct, frozen=True, kw_only=True):
+class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
     """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label."""
 
     namespace: str = "default"
@@ -162,7 +163,7 @@ class EndpointSlice(Struct, frozen=True, kw_only=True):
         return Key("EndpointSlice", self.namespace, self.name)
 
 
-class Node(Struct, frozen=True, kw_only=True):
+class Node(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
 
     ``taints`` are the keys of its taints; ``deleting`` means that it has a ``deletionTimestamp``.
@@ -186,7 +187,7 @@ class Node(Struct, frozen=True, kw_only=True):
         return self.deleting or TO_BE_DELETED in self.taints
 
 
-class PodPort(Struct, frozen=True, kw_only=True):
+class PodPort(Record, frozen=True, kw_only=True):
     """A port on which a container of the pod listens."""
 
     name: str = ""
@@ -194,7 +195,7 @@ class PodPort(Struct, frozen=True, kw_only=True):
     port: int
 
 
-class Pod(Struct, frozen=True, kw_only=True):
+class Pod(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Pod that runs on a node and has its addresses (primary family first)."""
 
     namespace: str = "default"
@@ -216,7 +217,7 @@ class Pod(Struct, frozen=True, kw_only=True):
         return Key("Pod", self.namespace, self.name)
 
 
-class Namespace(Struct, frozen=True, kw_only=True):
+class Namespace(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Namespace."""
 
     name: str
@@ -228,7 +229,7 @@ class Namespace(Struct, frozen=True, kw_only=True):
         return Key("Namespace", "", self.name)
 
 
-class ServiceCIDR(Struct, frozen=True, kw_only=True):
+class ServiceCIDR(TaggedRecord, frozen=True, kw_only=True):
     """A networking.k8s.io/v1 ServiceCIDR: the networks of cluster IPs (KEP-1880)."""
 
     name: str = "kubernetes"
@@ -240,7 +241,7 @@ class ServiceCIDR(Struct, frozen=True, kw_only=True):
         return Key("ServiceCIDR", "", self.name)
 
 
-class ClusterEvent(Struct, frozen=True, kw_only=True):
+class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
     """An events.k8s.io/v1 Event: a message from a component of the cluster about an object.
 
     ``regarding`` is that object. ``count`` is how often the component sent the message (``series.count``).

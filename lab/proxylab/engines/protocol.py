@@ -6,10 +6,11 @@ Owns ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``. It
 from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.encoding import Record
 from proxylab.engines.names import ENGINES, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline
@@ -17,7 +18,7 @@ from proxylab.timing import Deadline
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
 
-class Upstream(Struct, frozen=True):
+class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
@@ -45,7 +46,7 @@ class Upstream(Struct, frozen=True):
         )
 
 
-class EngineChoice(Struct, frozen=True):
+class EngineChoice(Record, frozen=True):
     """Which engine to run and how it is configured, the same for every node.
 
     Attributes:

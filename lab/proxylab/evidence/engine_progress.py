@@ -3,12 +3,12 @@
 Pure data; ``proxylab.diagnosis`` judges it.
 """
 
-from msgspec import Struct
+from proxylab.encoding import Record
 
 __all__ = ["Progress", "ProxyRecord"]
 
 
-class Progress(Struct, frozen=True, kw_only=True):
+class Progress(Record, frozen=True, kw_only=True):
     """How far an engine has synchronised.
 
     Attributes:
@@ -24,7 +24,7 @@ class Progress(Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class ProxyRecord(Struct, frozen=True, kw_only=True):
+class ProxyRecord(Record, frozen=True, kw_only=True):
     """The engine of one node.
 
     Attributes:

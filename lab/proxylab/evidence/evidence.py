@@ -7,9 +7,8 @@ Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAM
 
 from ipaddress import ip_address
 
-from msgspec import Struct
-
 from proxylab.addresses import IPAddress, Transport
+from proxylab.encoding import Record
 from proxylab.evidence.observation import Direction, Observation, Packet
 from proxylab.evidence.passages import PassageBook, Passages
 
@@ -37,7 +36,7 @@ __all__ = [
 ]
 
 
-class SeenFrame(Struct, frozen=True):
+class SeenFrame(Record, frozen=True, array_like=True, gc=False):
     """The bytes of one observation, as hexadecimal digits.
 
     ``length`` is the frame's length on the network where the record holds only its beginning; 0 for a whole frame.
@@ -53,7 +52,7 @@ class SeenFrame(Struct, frozen=True):
     length: int = 0
 
 
-class Capture(Struct, frozen=True):
+class Capture(Record, frozen=True):
     """The frames of one run, of every flow and at every tap, in the order of reading.
 
     ``left_out`` counts the last frames, which exceeded the limit.
@@ -63,7 +62,7 @@ class Capture(Struct, frozen=True):
     left_out: int = 0
 
 
-class ConnectReport(Struct, frozen=True):
+class ConnectReport(Record, frozen=True, array_like=True, gc=False):
     """What the kernel's sockets reported of one ``connect`` flow.
 
     ``error`` is an errno name such as ``ECONNREFUSED``, ``timeout`` when no answer came, empty when one came.
@@ -79,7 +78,7 @@ class ConnectReport(Struct, frozen=True):
     peer_port: int = 0
 
 
-class HttpReport(Struct, frozen=True):
+class HttpReport(Record, frozen=True, array_like=True, gc=False):
     """The HTTP answer to one flow. ``error`` is an errno's name or ``timeout``; then the status is 0."""
 
     flow: int
@@ -88,7 +87,7 @@ class HttpReport(Struct, frozen=True):
     error: str = ""
 
 
-class RuleCount(Struct, frozen=True):
+class RuleCount(Record, frozen=True):
     """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
 
     Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
@@ -106,7 +105,7 @@ class RuleCount(Struct, frozen=True):
     destination_port: int = 0
 
 
-class ForeignRule(Struct, frozen=True):
+class ForeignRule(Record, frozen=True):
     """One rule of a node that belongs neither to its engine nor to the lab, or the policy of such a chain.
 
     ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
@@ -123,7 +122,7 @@ class ForeignRule(Struct, frozen=True):
     packets: int | None
 
 
-class KernelCount(Struct, frozen=True):
+class KernelCount(Record, frozen=True):
     """How far one counter of a network stack moved before the first sentinel packet, by nstat's name for it.
 
     ``node`` is the node, or the namespace of the watched pod or host.
@@ -134,7 +133,7 @@ class KernelCount(Struct, frozen=True):
     packets: int
 
 
-class SentinelReport(Struct, frozen=True):
+class SentinelReport(Record, frozen=True):
     """Whether an answer to a sentinel packet came, and when."""
 
     name: str
@@ -142,7 +141,7 @@ class SentinelReport(Struct, frozen=True):
     at: int = 0
 
 
-class TapLoss(Struct, frozen=True):
+class TapLoss(Record, frozen=True):
     """Frames that a tap could not keep (PACKET_STATISTICS, packet(7))."""
 
     netns_name: str
@@ -150,7 +149,7 @@ class TapLoss(Struct, frozen=True):
     frames: int
 
 
-class TrackedFlow(Struct, frozen=True):
+class TrackedFlow(Record, frozen=True, array_like=True, gc=False):
     """A node's conntrack entry for a flow at the end of the run: the source and destination of its replies.
 
     Without translation ``reply_source`` is the dialled address, and ``reply_destination`` the sender.
@@ -164,7 +163,7 @@ class TrackedFlow(Struct, frozen=True):
     reply_destination_port: int
 
 
-class TableEntry(Struct, frozen=True):
+class TableEntry(Record, frozen=True, array_like=True, gc=False):
     """Any entry of a node's connection tracking: both ends of the original packets and of the replies."""
 
     node: str
@@ -179,7 +178,7 @@ class TableEntry(Struct, frozen=True):
     reply_destination_port: int
 
 
-class TraceStep(Struct, frozen=True, kw_only=True):
+class TraceStep(Record, frozen=True, kw_only=True):
     """One rule, return or policy that a traced packet met in a node, and the packet before it.
 
     ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet before any rule but
@@ -206,7 +205,7 @@ class TraceStep(Struct, frozen=True, kw_only=True):
     verdict: str = ""
 
 
-class DropReason(Struct, frozen=True):
+class DropReason(Record, frozen=True):
     """A drop that the kernel reported during a trace, with the kernel's own word for the reason.
 
     The kernel does not report which packet it dropped, only its IP version and the time.
@@ -217,7 +216,7 @@ class DropReason(Struct, frozen=True):
     at: int
 
 
-class NamedRecord(Struct, frozen=True):
+class NamedRecord(Record, frozen=True):
     """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""
 
     name: str
@@ -226,7 +225,7 @@ class NamedRecord(Struct, frozen=True):
     ttl: int
 
 
-class Lookup(Struct, frozen=True, kw_only=True):
+class Lookup(Record, frozen=True, kw_only=True):
     """One DNS query, and its answer.
 
     Attributes:
@@ -261,7 +260,7 @@ class Lookup(Struct, frozen=True, kw_only=True):
         return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
 
 
-class Evidence(Struct, frozen=True, kw_only=True):
+class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
     With many flows ``passages`` packs the observations at devices of nodes, and ``observations`` holds the others;

@@ -2,9 +2,8 @@
 
 from enum import StrEnum
 
-from msgspec import Struct
-
 from proxylab.addresses import IPAddress, Transport
+from proxylab.encoding import Record
 
 __all__ = ["Direction", "Observation", "Packet"]
 
@@ -26,7 +25,7 @@ class Direction(StrEnum):
     OUT = "out"
 
 
-class Observation(Struct, frozen=True):
+class Observation(Record, frozen=True, array_like=True, gc=False):
     """One packet of one flow at one tap.
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is

@@ -19,9 +19,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from msgspec import Struct
-
 from proxylab.addresses import Transport, unpacked
+from proxylab.encoding import Record
 from proxylab.evidence.observation import Direction, Observation, Packet
 
 __all__ = ["LEFT", "OTHERHOST", "REPLY", "PassageBook", "Passages", "pack", "planes_of", "sightings"]
@@ -36,7 +35,7 @@ _HEAD: Final = struct.Struct("<4xBII")
 _ROW_BYTES: Final = _HEAD.size  # before addresses and ports
 
 
-class Passages(Struct, frozen=True):
+class Passages(Record, frozen=True):
     """Requests and replies of any flows at one device of a node. The module describes ``columns``."""
 
     netns_name: str

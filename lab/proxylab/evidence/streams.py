@@ -5,9 +5,8 @@ A stream packet is a datagram, or a line on a connection. Times are nanoseconds 
 
 from enum import StrEnum
 
-from msgspec import Struct
-
 from proxylab.addresses import IPAddress
+from proxylab.encoding import Record
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
 
 __all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
@@ -28,7 +27,7 @@ class BreakKind(StrEnum):
     CLOSED = "closed"
 
 
-class StreamPacket(Struct, frozen=True):
+class StreamPacket(Record, frozen=True, array_like=True, gc=False):
     """One packet of a stream, and what became of it.
 
     Attributes:
@@ -52,14 +51,14 @@ class StreamPacket(Struct, frozen=True):
     error: str = ""
 
 
-class Break(Struct, frozen=True):
+class Break(Record, frozen=True):
     """The end of a connection, as its sender saw it."""
 
     at: int
     kind: BreakKind
 
 
-class StreamRecord(Struct, frozen=True, kw_only=True):
+class StreamRecord(Record, frozen=True, kw_only=True):
     """One stream in one step.
 
     Attributes:
@@ -81,7 +80,7 @@ class StreamRecord(Struct, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
 
 
-class StepEvidence(Struct, frozen=True, kw_only=True):
+class StepEvidence(Record, frozen=True, kw_only=True):
     """The record of one step.
 
     Attributes:

@@ -24,7 +24,6 @@ from proxylab.scenario.model import (
     AddressTarget,
     Expect,
     Frontend,
-    NodeDevice,
     Outcome,
     Position,
     Preserved,
@@ -33,6 +32,7 @@ from proxylab.scenario.model import (
     Send,
     ServiceTarget,
     Source,
+    SourceAddress,
     SourceExpectation,
     StreamExpect,
 )
@@ -307,8 +307,8 @@ def _seen(
     """The address that a backend must see; ``None`` for the sender's own."""
     if isinstance(source, Preserved):
         return None
-    if not isinstance(source, NodeDevice):
-        return source
+    if isinstance(source, SourceAddress):
+        return source.address
     try:
         return snat_source(plan, source.node, source.device, family)
     except LookupError as error:

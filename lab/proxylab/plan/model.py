@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from proxylab.encoding import Record
 
 __all__ = [
     "BEHIND_LOCAL",
@@ -65,7 +65,7 @@ class Role(StrEnum):
     SEGMENT = "segment"
 
 
-class Sysctl(Struct, frozen=True):
+class Sysctl(Record, frozen=True):
     """One sysctl below ``net``, by its dotted name with ``/`` for dots inside a device name (sysctl(8)).
 
     ``required`` is false for keys that a kernel may lack (no IPv6, no br_netfilter yet) without harm to the lab.
@@ -76,7 +76,7 @@ class Sysctl(Struct, frozen=True):
     required: bool = True
 
 
-class Bridge(Struct, frozen=True):
+class Bridge(Record, frozen=True):
     """A bridge device. Spanning tree is off, so ports forward at once.
 
     ``promiscuous`` hands every frame that crosses it to the namespace's own stack as well (kubenet's way to hairpin).
@@ -88,7 +88,7 @@ class Bridge(Struct, frozen=True):
     promiscuous: bool = False
 
 
-class Vxlan(Struct, frozen=True):
+class Vxlan(Record, frozen=True):
     """A VXLAN device over ``underlay`` with the local address ``local``. Its peers are static; it learns none."""
 
     device: str
@@ -100,7 +100,7 @@ class Vxlan(Struct, frozen=True):
     port: int
 
 
-class ForwardingEntry(Struct, frozen=True):
+class ForwardingEntry(Record, frozen=True):
     """Frames for ``mac`` leave the VXLAN device ``device`` towards the tunnel end ``remote``."""
 
     device: str
@@ -108,21 +108,21 @@ class ForwardingEntry(Struct, frozen=True):
     remote: IPAddress
 
 
-class Address(Struct, frozen=True):
+class Address(Record, frozen=True):
     """An address on a device; ``interface`` has the prefix length."""
 
     device: str
     interface: IPInterface
 
 
-class NextHop(Struct, frozen=True):
+class NextHop(Record, frozen=True):
     """One of several equal next hops."""
 
     device: str
     via: IPAddress
 
 
-class Route(Struct, frozen=True):
+class Route(Record, frozen=True):
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
     With ``hops``, flows spread over them, and ``device`` is the first one's. With ``onlink``, ``via`` is a neighbour on
@@ -146,7 +146,7 @@ class Route(Struct, frozen=True):
         return tuple(hop.device for hop in self.hops) or (self.device,)
 
 
-class PolicyRule(Struct, frozen=True):
+class PolicyRule(Record, frozen=True):
     """Packets from ``source`` (``None``: anywhere) use ``table``; rules apply by rising ``priority``."""
 
     family: Family
@@ -155,7 +155,7 @@ class PolicyRule(Struct, frozen=True):
     source: IPNetwork | None = None
 
 
-class Neighbour(Struct, frozen=True):
+class Neighbour(Record, frozen=True):
     """A permanent neighbour entry."""
 
     device: str
@@ -179,7 +179,7 @@ class Listener:
     position: str = field(default="", compare=False)
 
 
-class Masquerade(Struct, frozen=True):
+class Masquerade(Record, frozen=True):
     """The masquerade of a node's CNI plugin: packets of pods in ``sources``, except those to ``spared``."""
 
     family: Family
@@ -187,14 +187,14 @@ class Masquerade(Struct, frozen=True):
     spared: tuple[IPNetwork, ...]
 
 
-class Leftover(Struct, frozen=True):
+class Leftover(Record, frozen=True):
     """Rules that a node holds before its engine starts: a text for ``tool``, iptables, ip6tables or nft."""
 
     tool: str
     text: str
 
 
-class Namespace(Struct, frozen=True, kw_only=True):
+class Namespace(Record, frozen=True, kw_only=True):
     """One network namespace and its contents, except links.
 
     The lab writes ``sysctls`` before the first link, and ``device_sysctls`` (of single devices) before it brings the
@@ -217,7 +217,7 @@ class Namespace(Struct, frozen=True, kw_only=True):
     leftovers: tuple[Leftover, ...] = ()
 
 
-class LinkEnd(Struct, frozen=True):
+class LinkEnd(Record, frozen=True):
     """One end of a link.
 
     ``master`` is its bridge. The bridge may send a frame back out of a ``hairpin`` port. An end with ``proxy_arp``
@@ -234,7 +234,7 @@ class LinkEnd(Struct, frozen=True):
     mtu: int | None = None
 
 
-class Veth(Struct, frozen=True):
+class Veth(Record, frozen=True):
     """A veth pair."""
 
     first: LinkEnd
@@ -246,7 +246,7 @@ class Veth(Struct, frozen=True):
         return (self.first, self.second)
 
 
-class PodPlacement(Struct, frozen=True, kw_only=True):
+class PodPlacement(Record, frozen=True, kw_only=True):
     """The placement of a pod: in its own network namespace, its node's (host network), or a shared one.
 
     ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in the same order.
@@ -259,7 +259,7 @@ class PodPlacement(Struct, frozen=True, kw_only=True):
     addresses: tuple[IPAddress, ...]
 
 
-class Balancer(Struct, frozen=True, kw_only=True):
+class Balancer(Record, frozen=True, kw_only=True):
     """A load balancer with the addresses of ``pool``. It is part of the router and sends through its ``device``.
 
     ``nodes`` are the addresses of each node by its name, one for each family of the lab. With ``health_checked`` the
@@ -273,7 +273,7 @@ class Balancer(Struct, frozen=True, kw_only=True):
     health_checked: bool
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class Plan(Record, frozen=True, kw_only=True):
     """A whole lab. Namespaces are in the order of their creation."""
 
     namespaces: tuple[Namespace, ...]

@@ -8,11 +8,12 @@ detached lab.
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
 from proxylab.cluster.objects import KubeObject
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
@@ -62,7 +63,7 @@ LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
 
 
-class Build(Struct, frozen=True):
+class Build(TaggedRecord, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
@@ -76,7 +77,7 @@ class Build(Struct, frozen=True):
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
 
 
-class Advance(Struct, frozen=True, kw_only=True):
+class Advance(TaggedRecord, frozen=True, kw_only=True):
     """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
 
     Attributes:
@@ -98,7 +99,7 @@ class Advance(Struct, frozen=True, kw_only=True):
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
-class Conclude(Struct, frozen=True):
+class Conclude(TaggedRecord, frozen=True):
     """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
     With ``tables``, read the connection tracking tables then.
@@ -107,14 +108,14 @@ class Conclude(Struct, frozen=True):
     tables: bool = False
 
 
-class Send(Struct, frozen=True):
+class Send(TaggedRecord, frozen=True):
     """Send one probe in the lab, and with ``trace`` trace its packet. Answer: ``Sent``."""
 
     resolved: ResolvedProbe
     trace: bool = False
 
 
-class LookUp(Struct, frozen=True):
+class LookUp(TaggedRecord, frozen=True):
     """Look up a name from a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
     netns_name: str
@@ -122,27 +123,27 @@ class LookUp(Struct, frozen=True):
     seconds: float = 2.0
 
 
-class Converse(Struct, frozen=True):
+class Converse(TaggedRecord, frozen=True):
     """Hold a dialogue in the lab. Answer: ``Conversed``."""
 
     dialogue: Dialogue
 
 
-class Dump(Struct, frozen=True):
+class Dump(TaggedRecord, frozen=True):
     """Get the rules of one node as the kernel has them. Answer: ``Dumped``."""
 
     node: str
 
 
-class Inspect(Struct, frozen=True):
+class Inspect(TaggedRecord, frozen=True):
     """Get the state of the engines of all nodes. Answer: ``Inspected``."""
 
 
-class Recall(Struct, frozen=True):
+class Recall(TaggedRecord, frozen=True):
     """Get all that the lab still has of the last probe. Answer: ``Recalled``."""
 
 
-class Execute(Struct, frozen=True):
+class Execute(TaggedRecord, frozen=True):
     """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
 
     netns_name: str
@@ -150,18 +151,18 @@ class Execute(Struct, frozen=True):
     seconds: float = 30.0
 
 
-class Close(Struct, frozen=True):
+class Close(TaggedRecord, frozen=True):
     """Close the lab, and check that nothing of it or of earlier ones is left. Answer: ``Closed``."""
 
 
-class Examine(Struct, frozen=True):
+class Examine(TaggedRecord, frozen=True):
     """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
 Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
 
 
-class Ready(Struct, frozen=True):
+class Ready(TaggedRecord, frozen=True):
     """The lab process is in its sandbox. ``pid`` is its own there; ``kernel`` is uname's release."""
 
     pid: int
@@ -169,63 +170,63 @@ class Ready(Struct, frozen=True):
     rootless: bool
 
 
-class Stage(Struct, frozen=True):
+class Stage(Record, frozen=True):
     """How long one stage of a build took."""
 
     name: str
     seconds: float
 
 
-class Built(Struct, frozen=True):
+class Built(TaggedRecord, frozen=True):
     """The lab is built. ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``."""
 
     variant: str
     stages: tuple[Stage, ...] = ()
 
 
-class Advanced(Struct, frozen=True):
+class Advanced(TaggedRecord, frozen=True):
     """The step is made, and its condition holds. ``seconds`` is how long both took."""
 
     seconds: float
 
 
-class Concluded(Struct, frozen=True):
+class Concluded(TaggedRecord, frozen=True):
     """The evidence of a step."""
 
     evidence: StepEvidence
 
 
-class Sent(Struct, frozen=True):
+class Sent(TaggedRecord, frozen=True):
     """The evidence of a probe."""
 
     evidence: Evidence
 
 
-class LookedUp(Struct, frozen=True):
+class LookedUp(TaggedRecord, frozen=True):
     """The result of a look-up."""
 
     lookup: Lookup
 
 
-class Conversed(Struct, frozen=True):
+class Conversed(TaggedRecord, frozen=True):
     """The evidence of a dialogue."""
 
     spoken: Spoken
 
 
-class Dumped(Struct, frozen=True):
+class Dumped(TaggedRecord, frozen=True):
     """A node's rules."""
 
     text: str
 
 
-class Inspected(Struct, frozen=True):
+class Inspected(TaggedRecord, frozen=True):
     """The engine of each node."""
 
     proxies: tuple[ProxyRecord, ...]
 
 
-class NodeRecord(Struct, frozen=True):
+class NodeRecord(Record, frozen=True):
     """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
 
     Engines write sysctls, too, and so may a user in the lab.
@@ -237,7 +238,7 @@ class NodeRecord(Struct, frozen=True):
     sysctls: tuple[Sysctl, ...] = ()
 
 
-class Recalled(Struct, frozen=True):
+class Recalled(TaggedRecord, frozen=True):
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
@@ -245,7 +246,7 @@ class Recalled(Struct, frozen=True):
     balanced: tuple[Route, ...] = ()
 
 
-class Executed(Struct, frozen=True):
+class Executed(TaggedRecord, frozen=True):
     """How a command ended. Output that is not UTF-8 contains replacement characters."""
 
     status: int
@@ -253,24 +254,24 @@ class Executed(Struct, frozen=True):
     stderr: str
 
 
-class Closed(Struct, frozen=True):
+class Closed(TaggedRecord, frozen=True):
     """There is no lab, and nothing of any is left."""
 
 
-class Examined(Struct, frozen=True):
+class Examined(TaggedRecord, frozen=True):
     """The machine's capabilities, present and missing."""
 
     capabilities: tuple[Capability, ...]
 
 
-class Fault(Struct, frozen=True):
+class Fault(Record, frozen=True):
     """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
 
     kind: str
     words: tuple[str, ...] = ()
 
 
-class Failed(Struct, frozen=True):
+class Failed(TaggedRecord, frozen=True):
     """The request could not be carried out."""
 
     fault: Fault

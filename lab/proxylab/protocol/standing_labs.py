@@ -6,9 +6,10 @@ request gets one answer, as in ``proxylab.protocol.messages``.
 
 from collections.abc import Mapping
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.cluster.objects import KubeObject
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
 from proxylab.protocol.messages import (
     Advance,
@@ -64,7 +65,7 @@ __all__ = [
 ]
 
 
-class Memory(Struct, frozen=True, kw_only=True):
+class Memory(TaggedRecord, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -90,7 +91,7 @@ class Memory(Struct, frozen=True, kw_only=True):
     began: float = 0.0
 
 
-class Detach(Struct, frozen=True):
+class Detach(TaggedRecord, frozen=True):
     """Open the control socket to other clients. Answer: ``Detached``.
 
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
@@ -100,25 +101,25 @@ class Detach(Struct, frozen=True):
     seconds: float | None
 
 
-class Greet(Struct, frozen=True):
+class Greet(TaggedRecord, frozen=True):
     """Get the state of a standing lab. Answer: ``Greeted``."""
 
 
-class Remember(Struct, frozen=True):
+class Remember(TaggedRecord, frozen=True):
     """Get the memory of a standing lab, after replacing it by ``memory`` if given. Answer: ``Memory``."""
 
     memory: Memory | None = None
 
 
-class Listing(Struct, frozen=True):
+class Listing(TaggedRecord, frozen=True):
     """List the objects that the API server shows. Answer: ``Listed``."""
 
 
-class End(Struct, frozen=True):
+class End(TaggedRecord, frozen=True):
     """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
 
 
-class Attach(Struct, frozen=True, kw_only=True):
+class Attach(TaggedRecord, frozen=True, kw_only=True):
     """Run a command in a node, pod or host on the three descriptors that come along. A feed.
 
     Attributes:
@@ -136,14 +137,14 @@ class Attach(Struct, frozen=True, kw_only=True):
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class Log(Struct, frozen=True):
+class Log(TaggedRecord, frozen=True):
     """Get the log of a node's engine, and with ``follow`` what it logs from then on. A feed of ``Lines``."""
 
     node: str
     follow: bool = False
 
 
-class Listen(Struct, frozen=True, kw_only=True):
+class Listen(TaggedRecord, frozen=True, kw_only=True):
     """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
 
     It ends by a signal, after ``seconds``, or after ``count`` frames.
@@ -155,17 +156,17 @@ class Listen(Struct, frozen=True, kw_only=True):
     count: int | None = None
 
 
-class Signal(Struct, frozen=True):
+class Signal(TaggedRecord, frozen=True):
     """Pass a signal to the running command, or end another feed. No answer."""
 
     number: int
 
 
-class Detached(Struct, frozen=True):
+class Detached(TaggedRecord, frozen=True):
     """The control socket is open."""
 
 
-class Greeted(Struct, frozen=True, kw_only=True):
+class Greeted(TaggedRecord, frozen=True, kw_only=True):
     """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client."""
 
     name: str
@@ -177,20 +178,20 @@ class Greeted(Struct, frozen=True, kw_only=True):
     busy: bool
 
 
-class Listed(Struct, frozen=True):
+class Listed(TaggedRecord, frozen=True):
     """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
     revisions: tuple[int, ...]
 
 
-class Lines(Struct, frozen=True):
+class Lines(TaggedRecord, frozen=True):
     """New lines of an engine's log."""
 
     lines: tuple[str, ...]
 
 
-class Heard(Struct, frozen=True):
+class Heard(Record, frozen=True):
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
 
     at: int
@@ -198,14 +199,14 @@ class Heard(Struct, frozen=True):
     data: str
 
 
-class Frames(Struct, frozen=True):
+class Frames(TaggedRecord, frozen=True):
     """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
     frames: tuple[Heard, ...] = ()
     lost: int = 0
 
 
-class Ended(Struct, frozen=True):
+class Ended(TaggedRecord, frozen=True):
     """A feed is over. ``status`` is a command's exit code, or minus the number of the signal that ended it."""
 
     status: int = 0

@@ -30,6 +30,7 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Shares,
     Source,
+    SourceAddress,
     SourceExpectation,
     Stream,
     Target,
@@ -235,5 +236,7 @@ def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpe
             return NodeDevice(node, device.value)
         case str():
             return Preserved()
+        case None:
+            return None
         case address:
-            return address
+            return SourceAddress(address)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Reply, Spread
 
@@ -28,6 +29,7 @@ __all__ = [
     "ServiceTarget",
     "Shares",
     "Source",
+    "SourceAddress",
     "SourceExpectation",
     "Stream",
     "Target",
@@ -42,7 +44,7 @@ STREAM_EVERY: Final = 20
 """The default time between two packets of a stream, in milliseconds."""
 
 
-class Source(Struct, frozen=True, kw_only=True):
+class Source(Record, frozen=True, kw_only=True):
     """``from``: the sender. Address and port are ``None`` if the kernel (or the lab) chooses them.
 
     With ``loopback`` a node dials from its loopback address; with ``all_addresses`` (``address: all``) the flows of an
@@ -56,7 +58,7 @@ class Source(Struct, frozen=True, kw_only=True):
     loopback: bool = False
 
 
-class ServiceTarget(Struct, frozen=True, kw_only=True):
+class ServiceTarget(TaggedRecord, frozen=True, kw_only=True):
     """A frontend of a Service.
 
     ``port`` is a service port's name or number, ``None`` if the Service has only one. ``node`` is the node to dial for
@@ -73,7 +75,7 @@ class ServiceTarget(Struct, frozen=True, kw_only=True):
     family: Family | None = None
 
 
-class PodTarget(Struct, frozen=True, kw_only=True):
+class PodTarget(TaggedRecord, frozen=True, kw_only=True):
     """A pod's own address, without a Service. ``port`` is ``None`` if the pod has only one."""
 
     pod: str
@@ -81,7 +83,7 @@ class PodTarget(Struct, frozen=True, kw_only=True):
     family: Family | None = None
 
 
-class HostTarget(Struct, frozen=True, kw_only=True):
+class HostTarget(TaggedRecord, frozen=True, kw_only=True):
     """An outside host's own address. ``port`` is ``None`` only for an echo request."""
 
     host: str
@@ -89,7 +91,7 @@ class HostTarget(Struct, frozen=True, kw_only=True):
     family: Family | None = None
 
 
-class AddressTarget(Struct, frozen=True, kw_only=True):
+class AddressTarget(TaggedRecord, frozen=True, kw_only=True):
     """Any address. ``port`` is ``None`` only for an echo request."""
 
     address: IPAddress
@@ -99,7 +101,7 @@ class AddressTarget(Struct, frozen=True, kw_only=True):
 Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
 
 
-class Send(Struct, frozen=True, kw_only=True):
+class Send(Record, frozen=True, kw_only=True):
     """The packets to send: ``flows`` flows, each with its own 5-tuple; ``payload`` bytes after the flow's identity.
 
     ``protocol`` is ``None`` if the target decides it (a service port's own protocol); ICMP is an echo request.
@@ -115,34 +117,40 @@ class Send(Struct, frozen=True, kw_only=True):
     frame_to: str = ""
 
 
-class Preserved(Struct, frozen=True):
+class Preserved(TaggedRecord, frozen=True):
     """``source: preserved``: the backend sees the sender's own address."""
 
 
-class NodeDevice(Struct, frozen=True):
+class NodeDevice(TaggedRecord, frozen=True):
     """``source: {node, device}``: the backend sees the node's address on that device (uplink, pods, overlay)."""
 
     node: str
     device: str
 
 
-SourceExpectation = Preserved | NodeDevice | IPAddress
+class SourceAddress(TaggedRecord, frozen=True):
+    """``source: ADDRESS``: the backend sees this address."""
+
+    address: IPAddress
 
 
-class Shares(Struct, frozen=True):
+SourceExpectation = Preserved | NodeDevice | SourceAddress
+
+
+class Shares(Record, frozen=True):
     """``spread: {echo-1: 0.5, echo-2: 0.5}``: the share of the flows that each backend gets. The shares sum to 1."""
 
     of: Mapping[str, float]
 
 
-class HttpExpect(Struct, frozen=True, kw_only=True):
+class HttpExpect(Record, frozen=True, kw_only=True):
     """The answer to an HTTP request; ``local_endpoints`` is in the body that a health-check node port returns."""
 
     status: int
     local_endpoints: int | None = None
 
 
-class Entries(Struct, frozen=True, kw_only=True):
+class Entries(Record, frozen=True, kw_only=True):
     """A filter for entries of the connection tracking table: an entry must match every field that is not ``None``.
 
     The default ``protocol`` is the probe's own, and in a step TCP, UDP and SCTP. ``reply_from`` and ``original_from``
@@ -157,7 +165,7 @@ class Entries(Struct, frozen=True, kw_only=True):
     masqueraded: bool | None = None
 
 
-class ConntrackExpect(Struct, frozen=True, kw_only=True):
+class ConntrackExpect(Record, frozen=True, kw_only=True):
     """Entries that the nodes' tables must hold and must not hold; ``node`` limits them to one node's table."""
 
     node: str | None = None
@@ -165,7 +173,7 @@ class ConntrackExpect(Struct, frozen=True, kw_only=True):
     none: Entries | None = None
 
 
-class Expect(Struct, frozen=True, kw_only=True):
+class Expect(Record, frozen=True, kw_only=True):
     """The expected result. ``positions`` are the places of the keys that the author wrote, by their YAML names."""
 
     outcome: Outcome
@@ -180,7 +188,7 @@ class Expect(Struct, frozen=True, kw_only=True):
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-class Exceptional(Struct, frozen=True, kw_only=True):
+class Exceptional(Record, frozen=True, kw_only=True):
     """One entry of ``except``: a different expectation, the cases in which it holds, and the reason.
 
     ``when`` maps axes of the matrix, and ``mode``, to their values (see ``Case.axes``). ``version`` are the versions of
@@ -194,7 +202,7 @@ class Exceptional(Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class EngineFailure(Struct, frozen=True, kw_only=True):
+class EngineFailure(Record, frozen=True, kw_only=True):
     """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
 
     ``says`` is part of the last lines that such an engine prints.
@@ -207,7 +215,7 @@ class EngineFailure(Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class Probe(Struct, frozen=True, kw_only=True):
+class Probe(Record, frozen=True, kw_only=True):
     """One test: a sender, a target, the packets, and the expected result."""
 
     name: str
@@ -219,7 +227,7 @@ class Probe(Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class Stream(Struct, frozen=True, kw_only=True):
+class Stream(Record, frozen=True, kw_only=True):
     """One flow that lasts through all steps."""
 
     name: str

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from msgspec import Struct, field
+from msgspec import field
 
 from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.encoding import Record
 from proxylab.scenario.intent import ConntrackExpect, Probe, SourceExpectation
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
@@ -61,7 +62,7 @@ class RulesState(StrEnum):
     ABSENT = "absent"
 
 
-class ServiceChange(Struct, frozen=True, kw_only=True):
+class ServiceChange(Record, frozen=True, kw_only=True):
     """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
 
     It has no allocated fields, even if the API server has allocated some for its former state.
@@ -72,7 +73,7 @@ class ServiceChange(Struct, frozen=True, kw_only=True):
     service: Service | None
 
 
-class SliceChange(Struct, frozen=True, kw_only=True):
+class SliceChange(Record, frozen=True, kw_only=True):
     """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
 
     namespace: str
@@ -80,7 +81,7 @@ class SliceChange(Struct, frozen=True, kw_only=True):
     slice: EndpointSlice | None
 
 
-class PodChange(Struct, frozen=True, kw_only=True):
+class PodChange(Record, frozen=True, kw_only=True):
     """Changes of one pod; ``None`` changes nothing.
 
     ``present`` is whether the API knows the pod. A deleted pod keeps its network namespace and may come back.
@@ -94,7 +95,7 @@ class PodChange(Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str | None] = field(default_factory=dict)
 
 
-class NodeChange(Struct, frozen=True, kw_only=True):
+class NodeChange(Record, frozen=True, kw_only=True):
     """Changes of one node: of its API object (see ``PodChange``), and of sysctls in its network namespace.
 
     ``taints`` are the keys of all taints that it then has.
@@ -107,7 +108,7 @@ class NodeChange(Struct, frozen=True, kw_only=True):
     sysctls: Mapping[str, str] = field(default_factory=dict)
 
 
-class LinkChange(Struct, frozen=True, kw_only=True):
+class LinkChange(Record, frozen=True, kw_only=True):
     """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
 
     netns_name: str
@@ -115,7 +116,7 @@ class LinkChange(Struct, frozen=True, kw_only=True):
     up: bool
 
 
-class Change(Struct, frozen=True, kw_only=True):
+class Change(Record, frozen=True, kw_only=True):
     """The changes of one step, which take effect together. ``pods`` are single pods; ``engines`` are by node."""
 
     services: tuple[ServiceChange, ...] = ()
@@ -126,7 +127,7 @@ class Change(Struct, frozen=True, kw_only=True):
     links: tuple[LinkChange, ...] = ()
 
 
-class Until(Struct, frozen=True, kw_only=True):
+class Until(Record, frozen=True, kw_only=True):
     """The conditions that a step waits for, all of them, for ``within`` milliseconds at most.
 
     Attributes:
@@ -149,7 +150,7 @@ class Until(Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class Count(Struct, frozen=True, kw_only=True):
+class Count(Record, frozen=True, kw_only=True):
     """Bounds on a count; ``at_most`` is ``None`` for no upper bound."""
 
     at_least: int = 0
@@ -159,7 +160,7 @@ class Count(Struct, frozen=True, kw_only=True):
         return self.at_least <= number and (self.at_most is None or number <= self.at_most)
 
 
-class StreamExpect(Struct, frozen=True, kw_only=True):
+class StreamExpect(Record, frozen=True, kw_only=True):
     """What a stream must show in one step, from just before its change until the stream pauses before the next.
 
     Attributes:
@@ -183,7 +184,7 @@ class StreamExpect(Struct, frozen=True, kw_only=True):
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-class StepExpect(Struct, frozen=True, kw_only=True):
+class StepExpect(Record, frozen=True, kw_only=True):
     """What must hold after a change, for streams by name and for connection tracking.
 
     ``positions`` are the places of the keys that the author wrote.
@@ -200,7 +201,7 @@ class StepExpect(Struct, frozen=True, kw_only=True):
         return bool(self.streams) or self.conntrack is not None
 
 
-class StepException(Struct, frozen=True, kw_only=True):
+class StepException(Record, frozen=True, kw_only=True):
     """One entry of a step's ``except`` (see ``Exceptional``)."""
 
     when: Mapping[str, str]
@@ -210,7 +211,7 @@ class StepException(Struct, frozen=True, kw_only=True):
     position: Position
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class Step(Record, frozen=True, kw_only=True):
     """A change, the conditions to wait for, and what must hold then. The lab sends ``probes`` after the wait.
 
     If ``until`` is ``None``, the step waits until every running engine has synced the change.

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.encoding import Record
 from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
@@ -53,7 +54,7 @@ def worst(judgements: frozenset[Judgement]) -> Judgement:
     return next((each for each in _WORST_FIRST if each in judgements), Judgement.INCONCLUSIVE)
 
 
-class Verdict(Struct, frozen=True, kw_only=True):
+class Verdict(Record, frozen=True, kw_only=True):
     """The judgement of one expectation.
 
     Attributes:
