@@ -10,7 +10,6 @@ from ipaddress import ip_address
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
 from proxylab.evidence.observation import Direction, Observation, Packet
-from proxylab.evidence.passages import PassageBook, Passages
 
 __all__ = [
     "Capture",
@@ -25,7 +24,6 @@ __all__ = [
     "NamedRecord",
     "Observation",
     "Packet",
-    "Passages",
     "RuleCount",
     "SeenFrame",
     "SentinelReport",
@@ -37,10 +35,7 @@ __all__ = [
 
 
 class SeenFrame(Record, frozen=True, array_like=True, gc=False):
-    """The bytes of one observation, as hexadecimal digits.
-
-    ``length`` is the frame's length on the network where the record holds only its beginning; 0 for a whole frame.
-    """
+    """The bytes of one observation, as hexadecimal digits."""
 
     flow: int
     netns_name: str
@@ -49,7 +44,6 @@ class SeenFrame(Record, frozen=True, array_like=True, gc=False):
     packet: Packet
     at: int
     data: str
-    length: int = 0
 
 
 class Capture(Record, frozen=True):
@@ -263,8 +257,7 @@ class Lookup(Record, frozen=True, kw_only=True):
 class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
-    With many flows ``passages`` packs the observations at devices of nodes, and ``observations`` holds the others;
-    ``of_flow`` reads both. ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
+    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
@@ -275,7 +268,6 @@ class Evidence(Record, frozen=True, kw_only=True):
 
     sent: int
     observations: tuple[Observation, ...] = ()
-    passages: tuple[Passages, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
@@ -296,9 +288,5 @@ class Evidence(Record, frozen=True, kw_only=True):
     seconds: float = 0.0
 
     def of_flow(self, number: int) -> tuple[Observation, ...]:
-        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time.
-
-        For many flows, make one ``PassageBook``: it unpacks once.
-        """
-        single = (each for each in self.observations if each.flow == number)
-        return tuple(sorted((*single, *PassageBook(self.passages).of(number)), key=lambda seen: seen.at))
+        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time."""
+        return tuple(sorted((each for each in self.observations if each.flow == number), key=lambda seen: seen.at))

@@ -24,12 +24,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Observation, Packet, Passages, SeenFrame
-from proxylab.kernel.capture.batches import Frame, Slots
+from proxylab.evidence.evidence import Direction, Observation, Packet, SeenFrame
+from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.passing import MOST_UNPACKED, Passing
 from proxylab.traffic.plain import Fields, plain_reader
 
 __all__ = ["Matcher", "SentinelSighting", "Vantage"]
@@ -45,8 +44,8 @@ _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
 _OF_A_FLOW = frozenset({_REQUEST, _REPLY, _RESET})
 
-# Frames are kept until the next run, for bundles and captures; 10,000 successful flows have 40,000.
-_KEPT_FRAMES = 65_536
+# Frames are kept until the next run, for bundles and captures; 10,000 flows through one node have 80,000.
+_KEPT_FRAMES = 131_072
 
 # Of ICMP (RFC 792) and of ICMPv6 (RFC 4443), by their protocol numbers.
 _ECHO_REPLY = {ICMP: 0, ICMPV6: 129}
@@ -102,21 +101,14 @@ class Matcher:
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
         self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
-        packs = identity.flows > MOST_UNPACKED and protocol in (Transport.UDP, Transport.TCP)
-        self._passing = Passing(identity, protocol, None if sockets is None else self._learned) if packs else None
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
 
     @property
-    def packs(self) -> bool:
-        """Whether ``take_passing`` wants the frames at devices of nodes."""
-        return self._passing is not None
-
-    @property
     def seen(self) -> int:
         """The number of observations so far."""
-        return len(self._rows) + (0 if self._passing is None else self._passing.seen)
+        return len(self._rows)
 
     @property
     def requests_sent(self) -> int:
@@ -141,11 +133,6 @@ class Matcher:
         return tuple(map(Observation, *columns))
 
     @property
-    def passages(self) -> tuple[Passages, ...]:
-        """The packed observations at devices of nodes."""
-        return () if self._passing is None else self._passing.packed()
-
-    @property
     def unsettled(self) -> int:
         """The number of flows without arrival and reply, and without a reset or a final ICMP error at the sender."""
         return self._identity.flows - len((self._arrived & self._replied) | self._turned_away)
@@ -153,17 +140,15 @@ class Matcher:
     @property
     def frames(self) -> tuple[SeenFrame, ...]:
         """The kept frames, converted on demand: few callers need them."""
-        fields = tuple(
+        return tuple(
             SeenFrame(fields[0], netns_name, device, _OUT if outgoing else _IN, fields[1], at, data.hex())
             for (netns_name, device, *_), (data, outgoing, at, _), fields, _ in self._rows[:_KEPT_FRAMES]
         )
-        return fields if self._passing is None else (*fields, *self._passing.frames())
 
     @property
     def left_out(self) -> int:
         """The number of frames beyond the limit."""
-        passed = 0 if self._passing is None else self._passing.left_out
-        return max(0, len(self._rows) - _KEPT_FRAMES) + passed
+        return max(0, len(self._rows) - _KEPT_FRAMES)
 
     def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
@@ -181,11 +166,6 @@ class Matcher:
         for number in range(max(before, _KEPT_FRAMES), len(rows)):
             _, frame, fields, icmp = rows[number]
             rows[number] = (vantage, frame._replace(data=b""), fields, icmp)
-
-    def take_passing(self, vantage: Vantage, batch: Slots) -> None:
-        """Take in what one tap of a node saw, in one go if every frame in the batch is plain."""
-        if self._passing is None or not self._passing.take(vantage.netns_name, vantage.device, batch):
-            self.take(vantage, batch.frames())
 
     def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
         """Take in one frame of any sort."""

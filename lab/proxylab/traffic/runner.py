@@ -262,7 +262,6 @@ class Runner:
         return Evidence(
             sent=turns.sending.sent,
             observations=turns.matcher.observations,
-            passages=turns.matcher.passages,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
-from proxylab.evidence.passages import PassageBook
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
 __all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
@@ -30,9 +29,6 @@ packet too big (RFC 4443, section 3.2)."""
 
 _FRAGMENTATION_NEEDED = (3, 4)
 """IPv4's packet too big: RFC 1191."""
-
-
-_NOTHING_PACKED = PassageBook(())
 
 
 class Fate(StrEnum):
@@ -58,7 +54,7 @@ class Flow(Struct, frozen=True):
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        told: observations at devices of nodes that the evidence holds packet by packet.
+        passages: observations at devices of nodes.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
@@ -72,13 +68,12 @@ class Flow(Struct, frozen=True):
         tracked: its entries in the nodes' connection tracking.
         unsendable: whether the sender's kernel refused to send it.
         reached: the pods at which it arrived, each once.
-        book: the packed observations of all flows at devices of nodes.
     """
 
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
-    told: tuple[Observation, ...] = ()
+    passages: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
@@ -92,12 +87,6 @@ class Flow(Struct, frozen=True):
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     reached: tuple[str, ...] = ()
-    book: PassageBook = _NOTHING_PACKED
-
-    @property
-    def passages(self) -> tuple[Observation, ...]:
-        """Every observation of the flow at devices of nodes."""
-        return (*self.told, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
@@ -149,7 +138,6 @@ def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
         seen["tracked"].setdefault(entry.flow, []).append(entry)
     columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, resolved.flows) for kind, by_flow in seen.items()}
     columns["number"] = range(resolved.flows)
-    columns["book"] = [PassageBook(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
     return tuple(map(Flow, *columns.values()))
@@ -247,7 +235,7 @@ class _Sorter:
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for an observation without meaning for the fate."""
         if observation.netns_name in self._nodes and observation.device != STACK:
-            return "told"
+            return "passages"
         if observation.otherhost:
             return "flooded"
         if observation.packet is Packet.REQUEST:
