@@ -13,7 +13,7 @@ os.environ["PROXYLAB_TESTS_OF"] = str(os.getpid())
 
 collect_ignore = ["lab/proxylab/catalogue"]  # a link to scenarios/
 collect_ignore_glob = [
-    "tests/golden/desk/*.lab.yaml",
+    "tests/golden/standing_lab/*.lab.yaml",
     "tests/golden/scenario/*.lab.yaml",
     "tests/golden/screens/*.lab.yaml",
 ]  # texts to be read, not labs to be run
@@ -31,5 +31,5 @@ def pytest_xdist_auto_num_workers() -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let what waits longest begin first: begun last, it would keep everybody waiting. All else stays in its order."""
+    """Begin with the tests that wait longest: begun last, they would keep all other workers waiting."""
     items.sort(key=lambda item: item.get_closest_marker("waits") is None)

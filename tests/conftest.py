@@ -5,7 +5,7 @@ import os
 from hypothesis import settings
 
 # Examples are told by the failure itself, so that it is the same on every machine; a database would remember them here.
-# They are drawn anew only where somebody asks for many: a change must not be red by chance.
+# They are drawn anew only where a run asks for many: a change must not be red by chance.
 settings.register_profile(
     "proxylab", database=None, deadline=None, print_blob=True, derandomize="LAB_THOROUGH" not in os.environ
 )

@@ -4,12 +4,13 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
-__all__ = ["WIDTH", "table", "width_of", "wrapped"]
+__all__ = ["WIDTH", "kubectl_table", "names_that_fit", "table", "width_of", "wrapped"]
 
 WIDTH = 80
 """The columns of a terminal by default."""
 
 _GAP = "  "
+_KUBECTL_GAP = "   "
 _UNBROKEN = "\x1f"
 """A space at which no line breaks; a unit separator (ASCII), which no name can hold."""
 
@@ -85,3 +86,36 @@ def _broken(cell: str, width: int) -> list[str]:
         cell = ", ".join(item.replace(" ", _UNBROKEN) for item in items)
     lines = textwrap.wrap(cell, max(width, 1), break_long_words=False, break_on_hyphens=False)
     return [line.replace(_UNBROKEN, " ") for line in lines] or [""]
+
+
+def kubectl_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table as kubectl prints it: heads in capitals, no wrapped lines.
+
+    An empty cell is shown as ``<none>``.
+
+    Example:
+        >>> kubectl_table(["name", "age"], [["echo", "2m"], ["client", ""]])
+        ['NAME     AGE', 'echo     2m', 'client   <none>']
+    """
+    cells = [[word.upper() for word in head], *([each or "<none>" for each in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    return [
+        _KUBECTL_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells
+    ]
+
+
+def names_that_fit(label: str, names: Sequence[str], width: int) -> str:
+    """A labelled list in one line: as many names as fit, and the number of the others.
+
+    Example:
+        >>> names_that_fit("pods      ", ["echo-1", "echo-2", "echo-3"], 30)
+        'pods      echo-1, and 2 more'
+    """
+    if not names:
+        return f"{label}none"
+    for shown in range(len(names), 0, -1):
+        left = len(names) - shown
+        line = label + ", ".join(names[:shown]) + (f", and {left} more" if left else "")
+        if len(line) <= width:
+            return line
+    return f"{label}{names[0]}, and {len(names) - 1} more" if len(names) > 1 else label + names[0]

@@ -38,7 +38,7 @@ SHARED = 1.25  # what a machine that others use as well may take more: caches ar
 CLIENT = PODS["client"][0]  # said, since scapy finds no source address by a route without a network
 Record = Callable[[str, object], None]
 
-# What somebody would write instead: each SYN answered by the listener's kernel, matched by scapy.
+# The obvious program instead: each SYN answered by the listener's kernel, matched by scapy.
 SCAPY = f"""
 import logging, sys, time
 logging.getLogger("scapy").setLevel(logging.ERROR)

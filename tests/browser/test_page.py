@@ -53,7 +53,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture
 def shown(tab: Browser, tmp_path: Path) -> Browser:
-    """The page, as somebody sees it who has just opened it."""
+    """The page, as a user sees it who has just opened it."""
     file = tmp_path / "report.html"
     file.write_text(page(entries(), {"kernel": "6.1.0", "proxylab": "1"}), encoding="utf-8")
     tab.look(1600)
@@ -63,7 +63,7 @@ def shown(tab: Browser, tmp_path: Path) -> Browser:
     return tab
 
 
-def test_it_asks_nobody_runs_nothing_strange_and_complains_of_nothing(shown: Browser) -> None:
+def test_it_loads_nothing_runs_only_its_own_script_and_logs_no_error(shown: Browser) -> None:
     shown.tell("document.querySelector('[name=open]').click()")
     assert shown.tell("typeof hacked") == "undefined"
     assert shown.tell("document.images.length + document.scripts.length") == 1
@@ -91,7 +91,7 @@ def test_rungs_lie_between_the_places_they_lead_from_and_to(shown: Browser) -> N
           const probe = [...document.querySelectorAll('.probe')].find((each) => each.querySelector('.n4'));
           probe.open = true;
           const middle = (node) => { const box = node.getBoundingClientRect(); return (box.left + box.right) / 2; };
-          const heads = [...probe.querySelectorAll('.place')].map(middle);
+          const heads = [...probe.querySelectorAll('.netns')].map(middle);
           const lines = [...probe.querySelectorAll('.hop')].map((each) => {
             const box = each.getBoundingClientRect();
             return [box.left, box.right].map((x) => heads.findIndex((head) => Math.abs(head - x) < 3));

@@ -41,7 +41,7 @@ def built_and_traced(folder: Path, version: str, staged: str, cache: Path) -> st
     source = folder / PATCHED
     text = source.read_text()
     assert COMMENT in text
-    source.write_text(text.replace(COMMENT, '"a patch that nobody has seen"'))
+    source.write_text(text.replace(COMMENT, '"a patch of this test"'))
     scenario = str(ROOT / TRACED)
     choice = ["--engine", "kube-proxy/iptables", "--kube-proxy", str(folder)]
     done = subprocess.run(
@@ -89,7 +89,7 @@ def in_a_checkout(page: Path, folder: Path) -> Iterator[Command]:
 
 
 def of_here(command: Command, here: Binary) -> Command:
-    """With the release that is here for one that nobody has obtained: to build that one, too, would take minutes."""
+    """With the cached release in place of one that was never obtained: to build that one, too, would take minutes."""
     minors = {binary.version.rpartition(".")[0] for binary in Cache.of_user().binaries()}
 
     def obtained(named: re.Match[str]) -> str:
@@ -99,7 +99,7 @@ def of_here(command: Command, here: Binary) -> Command:
 
 
 def typed(command: Command, home: Path, cache: Path) -> str:
-    """What it prints, to somebody who has this home and cache."""
+    """What it prints, to a user with this home and cache."""
     go = json.loads(subprocess.run(["go", "env", "-json"], capture_output=True, text=True, check=True).stdout)
     environment = {
         **{name: go[name] for name in ("GOCACHE", "GOENV", "GOMODCACHE", "GOPATH")},
@@ -116,7 +116,7 @@ def typed(command: Command, home: Path, cache: Path) -> str:
 @needs
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, tmp_path: Path) -> None:
-    """Typed as they stand, by somebody whose home is the clone's folder; of the scenarios there is the one they trace.
+    """Typed as they stand, by a user whose home is the clone's folder; of the scenarios there is the one they trace.
 
     Of the staging modules one is staged: Go has compiled the rest of them where it built kube-proxy before.
     """
@@ -148,4 +148,4 @@ def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, t
 def test_a_whole_clone_is_built(kube_proxy: Binary, tmp_path: Path) -> None:
     """With all staging modules where a clone has them, which are compiled anew: minutes, the first time."""
     told = built_and_traced(tmp_path / "kubernetes", kube_proxy.version, ".*", tmp_path / "cache")
-    assert "a patch that nobody has seen" in told
+    assert "a patch of this test" in told

@@ -57,7 +57,7 @@ def started(found_before: set[str]) -> Iterator[DockerEngine]:
 
 @pytest.fixture
 def engine(started: DockerEngine, monkeypatch: pytest.MonkeyPatch) -> DockerEngine:
-    """The only engine that whoever asks will find."""
+    """The only engine that a search finds."""
     for name in ("DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "DOCKER_CONTEXT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DOCKER_HOST", started.host)

@@ -12,7 +12,7 @@ from staged_engines import staged
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import ClusterEvent, Service
+from proxylab.cluster.objects import ClusterEvent, Service, ServicePort, ServiceType
 from proxylab.engines.barrier import BARRIER, without_barrier
 from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import EngineError
@@ -34,7 +34,7 @@ async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
         said["barrier"] = BARRIER in dump
         said["hidden"] = BARRIER in without_barrier(dump)
         stage.store.delete(ECHO.key)
-        # Mode nftables keeps the chains of what is gone for a while, but leads nobody there.
+        # Mode nftables keeps the chains of what is gone for a while, but no rule jumps to them.
         said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
         events = [event for event in stage.store.list(ClusterEvent) if event.reason == "Starting"]
         said["events"] = [event.reporter for event in events]
@@ -50,7 +50,7 @@ async def nftables_story(launcher: Launcher) -> dict[str, Any]:
     return await story(launcher, "kube-proxy/nftables")
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
 @pytest.mark.parametrize("telling", [iptables_story, nftables_story], ids=["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_it_follows_the_cluster(telling: Any, ordinary: bool) -> None:
@@ -124,6 +124,30 @@ def test_feature_gates_and_flags_come_from_the_scenario_and_the_command_line() -
         "gates": ["WatchListClient", "ContextualLogging"],
         "refused": ["kube-proxy ended with exit status 1", True],
     }
+
+
+async def bound(launcher: Launcher) -> list[list[str]]:
+    """The rules that lead to node ports, by both engines."""
+    node_ports = echo(A, type=ServiceType.NODE_PORT, ports=(ServicePort(port=80, target_port=8080, node_port=30080),))
+    given = ProxyConfiguration(node_port_primary=True, bind_address=A.of("node", 9))
+    found = []
+    for engine in ("embedded/iptables", "kube-proxy/iptables"):
+        async with staged(launcher, engine, configuration=given) as stage:
+            # kube-proxy serves node ports on addresses that the node has.
+            argv = ["ip", "address", "add", f"{given.bind_address}/32", "dev", "lo"]
+            node = stage.context
+            await launcher.run(node.netns, argv, netns_name=node.name, deadline=Deadline.after(10))
+            stage.hold(node_ports, ENDS)
+            lines = (await stage.synced()).splitlines()
+            found.append([line for line in lines if "-A KUBE-SERVICES" in line and "-j KUBE-NODEPORTS" in line])
+    return found
+
+
+@pytest.mark.usefixtures("binary")
+def test_node_ports_are_on_the_bind_address() -> None:
+    by_embedded, by_kube_proxy = sandboxed(bound)
+    assert f"-d {A.of('node', 9)}/32" in by_kube_proxy[0]
+    assert by_kube_proxy == by_embedded
 
 
 async def rejected(launcher: Launcher) -> str:

@@ -77,7 +77,7 @@ def others(differences: list[str]) -> list[str]:
 
 
 @pytest.mark.usefixtures("binary")
-def test_the_rules_are_those_of_a_node_where_nobody_was_before() -> None:
+def test_the_rules_equal_those_of_a_node_without_an_earlier_engine() -> None:
     found = sandboxed(pairs, seconds=200)
     assert found.keys() == {f"{first} {then}" for first, then in PAIRS}
     for pair, (before, after, differences) in found.items():

@@ -41,7 +41,7 @@ signal.pause()
 
 
 async def disturbed(launcher: Launcher) -> dict[str, list[bool]]:
-    """Of each kube-proxy: whether it hears of a Service, of a change, and of its end, with nobody reading beside it."""
+    """Of each kube-proxy: whether it hears of a Service, of a change, and of its end, while no other client reads."""
     said: dict[str, list[bool]] = {}
     for path in os.environ["TEST_KUBE_PROXIES"].split(":"):
         os.environ["TEST_KUBE_PROXY"] = path

@@ -37,7 +37,7 @@ def clusters() -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
     for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
         for case in cases(load_scenario(path), "iptables"):
-            for number, cluster in enumerate(assemble(case).course):
+            for number, cluster in enumerate(assemble(case).timeline):
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
                 bare = (
                     Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)

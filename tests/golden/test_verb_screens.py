@@ -1,7 +1,7 @@
 """What each verb shows, as files for a terminal of 80 columns without colour.
 
 On other terminals the words are the same: colour adds nothing but colour, and lines fit. What ``--help`` prints is in
-docs/reference/cli.md, what lists and describes the objects of a lab is in ``handler``, and a run is in ``run.txt``.
+docs/reference/cli.md, what the verbs of a standing lab print is in ``standing_lab``, and a run is in ``run.txt``.
 
 Write the files anew with ``pytest tests/golden --update-golden``, then look at them with ``cat`` in such a terminal.
 """
@@ -28,12 +28,12 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, offers
 from proxylab.capability import Capability
 from proxylab.cli import _VERBS, main
-from proxylab.cli.capture import frame_shown
+from proxylab.cli.capture import frame_text
 from proxylab.cli.doctor import doctor_lines
 from proxylab.cli.engines import engines_lines
 from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Ready
-from proxylab.protocol.standing_labs import Heard
+from proxylab.protocol.standing_labs import CapturedFrame
 from proxylab.scenario.model import Preserved
 
 FILES = Path(__file__).parent / "screens"
@@ -90,10 +90,13 @@ def listened(width: int) -> list[str]:
     first = bytes(asked / TCP(sport=40000, dport=80, flags="S", seq=1))
     second = bytes(replied / TCP(sport=80, dport=40000, flags="SA", seq=7, ack=2))
     at = 1_700_000_000_123_456_789
-    return [frame_shown(each) for each in (Heard(at, True, first.hex()), Heard(at + 10**6, False, second.hex()))]
+    return [
+        frame_text(each)
+        for each in (CapturedFrame(at, True, first.hex()), CapturedFrame(at + 10**6, False, second.hex()))
+    ]
 
 
-class BundleStore:
+class FakeSource:
     """A source of kube-proxies that lists some, or does not answer."""
 
     def __init__(self, *versions: str) -> None:
@@ -105,7 +108,7 @@ class BundleStore:
         return [*self._versions]
 
     def obtain(self, version: str, cache: Cache) -> Binary:
-        raise AssertionError(f"nobody wants {version}")
+        raise AssertionError(f"no test obtains {version}")
 
 
 def listed(width: int) -> list[str]:
@@ -114,7 +117,7 @@ def listed(width: int) -> list[str]:
         with cache.workspace(version) as folder:
             cache.keep(program(folder / "kube-proxy", version), f"built from k8s.io/kubernetes@{version}")
     module = [f"v1.{minor}.{patch}" for minor in range(32, 37) for patch in range(4)]
-    offered = offers(Sources(cache, {"release": BundleStore(), "module": BundleStore(*module)}))
+    offered = offers(Sources(cache, {"release": FakeSource(), "module": FakeSource(*module)}))
     return engines_lines(cache.binaries(), offered, width)
 
 
@@ -127,11 +130,11 @@ def dump() -> str:
 
 
 @pytest.fixture
-def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
-    """Goes into a folder that has what the screens are about, where no lab stands, at such a terminal."""
+def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Callable[[int, bool], None]:
+    """Sets up a terminal of a width, in a folder with the files that the verbs read, where no lab is running."""
     numbers = itertools.count()
 
-    def sit(width: int, colour: bool) -> None:
+    def use(width: int, colour: bool) -> None:
         folder = tmp_path / str(next(numbers))
         folder.mkdir()
         for each in FILES.glob("*.lab.yaml"):
@@ -146,7 +149,7 @@ def handler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) -> Calla
         monkeypatch.delenv("NO_COLOR", raising=False)
         monkeypatch.setenv("FORCE_COLOR", "1" if colour else "")
 
-    return sit
+    return use
 
 
 WHOLE = re.compile(r"reproduce: |Error: |^Usage: |^\w+\.lab\.yaml:\d+:\d+: |^[-:*#] ?\w|^COMMIT")
@@ -157,12 +160,12 @@ Show = Callable[[str, int, bool], str]
 
 @pytest.fixture
 def show(
-    handler: Callable[[int, bool], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    open_terminal: Callable[[int, bool], None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Show:
     """What a verb prints on a terminal of so many columns, with or without colour."""
 
     def screen(name: str, width: int, colour: bool) -> str:
-        handler(width, colour)
+        open_terminal(width, colour)
         if name in DRAWN:
             text = "\n".join(DRAWN[name](width))
             click.echo(text if colour else click.unstyle(text), color=True)

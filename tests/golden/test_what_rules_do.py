@@ -51,7 +51,7 @@ ROWS = [
     ("node-port-no-endpoints", "nodePort", {POD: "REJECT", NODE: "REJECT", OUTSIDE: "REJECT"}),
     ("external-ip-no-endpoints", "externalIP", {POD: "REJECT", NODE: "", OUTSIDE: "REJECT"}),
     ("load-balancer-no-endpoints", "loadBalancerIP", {POD: "REJECT", NODE: "", OUTSIDE: "REJECT"}),
-    # Nobody tells pods from others.
+    # Without pod CIDRs no rule tells pods from other senders.
     ("detect-none", "clusterIP", {POD: (ALL, KEPT), NODE: (ALL, KEPT), OUTSIDE: (ALL, KEPT)}),
     ("detect-none", "nodePort", {POD: (LOCAL, KEPT), NODE: (ALL, SNAT), OUTSIDE: (LOCAL, KEPT)}),
     ("masquerade-all", "clusterIP", {POD: (ALL, SNAT), NODE: (ALL, SNAT), OUTSIDE: (ALL, SNAT)}),

@@ -98,7 +98,7 @@ BREAKAGES = [
         },
     ),
     Breakage(
-        "one in n for everybody",
+        "one in n for every endpoint",
         BODIES,
         "share",
         "lambda index, count: '' if count - index == 1 else f'-m statistic --mode random --probability {1 / count:f}'",

@@ -5,20 +5,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 from mutated_labs import MutatedLabs
 
 
 @pytest.fixture
-def handler(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[RequestHandler]:
+def cli(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "80")
-    found = RequestHandler(tmp_path, capfd)
+    found = CommandLine(tmp_path, capfd)
     yield found
     found.type("down", "--all")
-    assert list(found.control_sockets.folder.iterdir()) == [], "something is left where doors are"
+    assert list(found.control_sockets.folder.iterdir()) == [], "a control socket is left"
 
 
 @pytest.fixture(scope="session")

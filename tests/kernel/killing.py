@@ -26,7 +26,7 @@ PAUSE = 0.01  # between two looks: without a pause the watcher would starve the 
 MOMENT = 0.0005  # between two looks for a command, which may be over in milliseconds
 
 STAGES = ("build", "load", "traffic", "close")
-ROLES = ("client", "keeper", "init", "lab process", "launcher", "command")
+ROLES = ("client", "supervisor", "init", "lab process", "launcher", "command")
 # The client's output that begins a stage, and the seconds from there within which the test sends the signal.
 SIGN = {"build": "building", "load": "building", "traffic": "probing", "close": "closing"}
 SPAN = {"build": 0.3, "load": 0.02, "traffic": 0.3, "close": 0.01}

@@ -65,7 +65,7 @@ STEPPING = [
         },
     ),
     Breakage(
-        "nobody who terminates is used",
+        "a terminating endpoint is not used",
         CATEGORIES,
         "_usable",
         "lambda endpoints: tuple(each for each in endpoints if each.ready)",
@@ -94,7 +94,7 @@ STEPPING = [
         },
     ),
     Breakage(
-        "hints that nobody follows",
+        "hints that are not followed",
         CATEGORIES,
         "_hinted",
         "lambda ready, node: tuple(ready)",
@@ -185,7 +185,7 @@ STEPPING = [
         },
     ),
     Breakage(
-        "nobody is refused under the policy Local",
+        "the policy Local rejects nothing",
         FRONTS,
         "_refused",
         "lambda scope, destination: ()",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import IPv6Address, ip_address
 
+from network_scenarios import BASIC
 from sandboxed import sandboxed
-from wires import BASIC
 
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.answering import make_addresses_answer

@@ -10,14 +10,13 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
+from network_scenarios import balanced
 from sandboxed import USERS, sandboxed
-from wires import balanced
 
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
-from proxylab.control.http import Answer, HttpServer
-from proxylab.control.listen import listen_inside
+from proxylab.control.http_server import Answer, HttpServer, listen_inside
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -88,7 +87,7 @@ async def followed(launcher: Launcher) -> dict[str, Any]:
         found["no Service"] = await look()
         store.apply(SERVICE)
         await checks.settle()
-        found["nobody listens"] = await look()
+        found["no socket listens"] = await look()
         await daemons.open(wiring, stack)
         for healthy in ("ab", "b", "ab", "a", "", "b", "", "ab"):
             for node in daemons.status:
@@ -111,7 +110,7 @@ def checks_of(wiring: Wiring, store: Store) -> HealthChecks:
 def test_the_route_of_an_address_follows_what_nodes_answer(ordinary: bool) -> None:
     found = sandboxed(followed, ordinary=ordinary)
     assert found["no Service"] == found["Service gone"] == ["ab", "ab"], "the pool goes to all of the balancer's nodes"
-    assert found["nobody listens"] == ["unreachable", "unreachable"]
+    assert found["no socket listens"] == ["unreachable", "unreachable"]
     for healthy, *routes in found["by answers"]:
         assert routes == [healthy or "unreachable"] * 2
     assert found["neither by default"] == ["ab", "ab", "ab"], "other addresses, and other balancers, stay as they are"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 from sandboxed import ROOT
 
 BODIES = "proxylab.engines.embedded.iptables.service_chains"
@@ -132,7 +132,7 @@ BROKEN = [
         trace="trace outside echo --via loadBalancerIP --node node-c --name loadbalancer-health-checked",
     ),
     Broken(
-        "what nobody owns",
+        "an address without an owner",
         FROM_A_POD,
         "ClusterIP from a pod to another node preserves the client IP",
         "no rule translated the packet: it left client for 10.96.77.77:80, and 172.18.0.1 answered with ICMP "
@@ -232,7 +232,7 @@ BROKEN += [
 
 @pytest.mark.parametrize("broken", BROKEN, ids=lambda broken: broken.name)
 def test_a_broken_lab_is_explained(
-    broken: Broken, handler: RequestHandler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broken: Broken, cli: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (ROOT / broken.scenario).read_text(encoding="utf-8")
     for old, new in broken.edits:
@@ -246,13 +246,13 @@ def test_a_broken_lab_is_explained(
         (tmp_path / "sitecustomize.py").write_text(patch, encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(ROOT / "lab")]))  # of the lab process
 
-    ran = handler.type("run", str(scenario), "--probe", broken.probe, "--no-bundles", "--keep")
+    ran = cli.type("run", str(scenario), "--probe", broken.probe, "--no-bundles", "--keep")
     assert ran.status == 1, ran.output + ran.errors
     assert sentence(ran.output, "  why: ") == broken.why
 
     told = re.search(r"^  proxylab (trace .*)$", ran.errors, re.MULTILINE)
     assert told or broken.trace
-    traced = handler.type(*shlex.split(broken.trace or told[1]))
+    traced = cli.type(*shlex.split(broken.trace or told[1]))
     assert traced.status == 0, traced.errors
     assert sentence(traced.output, "in short: ") == (broken.traced or broken.why)
 

@@ -14,7 +14,7 @@ CHOSEN = (
 )
 
 
-def test_clients_are_remembered_whom_an_earlier_probe_sent() -> None:
+def test_a_chosen_probe_meets_the_affinity_that_an_earlier_probe_left() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "proxylab", "run", "--no-bundles", "-o", "json", SCENARIO, "--probe", CHOSEN],
         cwd=ROOT,

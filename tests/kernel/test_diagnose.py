@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.binaries.cache import Cache
@@ -69,17 +69,17 @@ def scenario(tmp_path: Path) -> Path:
 class Bench:
     """A user with a detached lab, who breaks and repairs one of its nodes."""
 
-    handler: RequestHandler
+    cli: CommandLine
     node: str = "node-b"
 
     def diagnosed(self, *words: str) -> tuple[int, dict[str, str]]:
         """The exit code, and the JSON output without its many stages."""
-        typed = self.handler.type("diagnose", *words, "-o", "json")
+        typed = self.cli.type("diagnose", *words, "-o", "json")
         told = json.loads(typed.output)
         return typed.status, {"at": told["breaksAt"], "cause": told["cause"], "look": " & ".join(told["lookAt"])}
 
     def do(self, *argv: str) -> str:
-        typed = self.handler.type("exec", self.node, "--", *argv)
+        typed = self.cli.type("exec", self.node, "--", *argv)
         assert typed.status == 0, typed.errors
         return typed.output
 
@@ -98,9 +98,9 @@ class Bench:
         return found
 
 
-def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, scenario: Path) -> None:
-    assert handler.type("up", str(scenario)).status == 0
-    bench = Bench(handler)
+def test_every_stage_is_named_at_which_a_lab_breaks(cli: CommandLine, scenario: Path) -> None:
+    assert cli.type("up", str(scenario)).status == 0
+    bench = Bench(cli)
 
     def echo() -> tuple[int, dict[str, str]]:
         return bench.diagnosed("echo")
@@ -109,7 +109,7 @@ def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, sce
 
     missing = bench.diagnosed("ecko")
     assert missing[1]["cause"] == "there is no Service 'ecko' in namespace default; did you mean echo?"
-    near = Bench(handler, "node-a")
+    near = Bench(cli, "node-a")
     asked = near.without(near.rule("KUBE-SERVICES .*kube-dns:dns cluster"), echo)
     assert (asked["at"], "queried past the Service" in asked["cause"]) == ("name", True)
 
@@ -143,11 +143,11 @@ def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, sce
     assert (itself["at"], "echo-2 got its own packet" in itself["cause"]) == ("hairpin", True)
     assert echo()[0] == 0, "all is as it was"
 
-    screen = handler.type("diagnose", "nobody").output
+    screen = cli.type("diagnose", "nobody").output
     assert "  engine       -       not looked at, since endpoints break\n" in screen
     assert "look at:\n  proxylab describe service nobody\n" in screen
-    assert "nobody" in handler.complete("proxylab diagnose no")
-    assert handler.type("diagnose", "echo", "--from", "nobody").status == 2
+    assert "nobody" in cli.complete("proxylab diagnose no")
+    assert cli.type("diagnose", "echo", "--from", "nobody").status == 2
 
     for chain in ("PREROUTING", "OUTPUT"):  # all of the proxy's rules exist, and no packet meets them
         bench.do("iptables-legacy", "-t", "nat", "-I", chain, "-d", "10.96.1.1", "-j", "ACCEPT")
@@ -159,10 +159,10 @@ def test_every_stage_is_named_at_which_a_lab_breaks(handler: RequestHandler, sce
     )
 
 
-def test_a_node_that_tells_balancers_the_wrong_thing_is_named(handler: RequestHandler, scenario: Path) -> None:
-    assert handler.type("up", str(scenario)).status == 0
-    bench = Bench(handler)
-    port = json.loads(handler.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
+def test_a_node_that_tells_balancers_the_wrong_thing_is_named(cli: CommandLine, scenario: Path) -> None:
+    assert cli.type("up", str(scenario)).status == 0
+    bench = Bench(cli)
+    port = json.loads(cli.type("get", "service", "checked", "-o", "json").output)["spec"]["healthCheckNodePort"]
 
     def checked(*rule: str) -> dict[str, str]:
         """The diagnosis of the Service while a rule redirects the health checks of a node."""
@@ -227,8 +227,8 @@ def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
 
 
-def test_the_lab_of_a_file_is_made_for_it(handler: RequestHandler, scenario: Path) -> None:
-    done = handler.type("diagnose", str(scenario), "nobody")
+def test_the_lab_of_a_file_is_made_for_it(cli: CommandLine, scenario: Path) -> None:
+    done = cli.type("diagnose", str(scenario), "nobody")
     assert done.status == 1
     assert f"look at:\n  proxylab up {scenario}\n  proxylab describe service nobody\n" in done.output
-    assert handler.type("ps", "-o", "name").output == "", f"it is closed; {ROOT}"
+    assert cli.type("ps", "-o", "name").output == "", f"it is closed; {ROOT}"

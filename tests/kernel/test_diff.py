@@ -17,7 +17,7 @@ def compared(*engines: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(110)
-def test_a_step_that_two_engines_take_otherwise_is_told_pulse_by_pulse() -> None:
+def test_a_step_that_differs_between_two_engines_is_shown_packet_by_packet() -> None:
     done = compared("embedded/iptables", "embedded@v1.34/iptables")
     assert done.returncode == ExitCode.FAILED, done.stderr
     said = done.stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 from kube_proxies import BundleStore
 from kubectl_clusters import k3s
 from sandboxed import ROOT
@@ -48,21 +48,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_example_of_every_verb_does_what_it_says(handler: RequestHandler, folder: Path) -> None:
+def test_the_example_of_every_verb_does_what_it_says(cli: CommandLine, folder: Path) -> None:
     """In one lab, from ``up`` to ``down``."""
     for verb in (*FIRST, *sorted({*_VERBS} - {*FIRST, *LAST, *APART}), *LAST):
         words = example(verb)
         assert words[0] == verb
-        done = handler.type(*words)
+        done = cli.type(*words)
         lacks = verb in OF_A_KUBE_PROXY and done.status == ExitCode.CAPABILITY
         assert done.status == ExitCode.OK or lacks, f"{shlex.join(words)}: {done.output}{done.errors}"
     assert (folder / "mine.lab.yaml").exists(), "import writes it"
     assert (folder / "my-first.lab.yaml").exists(), "init writes it"
 
 
-def test_the_example_of_shell_opens_one(handler: RequestHandler) -> None:
-    handler.up(scenario="scenarios/clusterip/from-a-pod.lab.yaml")
-    shell = handler.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+def test_the_example_of_shell_opens_one(cli: CommandLine) -> None:
+    cli.up(scenario="scenarios/clusterip/from-a-pod.lab.yaml")
+    shell = cli.start(*example("shell"), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert shell.communicate(b"hostname\n", timeout=30)[0] == b"client\n"
     assert shell.returncode == 0
 
@@ -86,7 +86,7 @@ def test_the_example_of_engines_obtains_the_newest_patch_once(
     assert (told[1].err, bundle_store.asked) == ("", ["v1.34.4"])
 
 
-def test_the_example_of_the_command_itself_works(handler: RequestHandler, folder: Path) -> None:
+def test_the_example_of_the_command_itself_works(cli: CommandLine, folder: Path) -> None:
     found = re.search(EXAMPLE, inspect.cleandoc(proxylab.help or ""), re.MULTILINE)
     assert found is not None
-    assert handler.type(*shlex.split(found[1])).status == ExitCode.OK
+    assert cli.type(*shlex.split(found[1])).status == ExitCode.OK

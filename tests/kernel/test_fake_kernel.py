@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from network_scenarios import BASIC, TUNNELLED
 from sandboxed import USERS, sandboxed
 from small_plan import small_plan
-from wires import BASIC, TUNNELLED
 
 from proxylab.errors import LabError
 from proxylab.kernel.netlink.survey import Kernel
@@ -40,7 +40,7 @@ def with_link(**changes: Any) -> Plan:
 FAR4 = Route(IPv4Network("198.51.100.0/24"), "eth0", IPv4Address("192.0.2.1"))
 FAR6 = Route(IPv6Network("2001:db8:1::/48"), "eth0", IPv6Address("2001:db8:ffff::1"))
 WRONG: Mapping[str, Callable[[], Plan]] = {
-    "a device that nobody makes": lambda: with_node(addresses=[Address("eth9", IPv4Interface("192.0.2.1/24"))]),
+    "an unplanned device": lambda: with_node(addresses=[Address("eth9", IPv4Interface("192.0.2.1/24"))]),
     "a route by such a device": lambda: with_node(routes=[Route(IPv4Network("192.0.2.0/24"), "eth9")]),
     "an address twice": lambda: with_node(addresses=[Address("eth0", IPv4Interface("172.18.0.2/16"))]),
     "a device twice": lambda: with_link(device="eth0"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 
 FAILED, INCONCLUSIVE = 1, 6
 DELIVERED: dict[str, object] = {"outcome": "delivered", "backends": ["echo"], "source": "preserved"}
@@ -204,8 +204,8 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("foreign", FOREIGN, ids=lambda foreign: foreign.name)
-def test_what_a_foreign_rule_does_is_red_or_named(foreign: Foreign, handler: RequestHandler, tmp_path: Path) -> None:
-    ran = handler.type("run", str(written(foreign, tmp_path)), "--no-bundles")
+def test_what_a_foreign_rule_does_is_red_or_named(foreign: Foreign, cli: CommandLine, tmp_path: Path) -> None:
+    ran = cli.type("run", str(written(foreign, tmp_path)), "--no-bundles")
     said = " ".join(ran.output.split())
     assert ran.status == foreign.status, ran.output + ran.errors
     for clause in foreign.says:
@@ -223,9 +223,9 @@ def test_what_a_foreign_rule_does_is_red_or_named(foreign: Foreign, handler: Req
     ids=["another port", "accepted", "raw"],
 )
 def test_a_foreign_rule_that_does_nothing_changes_no_verdict(
-    rules: dict[str, str], handler: RequestHandler, tmp_path: Path
+    rules: dict[str, str], cli: CommandLine, tmp_path: Path
 ) -> None:
-    ran = handler.type("run", str(written(Foreign("harmless", rules, 0, ()), tmp_path)), "--no-bundles")
+    ran = cli.type("run", str(written(Foreign("harmless", rules, 0, ()), tmp_path)), "--no-bundles")
     assert ran.status == 0, ran.output + ran.errors
 
 

@@ -24,7 +24,7 @@ from proxylab.kernel.capture.taps import Tap
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
-from proxylab.traffic.answer import Voice
+from proxylab.traffic.answer import AnswerWriter
 from proxylab.traffic.identity import TOKEN_BYTES
 from proxylab.verdict.judge import judge
 
@@ -101,7 +101,7 @@ async def delayed_reply(lab: Stage) -> None:
 async def swapped_replies(lab: Stage) -> None:
     """Each of two flows gets the answer of the other: forged, from the right address at the right pod."""
 
-    def swapped(voice: Voice, request: bytes, peer: str, port: int) -> bytes | None:
+    def swapped(voice: AnswerWriter, request: bytes, peer: str, port: int) -> bytes | None:
         flow = request[TOKEN_BYTES - 1 : TOKEN_BYTES]
         other = {b"0": b"1", b"1": b"0"}[flow]
         return answer(voice, request[: TOKEN_BYTES - 1] + other + request[TOKEN_BYTES:], peer, port)

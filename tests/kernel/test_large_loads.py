@@ -63,7 +63,7 @@ async def loads(launcher: Launcher) -> dict[str, Any]:
 def test_a_large_transaction_is_whole_or_a_lack_of_the_machine(ordinary: bool) -> None:
     found = sandboxed(loads, ordinary=ordinary, seconds=300)
     assert found["large"] == 2000
-    assert "line" in found["refused"], "whoever is fed still hears which line was refused"
+    assert "line" in found["refused"], "the tool still says which line it refused"
     assert found["after a refusal"] == 2000
     if found["huge"] == "loaded":
         assert found["after the huge one"] == 16000

@@ -178,13 +178,13 @@ async def too_long_a_command(launcher: Launcher) -> list[str]:
         return [words, after.stdout.decode()]
 
 
-def test_a_command_line_that_is_too_long_harms_nobody() -> None:
+def test_a_command_line_that_is_too_long_harms_no_other_command() -> None:
     words, after = sandboxed(too_long_a_command)
     assert "a command request has 200" in words
     assert after == "alive\n"
 
 
-async def nobody_waits(launcher: Launcher) -> str:
+async def abandoned(launcher: Launcher) -> str:
     with realise(small_plan()) as wiring:
         netns = wiring.namespaces["pod-1"]
         sleeper = asyncio.create_task(
@@ -200,8 +200,8 @@ async def nobody_waits(launcher: Launcher) -> str:
         return done.stdout.decode()
 
 
-def test_a_command_that_nobody_waits_for_any_more_is_killed() -> None:
-    assert sandboxed(nobody_waits) == "gone\n"
+def test_a_command_is_killed_when_its_caller_stops_waiting() -> None:
+    assert sandboxed(abandoned) == "gone\n"
 
 
 async def surroundings(launcher: Launcher) -> dict[str, str]:
@@ -316,7 +316,7 @@ async def failed_starts(launcher: Launcher) -> list[int]:
 
 
 @BOTH
-def test_who_asks_for_what_cannot_be_started_harms_nobody(ordinary: bool) -> None:
+def test_a_command_that_cannot_start_harms_no_other_command(ordinary: bool) -> None:
     assert sandboxed(failed_starts, ordinary=ordinary) == [127, 126, 126, 0]
 
 

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
+from network_scenarios import BASIC
 from sandboxed import USERS, sandboxed
-from wires import BASIC
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables

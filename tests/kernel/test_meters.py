@@ -84,7 +84,7 @@ async def compared(launcher: Launcher, variant: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("variant", [legacy, nft])
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
 def test_bare_tables_and_iptables_save_count_alike(ordinary: bool, variant: Any) -> None:
     found = sandboxed(variant, ordinary=ordinary)
     assert len(found) == 6

@@ -330,7 +330,7 @@ MUTANTS = [
 ]
 
 
-def test_rules_that_nobody_puts_back_fail_the_step_that_waits_for_them(tmp_path: Path) -> None:
+def test_rules_that_no_engine_restores_fail_the_step_that_waits_for_them(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         "import proxylab.engines.embedded.sync as module\n"
         "async def trusting(self, now):\n"

@@ -17,8 +17,8 @@ from proxylab.addresses import Protocol
 from proxylab.client.session import Session
 from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
 from proxylab.cluster.store import Store
-from proxylab.control.naming import NameService
-from proxylab.control.resolver import ask
+from proxylab.control.dns_client import ask
+from proxylab.control.dns_server import NameService
 from proxylab.engines.names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise
@@ -101,7 +101,7 @@ async def heard(reader: asyncio.StreamReader) -> int:
     return len(dns.message.from_wire(await reader.readexactly(length)).answer)
 
 
-def test_a_stream_carries_one_question_after_the_other_and_rude_clients_disturb_nobody() -> None:
+def test_a_tcp_stream_carries_several_queries_and_rude_clients_disturb_no_other_client() -> None:
     for ordinary in USERS.values():
         assert sandboxed(streams, ordinary=ordinary) == {
             "half a length": 0,

@@ -98,7 +98,7 @@ async def heard(client: socket.socket, pods: dict[str, socket.socket]) -> str:
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
-    return waiting[done.pop()] if done else "nobody"
+    return waiting[done.pop()] if done else "none"
 
 
 def tracked(netns: NetNs) -> list[str]:

@@ -25,7 +25,7 @@ spec:
     queries: {from: {name: client, port: 12345}, to: {service: echo, via: clusterIP}, send: {every: 5ms}}
   steps:
   - {name: it stands, expect: {queries: {backend: old, lost: 0}}}
-  - {name: nobody makes this one, change: {pods: {old: null}}}
+  - {name: the test never makes this step, change: {pods: {old: null}}}
 ---
 apiVersion: v1
 kind: Service

@@ -180,13 +180,13 @@ def test_answers_about_many_ports_fit_the_socket(ordinary: bool) -> None:
     assert sandboxed(a_bridge_with_many_ports, ordinary=ordinary) == 121
 
 
-NOBODY_HAS, READ_ONLY = "net.ipv4.no_such_thing", "net.netfilter.nf_conntrack_max"
+UNKNOWN, READ_ONLY = "net.ipv4.no_such_thing", "net.netfilter.nf_conntrack_max"
 
 
 async def sysctls_that_cannot_be_written(_: Launcher) -> list[str]:
     plan = small_plan()
     answers = []
-    for name in (NOBODY_HAS, READ_ONLY):
+    for name in (UNKNOWN, READ_ONLY):
         odd = replace(plan.namespaces[1], sysctls=(Sysctl(name, "1"),))
         try:
             with realise(replace(plan, namespaces=(plan.namespaces[0], odd, *plan.namespaces[2:]))):
@@ -198,8 +198,8 @@ async def sysctls_that_cannot_be_written(_: Launcher) -> list[str]:
 
 @BOTH
 def test_a_required_sysctl_that_cannot_be_written_is_a_capability(ordinary: bool) -> None:
-    nobodys, read_only = sandboxed(sysctls_that_cannot_be_written, ordinary=ordinary)
-    assert f"{NOBODY_HAS}: the value '1' could not be written in node-a (No such file or directory)" in nobodys
+    unknown, read_only = sandboxed(sysctls_that_cannot_be_written, ordinary=ordinary)
+    assert f"{UNKNOWN}: the value '1' could not be written in node-a (No such file or directory)" in unknown
     assert f"{READ_ONLY}: the value '1' could not be written in node-a" in read_only
 
 

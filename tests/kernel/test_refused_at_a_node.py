@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 
 NODE_A, NODE_B = "172.18.0.2", "172.18.0.3"
 UDP = {"as": "connect", "protocol": "UDP"}
@@ -37,15 +37,15 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_place_that_refuses_is_judged(name: str, handler: RequestHandler, tmp_path: Path) -> None:
+def test_the_place_that_refuses_is_judged(name: str, cli: CommandLine, tmp_path: Path) -> None:
     sender, address, send, at, status, says = CASES[name]
-    ran = handler.type("run", str(written(tmp_path, sender, address, send, at)), "--no-bundles")
+    ran = cli.type("run", str(written(tmp_path, sender, address, send, at)), "--no-bundles")
     assert ran.status == status, ran.output + ran.errors
     assert says in " ".join(ran.output.split())
 
 
-def test_a_datagram_that_a_rule_rejects_was_refused_by_no_stack(handler: RequestHandler, tmp_path: Path) -> None:
-    ran = handler.type("run", str(written(tmp_path, "client", NODE_B, UDP, "node-b", REJECTED)), "--no-bundles")
+def test_a_datagram_that_a_rule_rejects_was_refused_by_no_stack(cli: CommandLine, tmp_path: Path) -> None:
+    ran = cli.type("run", str(written(tmp_path, "client", NODE_B, UDP, "node-b", REJECTED)), "--no-bundles")
     assert ran.status == 1, ran.output + ran.errors
     assert "fail outcome refused rejected" in " ".join(ran.output.split())
 

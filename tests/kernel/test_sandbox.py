@@ -67,7 +67,7 @@ def test_a_client_that_closes_waits_until_everything_has_ended() -> None:
     process = LabProcess()
     process.ready()
     pids = set(descendants(process.pid))
-    assert len(pids) == 4, "keeper, init, lab process, launcher"
+    assert len(pids) == 4, "supervisor, init, lab process, launcher"
     process.close()
     process.close()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

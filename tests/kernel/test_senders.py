@@ -101,7 +101,7 @@ def test_what_a_rule_of_output_drops_was_sent_and_its_sender_is_told() -> None:
         assert set(found["seen"]) == {"node-a out request"}, name
         assert found["seen"]["node-a out request"] in ((3, 4, 5, 6) if name == "TCP connect" else (3,)), name
         assert found["flows"] == [0, 1, 2], name
-        assert all(found["fences"].values()), name
+        assert all(found["sentinels"].values()), name
         assert sum(found["counts"].values()) >= 3, name
         # A TCP socket does not report it (tcp_connect passes on ECONNREFUSED only), and would retry.
         assert found["refused"] == ({} if name == "TCP connect" else {"EPERM": 3}), name
@@ -124,7 +124,7 @@ def test_what_arrives_at_a_node_s_own_program_is_seen_behind_its_rules() -> None
     found = sandboxed(at_home)
     assert found["seen"]["node-a in request"] == 2
     assert found["devices"] == ["client", STACK], "as it came, and as it then was for the program"
-    assert found["errors"], "nobody listens there in this lab, and the kernel says so"
+    assert found["errors"], "no socket listens there in this lab, and the kernel says so"
 
 
 async def overflowing(launcher: Launcher) -> dict[str, int]:

@@ -19,10 +19,10 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
-from proxylab.verdict.drop_reasons import drop_told
+from proxylab.verdict.drop_reasons import reported_drop
 from proxylab.verdict.journey import journey
 from proxylab.verdict.judge import judge
-from proxylab.verdict.losses import of_loss
+from proxylab.verdict.losses import cause_of_loss
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]
@@ -69,8 +69,8 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
         "at": verdict.verdicts[-1].observed,
         "observed": verdict.verdicts[0].observed,
         "witnesses": [*verdict.verdicts[0].witnesses],
-        "why": of_loss(case, case.flows[0], traffic_plan(), None),
-        "reason": getattr(drop_told(sent, followed), "reason", ""),
+        "why": cause_of_loss(case, case.flows[0], traffic_plan(), None),
+        "reason": getattr(reported_drop(sent, followed), "reason", ""),
         "way": " ".join(" ".join(journey(sent, followed)).split()),
         "moved": [count.counter for count in evidence.kernel],
     }

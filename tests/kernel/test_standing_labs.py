@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from desk import Heard, RequestHandler, Typed, lives, wait_for
+from command_line import CommandLine, TerminalOutput, Typed, lives, wait_for
 from machine import descendants
 from sandboxed import ORDINARY, ROOT, checkout_for, python_of
 
@@ -23,47 +23,47 @@ from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Execute, Executed
 from proxylab.timing import Deadline
 
-AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become somebody else")
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become another user")
 
 
-def test_a_lab_stands_is_used_by_one_client_after_another_and_goes(handler: RequestHandler) -> None:
-    assert "killed is running, with embedded/iptables, for 8h" in handler.up().output
-    pids = set(descendants(handler.supervisor("killed")))
+def test_a_lab_runs_serves_one_client_after_another_and_ends(cli: CommandLine) -> None:
+    assert "killed is running, with embedded/iptables, for 8h" in cli.up().output
+    pids = set(descendants(cli.supervisor("killed")))
     assert len(pids) == 4
-    assert handler.type("ps", "-o", "name").output == "killed\n"
-    assert handler.type("probe", "client", "echo").output.startswith("pass  delivered; port 8080; reply from ")
-    assert handler.type("probe", "client", "nobody", "--expect", "rejected").status == 0
-    assert handler.type("probe", "client", "echo-1", "--icmp").output.startswith("pass  delivered; reply from ")
-    assert handler.type("probe", "client", "echo-1", "--icmp", "--as", "connect").status == 2
-    assert ":KUBE-SERVICES" in handler.type("rules", "node-b").output
-    assert "client gets the reply" in handler.type("trace", "client", "echo").output
-    assert handler.type("exec", "echo-1", "--", "hostname").output == "echo-1\n"
-    assert handler.type("down").output == "killed is gone\n"
+    assert cli.type("ps", "-o", "name").output == "killed\n"
+    assert cli.type("probe", "client", "echo").output.startswith("pass  delivered; port 8080; reply from ")
+    assert cli.type("probe", "client", "nobody", "--expect", "rejected").status == 0
+    assert cli.type("probe", "client", "echo-1", "--icmp").output.startswith("pass  delivered; reply from ")
+    assert cli.type("probe", "client", "echo-1", "--icmp", "--as", "connect").status == 2
+    assert ":KUBE-SERVICES" in cli.type("rules", "node-b").output
+    assert "client gets the reply" in cli.type("trace", "client", "echo").output
+    assert cli.type("exec", "echo-1", "--", "hostname").output == "echo-1\n"
+    assert cli.type("down").output == "killed is gone\n"
     wait_for(lambda: not any(map(lives, pids)), "every process to end")
 
 
-def test_several_labs_stand_at_once_and_a_name_is_taken_once(handler: RequestHandler) -> None:
-    handler.up("--name", "one")
-    handler.up("--name", "two", "--ttl", "90s")
-    again = handler.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
+def test_several_labs_stand_at_once_and_a_name_is_taken_once(cli: CommandLine) -> None:
+    cli.up("--name", "one")
+    cli.up("--name", "two", "--ttl", "90s")
+    again = cli.type("up", str(ROOT / "tests/kernel/killed.lab.yaml"), "--name", "two")
     assert (again.status, "a lab 'two' runs already; stop it with `proxylab down two`" in again.errors) == (2, True)
-    unsaid = handler.type("probe", "client", "echo")
+    unsaid = cli.type("probe", "client", "echo")
     assert (unsaid.status, "2 labs are running; choose one with --name: one, two" in unsaid.errors) == (2, True)
-    assert handler.type("probe", "client", "echo", "--name", "two").status == 0
-    table = handler.type("ps").output.splitlines()
+    assert cli.type("probe", "client", "echo", "--name", "two").status == 0
+    table = cli.type("ps").output.splitlines()
     assert [line.split()[:2] for line in table[1:]] == [["one", "embedded/iptables"], ["two", "embedded/iptables"]]
     assert table[2].split()[3] in {"1m29s", "1m30s"}
-    assert handler.type("down", "one").status == 0
-    assert handler.type("probe", "client", "echo").status == 0, "the only one is meant"
+    assert cli.type("down", "one").status == 0
+    assert cli.type("probe", "client", "echo").status == 0, "the only one is meant"
 
 
-def test_a_lab_ends_when_its_time_is_over(handler: RequestHandler) -> None:
-    handler.up("--ttl", "1s")
-    wait_for(lambda: not list(handler.control_sockets.folder.iterdir()), "its time to be over")
-    assert handler.type("ps").output == "no lab is running; start one with `proxylab up FILE`\n"
+def test_a_lab_ends_when_its_time_is_over(cli: CommandLine) -> None:
+    cli.up("--ttl", "1s")
+    wait_for(lambda: not list(cli.control_sockets.folder.iterdir()), "its time to be over")
+    assert cli.type("ps").output == "no lab is running; start one with `proxylab up FILE`\n"
 
 
-def test_a_lab_survives_the_terminal_that_made_it(handler: RequestHandler) -> None:
+def test_a_lab_survives_the_terminal_that_made_it(cli: CommandLine) -> None:
     pid, terminal = pty.fork()
     if pid == 0:
         command = [sys.executable, "-m", "proxylab", "up", str(ROOT / "tests/kernel/killed.lab.yaml")]
@@ -74,66 +74,66 @@ def test_a_lab_survives_the_terminal_that_made_it(handler: RequestHandler) -> No
         said += os.read(terminal, 4096)
     os.close(terminal)  # which sends SIGHUP to the commands that are left there
     os.waitpid(pid, 0)
-    assert handler.type("probe", "client", "echo").status == 0
+    assert cli.type("probe", "client", "echo").status == 0
 
 
-@pytest.mark.parametrize("role", ["keeper", "init", "lab process", "launcher"])
-def test_nothing_is_left_whoever_is_killed(handler: RequestHandler, role: str) -> None:
-    handler.up()
-    pids = handler.processes("killed")
+@pytest.mark.parametrize("role", ["supervisor", "init", "lab process", "launcher"])
+def test_nothing_is_left_after_any_process_of_a_lab_is_killed(cli: CommandLine, role: str) -> None:
+    cli.up()
+    pids = cli.processes("killed")
     os.kill(pids[role], signal.SIGKILL)
     wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
-    wait_for(lambda: handler.type("ps", "-o", "name").output == "", "its name to be free")
-    assert list(handler.control_sockets.folder.iterdir()) == []
-    handler.up()
+    wait_for(lambda: cli.type("ps", "-o", "name").output == "", "its name to be free")
+    assert list(cli.control_sockets.folder.iterdir()) == []
+    cli.up()
 
 
 @pytest.mark.parametrize("moment", ["at once", "when the name is taken", "when there is a lab process"])
-def test_nothing_is_left_of_a_lab_whose_maker_is_killed(handler: RequestHandler, moment: str) -> None:
-    maker = handler.start("up", str(ROOT / "tests/kernel/killed.lab.yaml"), stdout=subprocess.DEVNULL)
+def test_nothing_is_left_of_a_lab_whose_maker_is_killed(cli: CommandLine, moment: str) -> None:
+    maker = cli.start("up", str(ROOT / "tests/kernel/killed.lab.yaml"), stdout=subprocess.DEVNULL)
     pids: set[int] = set()
 
     def is_due() -> bool:
         pids.update(descendants(maker.pid))
-        named = moment != "when the name is taken" or (handler.control_sockets.folder / "killed.sock").exists()
+        named = moment != "when the name is taken" or (cli.control_sockets.folder / "killed.sock").exists()
         return named and len(pids) >= (5 if moment == "when there is a lab process" else 1)
 
     wait_for(is_due, moment)
     maker.kill()
     maker.wait()
     wait_for(lambda: not any(map(lives, pids)), "every process to end")
-    assert handler.type("ps", "-o", "name").output == ""
+    assert cli.type("ps", "-o", "name").output == ""
 
 
-def test_a_lab_that_hangs_is_ended_by_force(handler: RequestHandler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lab_that_hangs_is_ended_by_force(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxylab.cli.down._ASK_SECONDS", 0.3)
     monkeypatch.setattr("proxylab.cli.ps._SECONDS", 0.3)
-    handler.up()
-    pids = handler.processes("killed")
+    cli.up()
+    pids = cli.processes("killed")
     os.kill(pids["lab process"], signal.SIGSTOP)
-    assert "unresponsive" in handler.type("ps").output
-    assert handler.type("down").output == "killed is gone\n"
+    assert "unresponsive" in cli.type("ps").output
+    assert cli.type("down").output == "killed is gone\n"
     wait_for(lambda: not any(map(lives, pids.values())), "every process to end")
 
 
-def test_only_the_owner_gets_near(handler: RequestHandler) -> None:
-    handler.up()
-    folder = handler.control_sockets.folder
+def test_only_the_owner_reaches_the_socket(cli: CommandLine) -> None:
+    cli.up()
+    folder = cli.control_sockets.folder
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE((folder / "killed.sock").stat().st_mode) == 0o600
     folder.chmod(0o750)
     with pytest.raises(CapabilityError, match="is open to other users"):
         ControlSockets(folder)
     folder.chmod(0o700)
-    (handler.runtime / "elsewhere").symlink_to(folder)
+    (cli.runtime / "elsewhere").symlink_to(folder)
     with pytest.raises(CapabilityError, match="set XDG_RUNTIME_DIR to a directory of your own"):
-        ControlSockets(handler.runtime / "elsewhere")
+        ControlSockets(cli.runtime / "elsewhere")
 
 
 @AS_ROOT
-def test_a_lab_answers_nobody_but_its_owner_even_where_the_door_stands_open(handler: RequestHandler) -> None:
-    handler.up()
-    path = handler.control_sockets.folder / "killed.sock"
+def test_a_lab_answers_only_its_owner_even_if_the_socket_is_open_to_all(cli: CommandLine) -> None:
+    cli.up()
+    path = cli.control_sockets.folder / "killed.sock"
     for each in (path, path.parent):
         each.chmod(0o777)
     program = f"""
@@ -147,37 +147,37 @@ sys.exit(0 if connection.recv(1) == b"" else 1)
     done = subprocess.run([sys.executable, "-c", program], check=False, timeout=30, cwd=path.parent)
     path.parent.chmod(0o700)
     assert done.returncode == 0
-    assert handler.type("probe", "client", "echo").status == 0
+    assert cli.type("probe", "client", "echo").status == 0
 
 
-def test_clients_that_go_in_the_midst_of_something_harm_nobody(handler: RequestHandler) -> None:
-    handler.up()
-    half = handler.control_sockets.connect("killed")
+def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLine) -> None:
+    cli.up()
+    half = cli.control_sockets.connect("killed")
     half.send(b"\0\0\1")
     half.close()
-    nonsense = handler.control_sockets.connect("killed")
+    nonsense = cli.control_sockets.connect("killed")
     nonsense.send(b"\0\0\0\4null")
-    line = ControlConnection(handler.control_sockets.connect("killed"), "killed")
+    line = ControlConnection(cli.control_sockets.connect("killed"), "killed")
     line._channel.send(Execute("client", ("sleep", "0.2")), Deadline.after(5))
     line.close()
-    assert handler.type("probe", "client", "echo").status == 0
+    assert cli.type("probe", "client", "echo").status == 0
     nonsense.close()
 
 
-def test_what_a_killed_client_has_begun_is_brought_to_its_end(handler: RequestHandler) -> None:
-    handler.up()
-    killed = ControlConnection(handler.control_sockets.connect("killed"), "killed")
+def test_what_a_killed_client_has_begun_is_brought_to_its_end(cli: CommandLine) -> None:
+    cli.up()
+    killed = ControlConnection(cli.control_sockets.connect("killed"), "killed")
     killed._channel.send(Execute("client", ("sleep", "3")), Deadline.after(5))
-    wait_for(lambda: handler.greeting("killed").busy, "the lab to be busy with it")
+    wait_for(lambda: cli.greeting("killed").busy, "the lab to be busy with it")
     killed.close()
-    assert handler.greeting("killed").busy
-    assert handler.type("probe", "client", "echo").status == 0
+    assert cli.greeting("killed").busy
+    assert cli.type("probe", "client", "echo").status == 0
 
 
-def test_a_command_ends_with_the_client_that_wanted_it(handler: RequestHandler) -> None:
-    handler.up()
-    client = handler.start("exec", "client", "--", "sleep", "1000", stdin=subprocess.DEVNULL)
-    launcher = handler.processes("killed")["launcher"]
+def test_a_command_ends_with_the_client_that_wanted_it(cli: CommandLine) -> None:
+    cli.up()
+    client = cli.start("exec", "client", "--", "sleep", "1000", stdin=subprocess.DEVNULL)
+    launcher = cli.processes("killed")["launcher"]
 
     def sleeping() -> list[int]:
         return [pid for pid in descendants(launcher)[launcher] if b"sleep" in Path(f"/proc/{pid}/cmdline").read_bytes()]
@@ -186,15 +186,15 @@ def test_a_command_ends_with_the_client_that_wanted_it(handler: RequestHandler) 
     client.kill()
     client.wait()
     wait_for(lambda: not sleeping(), "the command to end")
-    assert handler.type("probe", "client", "echo").status == 0
+    assert cli.type("probe", "client", "echo").status == 0
 
 
-def test_clients_that_come_together_take_turns(handler: RequestHandler) -> None:
-    handler.up()
+def test_clients_that_come_together_take_turns(cli: CommandLine) -> None:
+    cli.up()
     status: list[int] = []
 
     def ask() -> None:
-        with ControlConnection(handler.control_sockets.connect("killed"), "killed") as line:
+        with ControlConnection(cli.control_sockets.connect("killed"), "killed") as line:
             lab = attach_to(line)
             status.append(lab.execute("client", "true").status)
             for probe in lab.scenario.probes:
@@ -209,27 +209,25 @@ def test_clients_that_come_together_take_turns(handler: RequestHandler) -> None:
     assert sorted(status) == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
-def test_a_command_has_the_client_s_own_streams(handler: RequestHandler, tmp_path: Path) -> None:
-    handler.up()
-    assert handler.type("exec", "node-a", "--", "sh", "-c", "echo out; echo err >&2; exit 7") == Typed(
-        7, "out\n", "err\n"
-    )
-    assert handler.type("exec", "node-a", "--", "no-such-command").status == 127
-    assert handler.type("exec", "node-a", "--", "sh", "-c", "kill -9 $$").status == 137
-    assert handler.type("exec", "nobody", "--", "true").status == 2
+def test_a_command_has_the_client_s_own_streams(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    assert cli.type("exec", "node-a", "--", "sh", "-c", "echo out; echo err >&2; exit 7") == Typed(7, "out\n", "err\n")
+    assert cli.type("exec", "node-a", "--", "no-such-command").status == 127
+    assert cli.type("exec", "node-a", "--", "sh", "-c", "kill -9 $$").status == 137
+    assert cli.type("exec", "nobody", "--", "true").status == 2
     (tmp_path / "in").write_bytes(bytes(range(256)) * 4096)
     with (tmp_path / "in").open("rb") as given, (tmp_path / "out").open("wb") as taken:
-        copied = handler.start("exec", "-i", "client", "--", "cat", stdin=given, stdout=taken)
+        copied = cli.start("exec", "-i", "client", "--", "cat", stdin=given, stdout=taken)
         assert copied.wait(60) == 0
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
-    shell = handler.start("shell", "echo-1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    shell = cli.start("shell", "echo-1", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert shell.communicate(b"hostname; cat /etc/resolv.conf; exit 5\n", 60)[0].startswith(b"echo-1\n")
     assert shell.returncode == 5
 
 
-def test_a_signal_reaches_the_command(handler: RequestHandler) -> None:
-    handler.up()
-    client = handler.start(
+def test_a_signal_reaches_the_command(cli: CommandLine) -> None:
+    cli.up()
+    client = cli.start(
         "exec", "client", "--", "sh", "-c", "trap 'echo heard; exit 3' INT; echo ready; while :; do sleep 0.05; done",
         stdout=subprocess.PIPE,
     )  # fmt: skip
@@ -247,14 +245,14 @@ stty size; read line; echo got $line
 """
 
 
-def test_a_command_gets_a_terminal_as_large_as_the_user_s(handler: RequestHandler) -> None:
-    handler.up()
+def test_a_command_gets_a_terminal_as_large_as_the_user_s(cli: CommandLine) -> None:
+    cli.up()
     ours, theirs = pty.openpty()
     os.set_blocking(ours, False)
     subprocess.run(["stty", "rows", "33", "cols", "101"], stdin=theirs, check=True)
-    client = handler.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
+    client = cli.start("exec", "-it", "client", "--", "sh", "-c", WATCH_THE_SIZE,
                         stdin=theirs, stdout=theirs, stderr=theirs)  # fmt: skip
-    said = Heard(ours)
+    said = TerminalOutput(ours)
     wait_for(lambda: "33 101" in said.so_far(), "the size of the terminal")
     subprocess.run(["stty", "rows", "44", "cols", "102"], stdin=theirs, check=True)
     client.send_signal(signal.SIGWINCH)
@@ -309,14 +307,14 @@ def _connected(path: Path) -> socket.socket:
     return connection
 
 
-def test_a_lab_of_hundreds_of_pods_is_gone_in_seconds(handler: RequestHandler, tmp_path: Path) -> None:
+def test_a_lab_of_hundreds_of_pods_is_gone_in_seconds(cli: CommandLine, tmp_path: Path) -> None:
     """The lab process does not close a thousand packet sockets one by one: the kernel waits for each close."""
     scenario = tmp_path / "large.lab.yaml"
     scenario.write_text(LARGE)
-    handler.up(scenario=str(scenario))
-    assert handler.type("probe", "echo-1", "echo-400").status == 0
+    cli.up(scenario=str(scenario))
+    assert cli.type("probe", "echo-1", "echo-400").status == 0
     began = time.monotonic()
-    assert handler.type("down").output == "large is gone\n"
+    assert cli.type("down").output == "large is gone\n"
     assert time.monotonic() - began < 5
 
 

@@ -24,7 +24,7 @@ BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 # Sysctls that a lab inherits unchanged, by the reason why they have no effect in a lab.
 LEFT_ALONE = {
-    "IGMP and MLD: nobody speaks multicast but neighbour discovery": {
+    "IGMP and MLD: only neighbour discovery uses multicast": {
         "force_igmp_version",
         "force_mld_version",
         "igmpv2_unsolicited_report_interval",
@@ -33,7 +33,7 @@ LEFT_ALONE = {
         "mldv2_unsolicited_report_interval",
     },
     "IPsec: there are no policies": {"disable_policy", "disable_xfrm"},
-    "unsolicited ARP and neighbour advertisements: nobody sends them, no address moves": {
+    "unsolicited ARP and neighbour advertisements: no address moves, so none are sent": {
         "accept_untracked_na",
         "arp_notify",
         "drop_gratuitous_arp",
@@ -59,7 +59,7 @@ LEFT_ALONE = {
         "seg6_enabled",
         "seg6_require_hmac",
     },
-    "router advertisements: accept_ra is 0 and nobody sends any": {
+    "router advertisements: accept_ra is 0 and no router sends any": {
         "accept_ra_defrtr",
         "accept_ra_from_local",
         "accept_ra_min_hop_limit",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from desk import RequestHandler
+from command_line import CommandLine
 
 SCENARIO = """\
 apiVersion: proxylab/v1
@@ -44,19 +44,19 @@ spec: {type: LoadBalancer, externalTrafficPolicy: Local, healthCheckNodePort: 32
     ],
 )
 def test_who_wants_a_port_that_the_engine_has_is_named_with_it(
-    handler: RequestHandler, tmp_path: Path, port: str, agent: str, wrong: list[str]
+    cli: CommandLine, tmp_path: Path, port: str, agent: str, wrong: list[str]
 ) -> None:
     scenario = tmp_path / "taken.lab.yaml"
     scenario.write_text(SCENARIO.replace("PORT", port).replace("AGENT", agent))
-    typed = handler.type("up", str(scenario))
+    typed = cli.type("up", str(scenario))
     assert typed.status == 2, typed.errors
     told = [f"{scenario}:{line} of node-a; give {line.split()[1].strip(':')} another port" for line in wrong]
     assert typed.errors.splitlines() == told
 
 
-def test_two_daemons_on_one_port_are_both_named(handler: RequestHandler, tmp_path: Path) -> None:
+def test_two_daemons_on_one_port_are_both_named(cli: CommandLine, tmp_path: Path) -> None:
     scenario = tmp_path / "taken.lab.yaml"
     scenario.write_text(SCENARIO.replace("PORT", "5353, protocol: UDP").replace("AGENT", "8080"))
-    typed = handler.type("up", str(scenario))
+    typed = cli.type("up", str(scenario))
     told = f"{scenario}:6:5: resolver: monitor listens on UDP 5353 of node-a; give resolver another port"
     assert (typed.status, typed.errors.splitlines()) == (2, [told])

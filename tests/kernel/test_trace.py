@@ -56,7 +56,7 @@ async def traced(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
 def test_every_rule_is_told_there_and_back(ordinary: bool) -> None:
     found = sandboxed(traced, ordinary=ordinary)
     for protocol in BOTH:
@@ -170,7 +170,7 @@ spec:
   probes:
   - {name: away, from: node-a, to: {service: own, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
   - {name: at home, from: node-b, to: {service: own, via: clusterIP}, expect: {outcome: delivered, source: preserved}}
-  - {name: to nobody, from: node-a, to: {service: none, via: clusterIP}, expect: {outcome: rejected}}
+  - {name: no endpoints, from: node-a, to: {service: none, via: clusterIP}, expect: {outcome: rejected}}
 ---
 apiVersion: v1
 kind: Service
@@ -220,7 +220,7 @@ def test_what_a_node_sends_is_told_in_the_order_of_its_way(variant: str) -> None
             "node-b: the reply, generated there",
             "node-b gets the reply",
         ],
-        "to nobody": [
+        "no endpoints": [
             "node-a sends the request",
             "node-a: the request, generated there",
             "node-a sends the port-unreachable 3/3",

@@ -79,7 +79,7 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as whoever runs", "ordinary user"])
+@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
 def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
     for family, found in sandboxed(looked_up, ordinary=ordinary).items():
         own = "127.0.0.1" if family == Family.IPV4 else "::1"

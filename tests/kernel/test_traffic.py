@@ -100,7 +100,7 @@ def told(evidence: Evidence) -> dict[str, Any]:
         "seen": seen(evidence),
         "errors": Counter(report.error for report in evidence.connects),
         "backends": Counter(report.backend for report in evidence.connects),
-        "fences": {sentinel.name: sentinel.answered for sentinel in evidence.sentinels},
+        "sentinels": {sentinel.name: sentinel.answered for sentinel in evidence.sentinels},
         "counts": {count.text: count.packets for count in evidence.counts},
         "losses": [loss.frames for loss in evidence.losses],
         "refused": Counter(evidence.refused_sends),
@@ -154,7 +154,7 @@ def test_flows_are_followed_through_a_dnat_both_ways(ordinary: bool) -> None:
         assert {sights[way] for way in ON_THE_NODE} == {40}, name
         assert found["replies from"] == [f"{VIP}:80"], name
         assert found["sources"] == [str(PODS["client"][0])], name
-        assert found["fences"] == {}, name
+        assert found["sentinels"] == {}, name
         assert (found["losses"], found["refused"], found["unfinished"]) == ([], {}, ""), name
         assert sum(found["counts"].values()) == 40, name
         if "connect" in name:
@@ -201,9 +201,9 @@ def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
                 "node-a out port-unreachable": 70,
                 "client in port-unreachable": 70,
             }
-            assert rejected["fences"] == {}, "an ICMP error settles a flow"
+            assert rejected["sentinels"] == {}, "an ICMP error settles a flow"
             assert dropped["seen"] == {"client out request": 70, "node-a in request": 70}
-            assert dropped["fences"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), (
+            assert dropped["sentinels"] == dict.fromkeys(["node-a", "echo-1", "echo-2"], True), (
                 "each sentinel packet came back"
             )
             assert dropped["seconds"] < 0.9, "what will never come is not waited for"
@@ -270,7 +270,7 @@ async def unanswered(launcher: Launcher) -> dict[str, Any]:
 
 def test_a_fence_that_does_not_come_back_is_waited_for_once_and_reported() -> None:
     found = sandboxed(unanswered)
-    assert found["fences"] == {"node-a": True, "echo-1": True, "echo-2": False}
+    assert found["sentinels"] == {"node-a": True, "echo-1": True, "echo-2": False}
     assert found["errors"] == {"timeout": 200}
     assert 1 <= found["seconds"] < 3
 
@@ -311,7 +311,7 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
             answers = {}
             garbage.connect(("10.244.0.11", 8080))
             garbage.setblocking(False)
-            for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to nobody"}.items():
+            for name, datagram in {"question": b"who are you?", "answer": b"proxylab reply to no one"}.items():
                 garbage.send(datagram)
                 assert lab.runner._responders is not None
                 lab.runner._responders.pump()
@@ -323,7 +323,7 @@ async def odd_clients(launcher: Launcher) -> dict[str, Any]:
             return told(await lab.run(resolved(Transport.TCP, Manner.CONNECT, flows=100))) | {"answers": answers}
 
 
-def test_odd_clients_disturb_nobody() -> None:
+def test_odd_clients_disturb_no_other_client() -> None:
     found = sandboxed(odd_clients)
     assert found["errors"] == {"": 100}
     assert found["answers"]["question"].startswith('proxylab reply  {"pod": "echo-1", "peer": "10.244.0.10"')

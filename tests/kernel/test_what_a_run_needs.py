@@ -11,7 +11,7 @@ from sandboxed import ROOT
 
 from proxylab.traffic.connect import has_sctp
 
-# In every process of the run, the lab process included: whoever begins to import scapy writes it down.
+# In every process of the run, the lab process included: a finder notes each process that begins to import scapy.
 WATCH = """
 import os, sys
 class Watch:
@@ -59,7 +59,7 @@ def test_only_who_crafts_frames_pays_for_scapy(tmp_path: Path) -> None:
 
 @pytest.fixture
 def associations(tmp_path: Path) -> subprocess.CompletedProcess[str]:
-    """Connecting over SCTP: to a pod, to a port that nobody listens on, and to a Service without endpoint."""
+    """Connecting over SCTP: to a pod, to a closed port, and to a Service without endpoint."""
     text = (ROOT / "scenarios/sctp/associations.lab.yaml").read_text(encoding="utf-8")
     assert text.count("as: packet}") == 4
     (tmp_path / "sctp.lab.yaml").write_text(text.replace("as: packet}", "as: connect}"), encoding="utf-8")

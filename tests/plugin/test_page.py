@@ -1,4 +1,4 @@
-"""``--lab-report``: the page of a run, whoever of pytest's processes ran its probes."""
+"""``--lab-report``: the page of a run, also of probes that xdist's workers ran."""
 
 import re
 from pathlib import Path

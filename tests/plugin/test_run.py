@@ -27,7 +27,7 @@ def test_what_could_not_be_decided_is_an_error_with_its_reason(project: Project)
     project.scenario("x.lab.yaml", "doubts it")
     result = project.run()
     result.stdout.fnmatch_lines(
-        ["*ERROR at setup of doubts it*", "x.lab.yaml:13:*: INCONCLUSIVE: doubts it", "*nobody saw where it went*"]
+        ["*ERROR at setup of doubts it*", "x.lab.yaml:13:*: INCONCLUSIVE: doubts it", "*no tap saw where it went*"]
     )
     result.stdout.no_fnmatch_line("*lab?pytest_plugin*")
 
@@ -168,7 +168,7 @@ def test_evidence_is_kept_below_rootdir_or_where_the_user_wants_it(project: Proj
     assert (root / "elsewhere/embedded-iptables/deep/x/001-fails-to-hold/case.json").is_file()
 
 
-def test_no_evidence_is_kept_where_nobody_wants_any(project: Project) -> None:
+def test_no_evidence_is_kept_where_it_is_switched_off(project: Project) -> None:
     project.scenario("x.lab.yaml", "fails")
     project.run("--lab-no-bundles").stdout.no_fnmatch_line("*evidence:*")
     assert not list(project.pytester.path.rglob("case.json"))

@@ -33,7 +33,7 @@ service_lists = st.lists(
 
 @given(service_lists, st.integers(0, 12))
 @examples
-def test_nothing_is_handed_out_twice_and_nobody_moves(services: list[Service], cut: int) -> None:
+def test_no_address_is_allocated_twice_and_none_moves(services: list[Service], cut: int) -> None:
     allocated = allocate_services(services, [V4, V6])
     addresses = [address for service in allocated for address in service.cluster_ips]
     assert len(addresses) == len(set(addresses)) == sum(len(service.ip_families) for service in allocated)

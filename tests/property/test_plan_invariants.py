@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from scenario_cases import DUAL, IPV6, host, node, pods, scenario
 
-from proxylab.plan.forwarding import way
+from proxylab.plan.forwarding import path
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
@@ -117,7 +117,7 @@ def test_neighbours_are_those_at_the_other_end(plan: Plan) -> None:
 
 @CHECK
 @given(PLANS)
-def test_everybody_reaches_everybody_and_pods_always_through_their_nodes(plan: Plan) -> None:
+def test_addresses_reach_each_other_and_pods_always_through_their_nodes(plan: Plan) -> None:
     by_role = {role: [each for each in plan.namespaces if each.role is role] for role in Role}
     own = [
         (each.name, address.interface.ip)
@@ -132,7 +132,7 @@ def test_everybody_reaches_everybody_and_pods_always_through_their_nodes(plan: P
         for end, address in own:
             if source.version != address.version:
                 continue
-            hops = [hop.into.namespace for hop in way(plan, start, address)]
+            hops = [hop.into.namespace for hop in path(plan, start, address)]
             assert (hops[-1] if hops else start) == end
             if start != end and Role.POD in (plan.namespace(start).role, plan.namespace(end).role) and not bridged:
                 passed = {start, *hops}

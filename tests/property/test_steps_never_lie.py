@@ -16,9 +16,9 @@ from thoroughness import examples
 from proxylab.addresses import Transport
 from proxylab.evidence.streams import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
+from proxylab.verdict.conntrack import is_met
 from proxylab.verdict.model import Judgement, StepVerdict
 from proxylab.verdict.step_causes import cause_of_step
-from proxylab.verdict.tables import held
 
 SORTS = ("old", "new", "new", "slow", "astray", "lost", "torn", "rejected")
 SLOW = st.sampled_from([1.0, 1.5, 100.0, 101.0])
@@ -136,5 +136,5 @@ def test_no_table_passes_what_the_definition_forbids() -> None:
         lies = [*other_tables(wanted, entries)]
         passes += each.judgement is Judgement.PASS
         assert not lies or each.judgement is not Judgement.PASS, f"{wanted} passed, but: {lies}"
-        assert entries is None or held(wanted, entries, ADDRESSES) is not bool(lies), f"{wanted} over {entries}"
+        assert entries is None or is_met(wanted, entries, ADDRESSES) is not bool(lies), f"{wanted} over {entries}"
     assert passes > 100

@@ -20,7 +20,7 @@ from proxylab.traffic.craft import enveloped, filling, first_packets, sentinels
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
 from proxylab.traffic.fragments import Reassembly, cut
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.plain import plain_reader
+from proxylab.traffic.plain_packets import plain_reader
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 

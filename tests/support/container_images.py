@@ -1,7 +1,7 @@
 """Container images made from a few files: as `docker save` writes them, and as a registry serves them.
 
-Owns: their documents (https://github.com/opencontainers/image-spec, and Docker's of version 2, schema 2).
-Must not: ask an engine for anything.
+Their documents follow https://github.com/opencontainers/image-spec, and Docker's version 2, schema 2. No container
+engine takes part.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """A Docker engine in net, mount and pid namespaces of its own, which leaves nothing behind.
 
-Owns: its start and its end, as the user's world sees them. What happens inside is ``docker_init``'s.
-Must not: touch a Docker engine that the machine has.
+This module starts and ends it; ``docker_init`` runs inside the namespaces. A Docker engine of the machine's own is left
+alone.
 """
 
 import asyncio
@@ -74,8 +74,8 @@ def docker_engine() -> Iterator[DockerEngine]:
                 (init_pid,) = descendants(process.pid)[process.pid]
                 yield DockerEngine(f"unix://{folder}/socket", json.loads(said)["registry"], bundle_store, process)
                 process.communicate(timeout=_SECONDS)  # which closes its standard input
-                # Whoever killed unshare did not wait for its child. The first process of a pid namespace has ended when
-                # all the others have.
+                # The command that killed unshare did not wait for its child. The first process of a pid namespace ends
+                # after all the others.
                 gone = wait_until(lambda: state_of(init_pid) in {"", "Z", "X"}, Deadline.after(_SECONDS), "its end")
                 asyncio.run(gone)
             finally:

@@ -1,8 +1,7 @@
 """The first process in the namespaces of a Docker engine (``docker_engine`` starts it, as pid 1 of all that follows).
 
-Owns: what is mounted there, the engine, and the registry that it can pull from.
-Must not: outlive who holds its standard input open. With it ends everything in its pid namespace, and with that every
-mount and link.
+It mounts what the engine needs, and runs the engine and the registry that it can pull from. It ends when its standard
+input closes. With it ends everything in its pid namespace, and with that every mount and link.
 
 The engine may write in its own folder and nowhere else: the machine's files are there to be read, its /run and /etc are
 not there at all (a Docker that is installed keeps its settings and its socket there). Its PATH leads to the unpacked

@@ -1,7 +1,7 @@
 """The programs of a Docker engine, from the files of Debian's and Ubuntu's ``docker.io``.
 
-Owns: getting them, once a user, and where they lie.
-Must not: install them. The package starts a daemon in the machine's own namespaces; only its files are wanted.
+The package is downloaded once for each user and unpacked, but not installed: it would start a daemon in the machine's
+own namespaces.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 ``fails…`` fails, ``doubts…`` is inconclusive, ``skips…`` is skipped, every other probe passes. A scenario named
 ``lacking`` meets a CapabilityError, ``refused`` an EngineError, ``broken`` an InternalError, ``crowded`` a
-ScenarioError, ``buggy`` an exception that nobody foresaw, and ``interrupted`` a Ctrl-C. After one named ``leaving``
+ScenarioError, ``buggy`` an unforeseen exception, and ``interrupted`` a Ctrl-C. After one named ``leaving``
 something is left when the session ends.
 """
 
@@ -26,7 +26,7 @@ _JUDGEMENTS = {"fails": Judgement.FAIL, "doubts": Judgement.INCONCLUSIVE, "skips
 _REASONS = {
     Judgement.PASS: "",
     Judgement.FAIL: "the packet took another way",
-    Judgement.INCONCLUSIVE: "nobody saw where it went",
+    Judgement.INCONCLUSIVE: "no tap saw where it went",
     Judgement.SKIP: "this machine has no SCTP",
 }
 _MEETS = {
@@ -34,7 +34,7 @@ _MEETS = {
     "refused": EngineError("node-a", "its rules were refused", "iptables-restore: line 7 failed"),
     "broken": InternalError("the lab process ended before it could answer"),
     "crowded": ScenarioError(["crowded.lab.yaml:4:3: spec.pods: no address is left"]),
-    "buggy": RuntimeError("nobody thought of that"),
+    "buggy": RuntimeError("an unforeseen case"),
     "interrupted": KeyboardInterrupt(),
 }
 
@@ -153,15 +153,15 @@ class FakeLab:
         self.built = Built("iptables v1.8.9 (fake)")
         self._made = 0
         self._concluded = False
-        self.stands = True
+        self.is_open = True
 
     @property
     def line(self) -> "FakeLab":
         return self
 
-    def stay(self, name: str, seconds: float | None) -> None:
+    def detach(self, name: str, seconds: float | None) -> None:
         self._session.note(f"stay {name}" + ("" if seconds is None else f" {seconds:.0f}"))
-        self.stands = seconds is None
+        self.is_open = seconds is None
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         self._session.note("capture")
@@ -195,7 +195,7 @@ class FakeLab:
         self._session.note(f"trace {probe.source.name} to {probe.target}")
         return verdict_on(probe).resolved, Evidence(sent=1)
 
-    def plan_as_found(self) -> Plan:
+    def current_plan(self) -> Plan:
         return Plan(namespaces=(), links=())
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
@@ -206,5 +206,5 @@ class FakeLab:
         return {"case.json": b"{}", "rules/node-a.txt": b""}
 
     def close(self) -> None:
-        self.stands = False
+        self.is_open = False
         self._session.note(f"close {self.scenario.name}")

@@ -145,7 +145,7 @@ def no_reply(world: World, evidence: Evidence) -> Iterator[str]:
         if any((o.source, o.source_port) != DIALLED for o in replies):
             yield "a reply from elsewhere"
         if any((o.destination, o.destination_port) != world.client(flow) for o in replies):
-            yield "a reply to somebody else"
+            yield "a reply to another sender"
         sent = of(evidence, flow, Packet.REPLY, Direction.OUT)
         if len(replies) > max(1, len(sent)):
             yield "more replies than were sent"
@@ -345,7 +345,7 @@ def another_answer(world: World, evidence: Evidence) -> Iterator[str]:
             if world.http.local_endpoints is not None and answer.local_endpoints != world.http.local_endpoints:
                 yield "another number of local endpoints"
     if any(r.flow not in range(world.flows) for r in evidence.http):
-        yield "an answer to nobody"
+        yield "an answer without a request"
 
 
 def other_tables(world: World, evidence: Evidence) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """What no verdict on connection tracking may pass, derived from entries without the verdict package.
 
-Owns: which entries an author means, and what makes a pass over a table a lie; of probes and of steps alike.
-Must not: know the addresses of any world, or which protocols are meant where the author names none.
+It derives which entries an author means, and which passes over a table are wrong, for probes and steps. The caller
+knows the addresses, and the protocols that count where the author names none.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -42,7 +42,7 @@ def other_entries(
     wanted: ConntrackExpect, entries: Table, named: Mapping[str, IPAddress], meant: Collection[Transport]
 ) -> Iterator[str]:
     if entries is None:
-        yield "nobody read the tables"
+        yield "the lab did not read the tables"
     there = in_tables(wanted, entries)
     if wanted.some is not None and not any(fits(each, wanted.some, named, meant) for each in there):
         yield "an entry is not there"

@@ -37,15 +37,15 @@ def badly_recorded(record: StreamRecord) -> Iterator[str]:
         yield "nothing was sent"
     for before, after in zip(record.packets, record.packets[1:], strict=False):
         if after.number != before.number + 1:
-            yield "a pulse is not in the record, or twice"
+            yield "a packet is missing from the record, or in it twice"
 
 
 def another_backend(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     if not behind(record):
-        yield "nobody was asked behind the wait"
+        yield "no packet was answered after the wait"
     for packet in behind(record):
         if packet.fate != "answered" or packet.backend != expect.backend:
-            yield f"pulse {packet.number} was not answered by {expect.backend}"
+            yield f"packet {packet.number} was not answered by {expect.backend}"
 
 
 def other_backends(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
@@ -59,10 +59,10 @@ def other_backends(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
 
 def another_source(expect: StreamExpect, record: StreamRecord) -> Iterator[str]:
     if not behind(record):
-        yield "nobody was asked behind the wait"
+        yield "no packet was answered after the wait"
     for packet in behind(record):
         if packet.peer != expect.source:
-            yield f"pulse {packet.number} was seen as {packet.peer}"
+            yield f"packet {packet.number} was seen as {packet.peer}"
 
 
 def outside(wanted: Count | None, least: int, most: int) -> Iterator[str]:

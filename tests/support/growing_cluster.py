@@ -1,7 +1,7 @@
 """A cluster as kubectl prints it, updated as the controllers would.
 
-Owns: ``Cluster``, in which pods get names and addresses, and Services get EndpointSlices.
-Must not: know what any one cluster is made of; ``kubectl_clusters`` has four.
+In ``Cluster`` pods get names and addresses, and Services get EndpointSlices. ``kubectl_clusters`` builds four clusters
+with it.
 """
 
 import json

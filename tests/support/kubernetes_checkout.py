@@ -1,7 +1,7 @@
 """A checkout of kubernetes, put together from the modules of which a kube-proxy was built before.
 
-Owns: finding those, and laying them out as a clone of the repository has them.
-Must not: download anything: who has built no kube-proxy from modules has no sources.
+It finds the modules, and lays them out as a clone of the repository has them. It downloads nothing: without a
+kube-proxy built from modules there are no sources.
 """
 
 import json

@@ -1,7 +1,6 @@
 """Texts with small random changes.
 
-Owns: where a text is changed, and how much.
-Must not: know what the texts are for.
+The strategy chooses where a text changes, and how much. It knows no format.
 """
 
 from collections.abc import Sequence

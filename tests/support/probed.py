@@ -31,7 +31,7 @@ from proxylab.scenario.model import (
     Spread,
 )
 from proxylab.verdict.judge import judge
-from proxylab.verdict.model import Fault, Foreseen, ProbeVerdict, ScenarioResult, Skip
+from proxylab.verdict.model import Fault, KnownFailure, ProbeVerdict, ScenarioResult, Skip
 
 __all__ = ["CASES", "ECHOES", "NODE_A", "RUN", "judged"]
 
@@ -236,7 +236,7 @@ def not_forgotten() -> ProbeVerdict:
 
 def forgotten_too_late() -> ProbeVerdict:
     """All is well but for an entry that should be gone."""
-    world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="nobody remembers the old pod")
+    world = World(pods=("old", "new"), backends=("new",), source=Preserved(), name="no entry leads to the old pod")
     wanted = ConntrackExpect(node="node-a", none=Entries(reply_from="old"))
     probe = replace(world.probe, expect=replace(world.probe.expect, conntrack=wanted))
     resolved = replace(world.resolved, tables=True, addresses={name: (world.address(name),) for name in world.pods})
@@ -325,7 +325,7 @@ RUN = (
         name="prefix",
         engine="kube-proxy/nftables",
         seconds=0.5,
-        foreseen=Foreseen(
+        foreseen=KnownFailure(
             "kubernetes#134024: it looks for a device of that name",
             "Error: Interface does not exist",
             Position(file="scenarios/prefix.lab.yaml", line=14, column=5),

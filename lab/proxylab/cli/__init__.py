@@ -30,7 +30,7 @@ _HYPHEN: Final = "\N{NON-BREAKING HYPHEN}"
 """Replaces a hyphen while the formatter breaks lines."""
 
 _VERBS: Final = {
-    "apply": "Change a running lab to match its edited scenario.",
+    "apply": "Change a standing lab to match its edited scenario.",
     "capture": "Capture frames as text, as pcapng or in Wireshark.",
     "check": "Report every mistake in scenario files; run nothing.",
     "completion": "Print the completion script for bash or zsh.",
@@ -38,7 +38,7 @@ _VERBS: Final = {
     "diagnose": "Check a Service stage by stage; report where it breaks.",
     "diff": "Run the same probes on several engines and compare.",
     "doctor": "Check that this machine can run labs; print the fixes.",
-    "down": "Stop and remove running labs.",
+    "down": "Stop and remove standing labs.",
     "engines": "List engines, and the sources of kube-proxy binaries.",
     "exec": "Run a command in a node, pod or host.",
     "get": "List nodes, pods, Services or endpoints of a lab.",
@@ -49,7 +49,7 @@ _VERBS: Final = {
     "logs": "Print the log of a node's engine.",
     "plan": "Show a scenario's nodes, pods, addresses and devices.",
     "probe": "Send one probe and explain the result.",
-    "ps": "List the running labs.",
+    "ps": "List the standing labs.",
     "rules": "Print the rules of a node.",
     "run": "Run scenarios and judge every probe.",
     "schema": "Print the format of scenarios as JSON Schema.",

@@ -1,4 +1,4 @@
-"""``proxylab apply``: change a running lab to match its edited scenario.
+"""``proxylab apply``: change a standing lab to match its edited scenario.
 
 ``proxylab.client.edit`` decides what can change. The verb prints the changes before it makes them.
 """
@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.files import complete_scenarios, load_all
+from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.which import NAME, standing
 from proxylab.client.edit import Edit
 from proxylab.client.standing_lab import StandingLab, attach_to
@@ -24,7 +24,7 @@ __all__ = ["command", "lines_of"]
 _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
-@click.command("apply", short_help="Change a running lab to match its edited scenario.")
+@click.command("apply", short_help="Change a standing lab to match its edited scenario.")
 @click.option(
     "-f",
     "--filename",
@@ -38,7 +38,7 @@ _COLOURS: Final = {"+": "green", "-": "red", "~": "yellow"}
 @NAME
 @COLOR
 def command(*, file: Path, dry_run: bool, name: str | None, color: str) -> ExitCode:
-    """Show what the edited scenario changes in the running lab, then make the changes.
+    """Show what the edited scenario changes in the standing lab, then make the changes.
 
     Objects change through the lab's API server, sysctls in place. Connection tracking and counters stay. A change that
     needs a new network is refused, and then nothing changes.

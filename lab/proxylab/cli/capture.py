@@ -15,25 +15,25 @@ from typing import Any, BinaryIO, Final
 
 import click
 
+from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns import check_netns, complete_netns
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.words import Span
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
-from proxylab.protocol.standing_labs import Frames, Heard, Listen
+from proxylab.protocol.standing_labs import CapturedFrame, Frames, Listen
 from proxylab.report.frame_line import frame_line
 from proxylab.report.pcapng import beginning, packet
 from proxylab.timing import Deadline
 
-__all__ = ["command", "frame_shown"]
+__all__ = ["command", "frame_text"]
 
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
 _DEVICE: Final = "eth0"
 
-Taker = Callable[[Heard], None]
+Taker = Callable[[CapturedFrame], None]
 
 
 @click.command("capture", short_help="Capture frames as text, as pcapng or in Wireshark.")
@@ -44,7 +44,7 @@ Taker = Callable[[Heard], None]
               help="Write pcapng to FILE, or to standard output for '-'.")  # fmt: skip
 @click.option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")
 @click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
-@click.option("--seconds", type=Span(), metavar="TIME", help="Stop after this time: 5s, 2m.")
+@click.option("--seconds", type=Duration(), metavar="TIME", help="Stop after this time: 5s, 2m.")
 @lab_options
 @click.pass_obj
 def command(
@@ -59,7 +59,7 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Show the frames that cross a device of a node, pod or host in the running lab, until Ctrl-C.
+    """Show the frames that cross a device of a node, pod or host in the standing lab, until Ctrl-C.
 
     DEVICE is eth0 by default. The device does not become promiscuous.
 
@@ -121,11 +121,11 @@ def _taker(netns_name: str, device: str, write: Path | None, wireshark: bool) ->
             yield _writer(stream, netns_name, device)
 
 
-def _print(frame: Heard) -> None:
-    click.echo(frame_shown(frame))
+def _print(frame: CapturedFrame) -> None:
+    click.echo(frame_text(frame))
 
 
-def frame_shown(frame: Heard) -> str:
+def frame_text(frame: CapturedFrame) -> str:
     """A frame in one line: time, direction and content."""
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
@@ -143,7 +143,7 @@ def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:
         except OSError as error:
             raise click.UsageError(f"cannot write frames: {error.strerror}; name another file") from None
 
-    def take(frame: Heard) -> None:
+    def take(frame: CapturedFrame) -> None:
         write(packet(bytes.fromhex(frame.data), frame.at, Direction.OUT if frame.outgoing else Direction.IN))
 
     with suppress(BrokenPipeError):  # the first frame meets the same error and ends the capture

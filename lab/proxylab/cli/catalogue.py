@@ -1,7 +1,7 @@
 """The catalogue: the scenarios that come with proxylab, by name.
 
-Owns: where they lie, their names, and what a copy of one says.
-Must not: read a scenario, or write a file.
+This module finds them, completes their names, and makes the text of a copy. It neither parses a scenario nor writes a
+file.
 
 A scenario's name is its path below the catalogue without suffix, such as clusterip/from-a-pod. Its folder is its theme.
 In a checkout the catalogue is a link to ``scenarios/``; a wheel has the files themselves.

@@ -2,7 +2,7 @@
 
 import click
 
-from proxylab.cli.case import CASE
+from proxylab.cli.case_option import CASE
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
 from proxylab.cli.which import NAME
 from proxylab.errors import ExitCode
@@ -18,7 +18,7 @@ __all__ = ["command"]
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], name: str | None, case_id: str | None) -> ExitCode:
-    """Describe a node, pod, service or host of the running lab: its fields, its place in the network, its users.
+    """Describe a node, pod, service or host of the standing lab: its fields, its place in the network, its users.
 
     With FILE, describe the object as that scenario would start; no lab is built.
 

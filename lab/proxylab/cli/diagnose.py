@@ -14,8 +14,8 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.netns import check_netns, complete_services
+from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
@@ -51,7 +51,7 @@ def command(
     color: str,
     **of_lab: Any,
 ) -> ExitCode:
-    """Check SERVICE, or NAMESPACE/SERVICE, in the running lab stage by stage, and report where it breaks.
+    """Check SERVICE, or NAMESPACE/SERVICE, in the standing lab stage by stage, and report where it breaks.
 
     The stages are: its DNS name, its endpoints, the engines, the rules that match its frontends, the rules that choose
     an endpoint, translation, masquerading, an endpoint that dials its own Service, and the health checks of load

@@ -7,18 +7,18 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case import CASE, FILE
+from proxylab.cli.case_option import CASE, FILE
 from proxylab.cli.engine import choices_of, given_options
 from proxylab.cli.files import load_all
 from proxylab.cli.run import SessionMaker
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, read_engine
 from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
-from proxylab.report.differences import INDENT, Judged, differing, told
+from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario, Step
 from proxylab.verdict.journey import journey
@@ -110,20 +110,20 @@ def _compare(scenarios: dict[str, Scenario], labs: dict[str, OpenLab]) -> int:
     click.echo(f"{first.file}: {judged}{first.case.id and f' [{first.case.id}]'}", err=True)
     by_name = {engine: {each.name: each for each in scenario.judged} for engine, scenario in scenarios.items()}
     for name in (each.name for each in first.judged):
-        verdicts: dict[str, Judged] = {}
+        verdicts: dict[str, AnyVerdict] = {}
         for engine, lab in labs.items():
             each = by_name[engine][name]
             verdicts[engine] = lab.conclude(each) if isinstance(each, Step) else lab.probe(each)
-        if not differing(verdicts):
+        if not differ(verdicts):
             continue
         found += 1
         width = terminal_width()
         paths = {engine: _path(labs[engine], verdict, width - len(INDENT)) for engine, verdict in verdicts.items()}
-        click.echo("\n".join(told(verdicts, paths, width)))
+        click.echo("\n".join(difference_lines(verdicts, paths, width)))
     return found
 
 
-def _path(lab: OpenLab, verdict: Judged, width: int) -> Sequence[str]:
+def _path(lab: OpenLab, verdict: AnyVerdict, width: int) -> Sequence[str]:
     """The timeline of a step, or the path of one more packet of a probe."""
     if isinstance(verdict, StepVerdict):
         return timeline(verdict, width)[1:]

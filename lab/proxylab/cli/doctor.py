@@ -12,8 +12,7 @@ import click
 from msgspec.structs import asdict
 
 from proxylab.capability import Capability
-from proxylab.cli.color import COLOR, wants_color
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
 from proxylab.protocol.messages import Examine, Examined, Ready

@@ -24,9 +24,9 @@ _KILLED_SECONDS: Final = 300.0
 _PAUSE: Final = 0.005
 
 
-@click.command("down", short_help="Stop and remove running labs.")
+@click.command("down", short_help="Stop and remove standing labs.")
 @click.argument("names", nargs=-1, metavar="[NAME]…", shell_complete=complete_names)
-@click.option("--all", "every", is_flag=True, help="Stop every running lab.")
+@click.option("--all", "every", is_flag=True, help="Stop every standing lab.")
 def command(*, names: tuple[str, ...], every: bool) -> ExitCode:
     """Stop the labs with these NAMEs, or the only one, and wait until nothing of them is left.
 

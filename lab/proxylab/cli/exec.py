@@ -31,7 +31,7 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> int:
-    """Run COMMAND in a node, pod or host of the running lab, and exit with its status.
+    """Run COMMAND in a node, pod or host of the standing lab, and exit with its status.
 
     With FILE, run in a temporary lab of that scenario.
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import click
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case import CASE, one_case
+from proxylab.cli.case_option import CASE, choose_case
 from proxylab.cli.which import NAME, standing, with_file
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
@@ -18,7 +18,7 @@ from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.model import Plan
 from proxylab.plan.topology import draw
-from proxylab.protocol.standing_labs import Listed, Listing, Memory, Remember
+from proxylab.protocol.standing_labs import LabRecord, ListObjects, ObjectList, Remember
 from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
@@ -40,7 +40,7 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
-    """List the nodes, pods, services, endpoints or endpointslices of the running lab, as kubectl does.
+    """List the nodes, pods, services, endpoints or endpointslices of the standing lab, as kubectl does.
 
     With FILE, list the objects with which that scenario would start; no lab is built.
 
@@ -63,10 +63,15 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
 
 
 class _Cluster:
-    """The objects of the running lab, or those with which FILE would start."""
+    """The objects of the standing lab, or those with which FILE would start."""
 
     def __init__(
-        self, words: tuple[str, ...], scenario: Scenario, objects: Sequence[KubeObject], listed: Listed, began: float
+        self,
+        words: tuple[str, ...],
+        scenario: Scenario,
+        objects: Sequence[KubeObject],
+        listed: ObjectList,
+        began: float,
     ) -> None:
         self.words = words
         self.scenario = scenario
@@ -87,17 +92,17 @@ class _Cluster:
 
 @contextmanager
 def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -> Iterator[_Cluster]:
-    """The cluster of FILE or of the running lab, with the words after FILE."""
+    """The cluster of FILE or of the standing lab, with the words after FILE."""
     file, rest = with_file(words)
     if file is not None:
-        scenario = one_case(file, case_id)
+        scenario = choose_case(file, case_id)
         objects = lay_out(scenario).objects
-        yield _Cluster(rest, scenario, objects, Listed((), ()), 0.0)
+        yield _Cluster(rest, scenario, objects, ObjectList((), ()), 0.0)
         return
     with standing(name) as connection:
-        memory = connection.request(Remember(), Memory, Deadline.after(_SECONDS))
-        listed = connection.request(Listing(), Listed, Deadline.after(_SECONDS))
-    yield _Cluster(rest, memory.scenario, listed.objects, listed, memory.began)
+        record = connection.request(Remember(), LabRecord, Deadline.after(_SECONDS))
+        listed = connection.request(ListObjects(), ObjectList, Deadline.after(_SECONDS))
+    yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
 
 
 def kind_of(words: tuple[str, ...]) -> tuple[Kind, str | None]:

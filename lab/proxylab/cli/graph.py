@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.case import CASE, one_case
+from proxylab.cli.case_option import CASE, choose_case
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE as RECORDED
@@ -53,7 +53,7 @@ def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, P
     """A scenario's plan, and the planned path of its probe."""
     if file.is_dir():
         raise click.UsageError(f"FILE: {file} is neither a scenario nor a bundle of evidence; name one of the two")
-    scenario = one_case(file, case_id)
+    scenario = choose_case(file, case_id)
     if name is None:
         return lay_out(scenario).plan, None
     assembly = assemble(scenario)

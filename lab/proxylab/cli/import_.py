@@ -6,7 +6,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
 from proxylab.importer.reading import COMMAND, read_kubectl_output

@@ -10,13 +10,12 @@ from pathlib import Path
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.color import COLOR, wants_color
 from proxylab.cli.run import paint
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.report.step_bundle import STEP, read_step
 from proxylab.report.terminal import run_lines
 from proxylab.verdict.judge import judge

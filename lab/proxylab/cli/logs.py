@@ -25,7 +25,7 @@ _A_DAY: Final = 86400.0
 def command(
     make_session: SessionMaker | None, /, *, words: tuple[str, ...], follow: bool, name: str | None, **of_lab: Any
 ) -> ExitCode:
-    """Print the last lines that the engine of NODE in the running lab has logged, as many as the lab keeps.
+    """Print the last lines that the engine of NODE in the standing lab has logged, as many as the lab keeps.
 
     With FILE, run in a temporary lab of that scenario.
 

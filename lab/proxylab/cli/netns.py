@@ -1,6 +1,6 @@
 """NODE|POD|HOST on the command line: check the name, and complete it in a shell.
 
-Completion asks the running lab for its names, and gives up after a second: the user waits at the prompt.
+Completion asks the standing lab for its names, and gives up after a second: the user waits at the prompt.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.cluster.objects import Service
 from proxylab.errors import LabError
-from proxylab.protocol.standing_labs import Memory, Remember
+from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -42,8 +42,8 @@ def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST"
         raise click.UsageError(f"{word}: there is no {netns_name!r}; there are {', '.join(known)}")
 
 
-def _remembered(ctx: click.Context) -> Memory | None:
-    """The scenario of the running lab that the command line names; ``None`` if no lab answers."""
+def _record_of_lab(ctx: click.Context) -> LabRecord | None:
+    """The scenario of the standing lab that the command line names; ``None`` if no lab answers."""
     try:
         control_sockets = ControlSockets.of_user()
         names = control_sockets.names()
@@ -51,40 +51,40 @@ def _remembered(ctx: click.Context) -> Memory | None:
         if not name:
             return None
         with ControlConnection(control_sockets.connect(name, _SECONDS), name) as connection:
-            return connection.request(Remember(), Memory, Deadline.after(_SECONDS))
+            return connection.request(Remember(), LabRecord, Deadline.after(_SECONDS))
     except (LabError, NoSuchLabError, TimeoutError):
         return None
 
 
 def complete_netns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods and hosts of the running lab."""
-    memory = _remembered(ctx)
-    found = [] if memory is None else _items(netns_names_of(memory.scenario), incomplete)
+    """Complete nodes, pods and hosts of the standing lab."""
+    record = _record_of_lab(ctx)
+    found = [] if record is None else _items(netns_names_of(record.scenario), incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes of the running lab."""
-    memory = _remembered(ctx)
-    found = [] if memory is None else _items([node.name for node in memory.scenario.nodes], incomplete)
+    """Complete nodes of the standing lab."""
+    record = _record_of_lab(ctx)
+    found = [] if record is None else _items([node.name for node in record.scenario.nodes], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 
 def complete_netns_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods, hosts and Services of the running lab, or scenario files."""
-    memory = _remembered(ctx)
-    if memory is None:
+    """Complete nodes, pods, hosts and Services of the standing lab, or scenario files."""
+    record = _record_of_lab(ctx)
+    if record is None:
         return complete_scenarios(ctx, param, incomplete)
-    services = [each.name for each in memory.scenario.services]
-    return _items([*netns_names_of(memory.scenario), *services], incomplete) or complete_scenarios(
+    services = [each.name for each in record.scenario.services]
+    return _items([*netns_names_of(record.scenario), *services], incomplete) or complete_scenarios(
         ctx, param, incomplete
     )
 
 
 def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete Services of the running lab, or scenario files."""
-    memory = _remembered(ctx)
-    found = [] if memory is None else _items([_called(each) for each in memory.scenario.services], incomplete)
+    """Complete Services of the standing lab, or scenario files."""
+    record = _record_of_lab(ctx)
+    found = [] if record is None else _items([_called(each) for each in record.scenario.services], incomplete)
     return found or complete_scenarios(ctx, param, incomplete)
 
 

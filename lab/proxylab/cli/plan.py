@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.case import CASE, FILE, one_case
-from proxylab.cli.width import terminal_width
+from proxylab.cli.case_option import CASE, FILE, choose_case
+from proxylab.cli.terminal import terminal_width
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
 from proxylab.report.overview import overview, overview_lines
@@ -26,7 +26,7 @@ def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> N
 
     Example: proxylab plan scenarios/clusterip/from-a-pod.lab.yaml
     """
-    layout = lay_out(one_case(file, case_id))
+    layout = lay_out(choose_case(file, case_id))
     document = overview(layout)
     if output == "json":
         click.echo(json.dumps(document, indent=2))

@@ -8,14 +8,13 @@ import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.cli.color import COLOR, wants_color
-from proxylab.cli.dialled import dial_options, probe_of
+from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.run import paint
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.width import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from proxylab.text import wrapped
 from proxylab.verdict.explain import briefly, explain
@@ -62,7 +61,7 @@ def command(
     color: str,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one probe FROM a pod, host or node of the running lab, and explain the result.
+    """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
     FROM may name its source port, as in client:12345. TO is a Service, a pod, a host or an address, followed by :PORT
     if it has several ports or none.
@@ -87,7 +86,7 @@ def command(
         probe = described(lab.scenario)
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
-        verdict = replace(lab.probe(probe), again=f"proxylab {shlex.join(sys.argv[1:])}")
+        verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
     click.echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])
 

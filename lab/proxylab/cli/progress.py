@@ -14,8 +14,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.color import wants_color
-from proxylab.cli.width import terminal_width
+from proxylab.cli.terminal import terminal_width, wants_color
 from proxylab.report.matrix import Painter
 from proxylab.report.terminal import scenario_lines
 from proxylab.verdict.model import ScenarioResult

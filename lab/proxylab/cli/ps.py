@@ -1,4 +1,4 @@
-"""``proxylab ps``: list the running labs. It also removes the files that killed labs have left."""
+"""``proxylab ps``: list the standing labs. It also removes the files that killed labs have left."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from typing import Final
 import click
 from msgspec.structs import asdict
 
-from proxylab.cli.words import age
+from proxylab.cli.durations import age
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import LabError
@@ -21,10 +21,10 @@ __all__ = ["command"]
 _SECONDS: Final = 2.0
 
 
-@click.command("ps", short_help="List the running labs.")
+@click.command("ps", short_help="List the standing labs.")
 @click.option("-o", "--output", type=click.Choice(["text", "json", "name"]), default="text", show_default=True)
 def command(*, output: str) -> None:
-    """List the running labs: name, engine, age, remaining time, state and file.
+    """List the standing labs: name, engine, age, remaining time, state and file.
 
     Example: proxylab ps
     """

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from proxylab.cli.case import one_case
+from proxylab.cli.case_option import choose_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -39,7 +39,7 @@ def command(
     case_id: str | None,
     **of_engine: Any,
 ) -> None:
-    """Print the rules of NODE in the running lab, with their counters, from the kernel.
+    """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
     With FILE, print the rules that the embedded engine would load into a node of that scenario, in the format of
     iptables-restore(8). This needs no privilege and no kernel.
@@ -53,7 +53,7 @@ def command(
         if engine not in EMBEDDED:
             known = ", ".join(EMBEDDED)
             raise click.UsageError(f"--engine: for FILE, choose {known}; `proxylab up` runs the others")
-        _render(one_case(file, case_id, mode_of(engine)), engine, node)
+        _render(choose_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node
     with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:

@@ -13,22 +13,22 @@ from typing import Any, Final, TypeVar
 import click
 from msgspec import Struct
 
-from proxylab.cli.color import COLOR
 from proxylab.cli.engine import choices_of, engines_options
 from proxylab.cli.files import files_argument, load_all
 from proxylab.cli.progress import Progress
+from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
-from proxylab.client.pages import Begun, write_page
+from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
 from proxylab.report.document import to_json
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
 from proxylab.report.terminal import closing_lines
 from proxylab.scenario.cases import cases
@@ -37,8 +37,8 @@ from proxylab.scenario.versions import Version
 from proxylab.verdict.model import (
     UNRESOLVED,
     Fault,
-    Foreseen,
     Judgement,
+    KnownFailure,
     ProbeVerdict,
     ScenarioResult,
     Skip,
@@ -118,7 +118,7 @@ def command(
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, written = Begun.now(seed), load_all(files)
+    begun, written = RunStart.now(seed), load_all(files)
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -189,7 +189,7 @@ def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | S
         progress.note(f"{scenario.file}: {note}")
 
 
-def _write(file: Path | None, results: Sequence[ScenarioResult], begun: Begun, progress: Progress) -> None:
+def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
     """Write the run as a page if ``--report`` is given."""
     if file is None:
         return
@@ -248,9 +248,9 @@ def _run(
             lab: OpenLab | None = None
             for each in chosen:
                 progress.at(f"{scenario.file} [{run.engine}] {each.name}")
-                if lab is None or not lab.stands:
+                if lab is None or not lab.is_open:
                     opened = open_or_foresee(session.open, scenario)
-                    if isinstance(opened, Foreseen):
+                    if isinstance(opened, KnownFailure):
                         foreseen = opened
                         break
                     lab = stack.enter_context(closing(opened))
@@ -276,7 +276,7 @@ def _result(
     steps: tuple[StepVerdict, ...],
     skipped: Skip | None,
     fault: Fault | None,
-    foreseen: Foreseen | None,
+    foreseen: KnownFailure | None,
 ) -> ScenarioResult:
     scenario = run.scenario
     return ScenarioResult(

@@ -16,7 +16,7 @@ __all__ = ["command"]
 @lab_options
 @click.pass_obj
 def command(make_session: SessionMaker | None, /, *, words: tuple[str, ...], name: str | None, **of_lab: Any) -> int:
-    """Open a shell in a node, pod or host of the running lab; the prompt shows its name.
+    """Open a shell in a node, pod or host of the standing lab; the prompt shows its name.
 
     With FILE, run in a temporary lab of that scenario.
 

@@ -5,10 +5,10 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.dialled import dial_options, probe_of
+from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services
+from proxylab.cli.terminal import terminal_width
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
-from proxylab.cli.width import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
@@ -37,7 +37,7 @@ def command(
     name: str | None,
     **of_lab: Any,
 ) -> ExitCode:
-    """Send one packet FROM a pod, host or node of the running lab, and print its path there and back, rule by rule.
+    """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
 
@@ -60,7 +60,7 @@ def command(
         click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
         lab.add(probe)
         resolved, evidence = lab.trace(probe)
-        plan = lab.plan_as_found()
+        plan = lab.current_plan()
     click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, terminal_width())))
     return ExitCode.OK
 

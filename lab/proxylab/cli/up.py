@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import click
 
-from proxylab.cli.case import CASE, FILE
+from proxylab.cli.case_option import CASE, FILE
+from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.which import SessionMaker, case_of
-from proxylab.cli.words import Span, age
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
 from proxylab.errors import ExitCode
@@ -29,7 +29,7 @@ _WIDTH: Final = 80
 @engine_options
 @click.option("-n", "--name", metavar="NAME", help="The lab's name; by default its scenario's.")
 @click.option(
-    "--ttl", type=Span(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
+    "--ttl", type=Duration(), metavar="TIME", default="8h", show_default=True, help="The lab's lifetime: 90s, 8h, 2d."
 )
 @click.option(
     "--seed",
@@ -61,7 +61,7 @@ def command(
     with _session(make_session, engine, seed, of_engine) as (session, claim):
         scenario = case_of(file, engine, case_id)
         called = claim(name or scenario.name)
-        session.open(scenario).stay(called, ttl)
+        session.open(scenario).detach(called, ttl)
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case import CASE, tell_cases
+from proxylab.cli.case_option import CASE, print_cases
 from proxylab.cli.engine import choice_of, engine_options
 from proxylab.cli.files import load_all
 from proxylab.client.connection import ControlConnection
@@ -30,7 +30,7 @@ _OF_FILES: Final = ("engine", "kube_proxy", "feature_gates", "flags", "iptables"
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete the names of running labs."""
+    """Complete the names of standing labs."""
     return [CompletionItem(name) for name in ControlSockets.of_user().names() if name.startswith(incomplete)]
 
 
@@ -40,7 +40,7 @@ NAME: Final = click.option(
     metavar="NAME",
     envvar="LAB_NAME",
     shell_complete=complete_names,
-    help="The running lab; by default the only one.",
+    help="The standing lab; by default the only one.",
 )
 
 
@@ -77,7 +77,7 @@ def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
         )
     if case_id is None:
         if len(found) > 1:
-            tell_cases(str(file), ids)
+            print_cases(str(file), ids)
         return found[0]
     if case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
@@ -95,12 +95,12 @@ def the_lab(
     adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario,
     **of_engine: Any,
 ) -> Iterator[OpenLab]:
-    """The lab of FILE, which is closed at the end; without FILE, the running lab.
+    """The lab of FILE, which is closed at the end; without FILE, the standing lab.
 
     Args:
         make_session: creates the session of FILE's lab.
         file: the scenario, or ``None``.
-        name: the running lab's name, or ``None`` for the only one.
+        name: the standing lab's name, or ``None`` for the only one.
         engine: the engine of FILE's lab.
         case_id: the case of FILE's matrix.
         adapt: changes FILE's scenario before its lab is built.
@@ -123,7 +123,7 @@ def the_lab(
 
 @contextmanager
 def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConnection]:
-    """A connection to the running lab of that name, or to the only one.
+    """A connection to the standing lab of that name, or to the only one.
 
     ``or_file``: the verb takes a FILE instead, and the error message says so.
     """
@@ -152,7 +152,7 @@ def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
 
 
 def _refuse_options_of_files() -> None:
-    """Refuse engine and case options for a running lab: it has both already."""
+    """Refuse engine and case options for a standing lab: it has both already."""
     for option in _OF_FILES:
         if _is_typed(option):
             spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")

@@ -26,7 +26,7 @@ from proxylab.errors import CapabilityError
 
 __all__ = ["SUPERVISOR_SUFFIX", "ControlSocket", "ControlSockets", "NameTakenError", "NoSuchLabError", "is_name"]
 
-SUPERVISOR_SUFFIX: Final = ".keeper"
+SUPERVISOR_SUFFIX: Final = ".supervisor"
 """The suffix of the file that names a control socket's supervisor, which removes both (``kernel.sandbox``)."""
 
 _SUFFIX: Final = ".sock"
@@ -115,7 +115,7 @@ class ControlSockets:
         return cls(Path(tempfile.gettempdir()) / f"proxylab-{os.geteuid()}")
 
     def names(self) -> list[str]:
-        """The names of running labs; names of killed ones are removed on the way."""
+        """The names of standing labs; names of killed ones are removed on the way."""
         with self.locked():
             found = sorted(each.name.removesuffix(_SUFFIX) for each in self.folder.glob(f"*{_SUFFIX}"))
             return [name for name in found if not self.clear(name)]

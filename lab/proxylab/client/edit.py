@@ -59,8 +59,8 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
         refused.append("the KubeProxyConfiguration: engines read it when they start")
     if refused:
         return Edit(changes=(), refused=tuple(refused), advance=Advance(step=_APPLIED), scenario=wanted)
-    cluster = stands.course[made].brought_to(wanted)
-    before = {thing.key: thing for thing in stands.course[made].objects}
+    cluster = stands.timeline[made].brought_to(wanted)
+    before = {thing.key: thing for thing in stands.timeline[made].objects}
     after = {thing.key: thing for thing in cluster.objects}
     sysctls = {name: changed for name in _names(new) if (changed := _sysctls(old.namespace(name), new.namespace(name)))}
     lines = [*_object_lines(before, after)]

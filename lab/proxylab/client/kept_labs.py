@@ -55,13 +55,13 @@ class KeptLabs:
     def open_control_socket(self, lab: OpenLab, seconds: float | None) -> str:
         """Open a lab's control socket under its scenario's name, or that and a number. Raises ``NameTakenError``."""
         if self._opened:
-            lab.stay(self._opened, seconds)
+            lab.detach(self._opened, seconds)
             return self._opened
         wanted = lab.scenario.name if is_name(lab.scenario.name) else "lab"
         for number in range(1, _MOST_TRIES):
             name = wanted if number == 1 else f"{wanted[:58]}-{number}"
             try:
-                lab.stay(name, seconds)
+                lab.detach(name, seconds)
             except NameTakenError:
                 continue
             return name

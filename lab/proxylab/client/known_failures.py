@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from proxylab.errors import EngineError
 from proxylab.scenario.model import Scenario
-from proxylab.verdict.model import Foreseen
+from proxylab.verdict.model import KnownFailure
 
 __all__ = ["open_or_foresee"]
 
 Opened = TypeVar("Opened")
 
 
-def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) -> Opened | Foreseen:
+def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) -> Opened | KnownFailure:
     """Open the lab of a scenario, or return the engine's failure if the scenario foresees it.
 
     Raises:
@@ -32,7 +32,7 @@ def open_or_foresee(open_lab: Callable[[Scenario], Opened], scenario: Scenario) 
         if not line_found:
             what = f"{error.what}; its log has no {failure.says!r}, which {failure.position} foresees"
             raise EngineError(error.node, what, error.log) from error
-        return Foreseen(failure.because, line_found.strip(), failure.position)
+        return KnownFailure(failure.because, line_found.strip(), failure.position)
     if failure is not None:
         node = scenario.nodes[0].name
         what = f"it programmed what {failure.position} says it cannot ({failure.because}); narrow that exception"

@@ -26,7 +26,7 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.protocol.faults import raised
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
-from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, Memory
+from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
 from proxylab.timing import Deadline
 
 __all__ = ["LabProcess"]
@@ -76,7 +76,7 @@ class LabProcess(Connection):
         return self._child.pid
 
     @property
-    def stands(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it is in its sandbox and takes requests."""
         return self._ready is not None and not self.closed
 
@@ -109,8 +109,8 @@ class LabProcess(Connection):
             self._namespaces = max(self._namespaces, len(request.plan.namespaces))
         return super().request(request, wanted, deadline)
 
-    def stay(self, memory: Memory, seconds: float | None) -> None:
-        """Open the control socket under the name in ``memory``; the lab lives for ``seconds`` beyond this client.
+    def detach(self, record: LabRecord, seconds: float | None) -> None:
+        """Open the control socket under the name in ``record``; the lab lives for ``seconds`` beyond this client.
 
         With ``None`` it ends with this client. Otherwise this client can send it no more requests.
 
@@ -121,9 +121,9 @@ class LabProcess(Connection):
         if self._control_socket is None:
             raise InternalError("a lab process without a control socket cannot be detached")
         if not self._control_socket.name:
-            self._control_socket.claim(memory.name)
+            self._control_socket.claim(record.name)
         self._control_socket.tell_supervisor(self.pid)
-        self.request(Detach(memory, seconds), Detached, Deadline.after(_STAY_SECONDS))
+        self.request(Detach(record, seconds), Detached, Deadline.after(_STAY_SECONDS))
         if seconds is not None:
             self._leave()
 

@@ -10,7 +10,7 @@ from proxylab.evidence.evidence import Lookup
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.scenario.model import Probe
-from proxylab.verdict.naming import address_of, questions
+from proxylab.verdict.dns import address_of, questions
 
 __all__ = ["Lookups"]
 
@@ -35,7 +35,7 @@ class Lookups:
         Raises:
             ScenarioError: there is no such pod or node, or no name server.
         """
-        resolved, question = self._assembly.asking(netns_name, name, self._made)
+        resolved, question = self._assembly.lookup(netns_name, name, self._made)
         return tuple(questions(resolved, question, self._ask))
 
     def query(
@@ -54,7 +54,7 @@ class Lookups:
         Raises:
             ScenarioError: there is no such pod or node, or no name server.
         """
-        resolved, _ = self._assembly.asking(netns_name, name, self._made)
+        resolved, _ = self._assembly.lookup(netns_name, name, self._made)
         sender, server_address = resolved.sender, server or resolved.destination
         query = Query(
             name=name,
@@ -78,5 +78,5 @@ class Lookups:
         lookups = tuple(questions(resolved, resolved.question, self._ask))
         address = address_of(resolved.question, lookups)
         if address is not None:
-            resolved, source = self._assembly.answered(probe, address)
+            resolved, source = self._assembly.with_address(probe, address)
         return resolved, source, lookups

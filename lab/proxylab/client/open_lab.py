@@ -1,4 +1,4 @@
-"""A running lab, as pytest and the verbs of the command line use it to send probes.
+"""An open lab, as pytest and the verbs of the command line use it to send probes.
 
 ``OpenLab`` makes the steps in order, sends the requests for each probe and step, and passes the answers to the judge.
 ``proxylab.client.session`` builds labs. Nothing here prints.
@@ -14,21 +14,23 @@ from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
-from proxylab.client.requests import advance_to, as_found, circumstances_of, memory_of
+from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import Spoken
-from proxylab.plan.assembly import Assembly, assemble, lead
+from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
-from proxylab.plan.reach import Absences
+from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import (
     Advanced,
     Built,
+    CollectedState,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -41,19 +43,17 @@ from proxylab.protocol.messages import (
     Inspected,
     LookedUp,
     LookUp,
-    Recall,
-    Recalled,
     Send,
     Sent,
 )
-from proxylab.protocol.standing_labs import AnyRequest, Listed, Listing, Memory
+from proxylab.protocol.standing_labs import AnyRequest, LabRecord, ListObjects, ObjectList
 from proxylab.report.bundle import NodeState, bundle
 from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
+from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
-from proxylab.verdict.naming import led_nowhere
 from proxylab.verdict.steps import judge_step
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]
@@ -83,9 +83,9 @@ class OpenLab:
         self._engine = engine
         self._seed = seed
         self._source = source
-        self._recalled: tuple[Probe, Recalled] | None = None
+        self._collected: tuple[Probe, CollectedState] | None = None
         self._given_back = False
-        self._made = made
+        self._steps_made = made
         self._concluded = False
         self._sent: set[str] = set()
         self._failed: LabError | None = None
@@ -111,14 +111,16 @@ class OpenLab:
         return self._process
 
     @property
-    def stands(self) -> bool:
+    def is_open(self) -> bool:
         """Whether it still takes requests from here."""
         return not self._given_back and not self._process.closed
 
     def is_past(self, judged: Probe | Step) -> bool:
         """Whether the lab has gone beyond this probe or step, which then needs a new lab."""
         before = self.scenario.steps_before(judged)
-        return self._made > before or (isinstance(judged, Step) and self._made == before and self._concluded)
+        return self._steps_made > before or (
+            isinstance(judged, Step) and self._steps_made == before and self._concluded
+        )
 
     def step(self) -> Advanced:
         """Make the next step of the scenario, and wait as it says.
@@ -130,14 +132,14 @@ class OpenLab:
         """
         if self._failed is not None:
             raise self._failed
-        step = self.scenario.steps[self._made]
+        step = self.scenario.steps[self._steps_made]
         seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         try:
-            advanced = self._ask(advance_to(self._assembly, self._made), Advanced, seconds)
+            advanced = self._ask(advance_to(self._assembly, self._steps_made), Advanced, seconds)
         except LabError as error:
             self._failed = error
             raise
-        self._made += 1
+        self._steps_made += 1
         self._concluded = False
         return advanced
 
@@ -153,7 +155,7 @@ class OpenLab:
         self._concluded = True
         tables = step.expect.conntrack is not None
         evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
-        number, assembly = self._made, self._assembly
+        number, assembly = self._steps_made, self._assembly
         verdict = judge_step(
             step,
             number,
@@ -174,13 +176,13 @@ class OpenLab:
         """Make the earlier steps, without judging them."""
         if self.is_past(judged):
             raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
-        while self._made < self.scenario.steps_before(judged):
+        while self._steps_made < self.scenario.steps_before(judged):
             self._leave_traces()
             self.step()
 
     def _leave_traces(self) -> None:
         """Send the unsent probes of the current step: the next step may build on their connection tracking entries."""
-        step = self.scenario.steps[self._made - 1] if self._made else None
+        step = self.scenario.steps[self._steps_made - 1] if self._steps_made else None
         for probe in self.scenario.probes if step is None else step.probes:
             if probe.name not in self._sent:
                 self._send(probe)
@@ -191,14 +193,14 @@ class OpenLab:
         Raises:
             ScenarioError: it names an object that the lab does not have.
         """
-        self._assembly = self._assembly.with_probe(probe, self._made)
+        self._assembly = self._assembly.with_probe(probe, self._steps_made)
 
     @property
     def made(self) -> int:
         """How many steps of the scenario have been made."""
-        return self._made
+        return self._steps_made
 
-    def go_on_as(self, scenario: Scenario) -> None:
+    def replace_scenario(self, scenario: Scenario) -> None:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.
 
         Raises:
@@ -218,7 +220,7 @@ class OpenLab:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
             CapabilityError: the kernel cannot be kept out of it.
         """
-        dialogue = lead(self._assembly, there, server, turns)
+        dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
     def probe(self, probe: Probe, *, trace: bool = False) -> ProbeVerdict:
@@ -234,9 +236,9 @@ class OpenLab:
         """
         resolved, verdict = self._judged(probe)
         if verdict.overall in UNRESOLVED:
-            recalled = self._recall()  # before the traced packet replaces the probe's frames
-            self._recalled = probe, recalled
-            verdict = replace(verdict, plan=as_found(self._assembly.plan, recalled))
+            collected = self._collect_state()  # before the traced packet replaces the probe's frames
+            self._collected = probe, collected
+            verdict = replace(verdict, plan=with_state_after(self._assembly.plan, collected))
         elif not trace:
             return verdict
         try:
@@ -270,14 +272,14 @@ class OpenLab:
         """
         return self._trace(self.lookups.resolved(probe)[0])
 
-    def plan_as_found(self) -> Plan:
+    def current_plan(self) -> Plan:
         """The lab's plan, with the sysctls that its nodes have now."""
-        return as_found(self._assembly.plan, self._recall())
+        return with_state_after(self._assembly.plan, self._collect_state())
 
     @property
     def lookups(self) -> Lookups:
         """DNS look-ups in the lab as it is now."""
-        return Lookups(self._assembly, self._made, self._look_up)
+        return Lookups(self._assembly, self._steps_made, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
         return self._ask(LookUp(netns_name, query), LookedUp, _PROBE_SECONDS).lookup
@@ -286,7 +288,7 @@ class OpenLab:
         """Resolve the name that a probe dials, if any, and send the probe if it has an address."""
         self._sent.add(probe.name)
         resolved, source, lookups = self.lookups.resolved(probe)
-        if led_nowhere(resolved, lookups):
+        if has_no_address(resolved, lookups):
             return resolved, source, Evidence(sent=0, lookups=lookups)
         evidence = self._ask(Send(resolved), Sent, _PROBE_SECONDS).evidence
         return resolved, source, replace(evidence, lookups=lookups)
@@ -297,12 +299,12 @@ class OpenLab:
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
-        recalled = self._recall()
-        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
-            recalled = self._recalled[1]
+        collected = self._collect_state()
+        if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
+            collected = self._collected[1]
         circumstances = circumstances_of(self._engine, self.built, self._seed)
-        plan = as_found(self._assembly.plan, recalled)
-        nodes = {each.node: NodeState(each.rules, each.log) for each in recalled.nodes}
+        plan = with_state_after(self._assembly.plan, collected)
+        nodes = {each.node: NodeState(each.rules, each.log) for each in collected.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
             return step_bundle(
@@ -316,22 +318,22 @@ class OpenLab:
             verdict,
             circumstances=circumstances,
             plan=plan,
-            capture=recalled.capture,
+            capture=collected.capture,
             nodes=nodes,
             scenario=scenario,
-            absences=self._absences(self._made),
+            absences=self._absences(self._steps_made),
         )
 
     def _absences(self, made: int) -> Absences:
         """What the first ``made`` steps took out of the lab."""
-        cluster = self._assembly.course[made]
+        cluster = self._assembly.timeline[made]
         return Absences(frozenset(cluster.gone), cluster.links)
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         """The frames of the probe that was judged last; for a step, those of the last probe before its end."""
-        if isinstance(verdict, ProbeVerdict) and self._recalled and self._recalled[0] is verdict.probe:
-            return self._recalled[1].capture
-        return self._recall().capture
+        if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
+            return self._collected[1].capture
+        return self._collect_state().capture
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel has them, by its name."""
@@ -347,21 +349,21 @@ class OpenLab:
 
     def objects(self) -> tuple[KubeObject, ...]:
         """All objects that the API server shows, by kind, namespace and name."""
-        return self._ask(Listing(), Listed, _PROBE_SECONDS).objects
+        return self._ask(ListObjects(), ObjectList, _PROBE_SECONDS).objects
 
-    def _recall(self) -> Recalled:
-        return self._ask(Recall(), Recalled, _PROBE_SECONDS)
+    def _collect_state(self) -> CollectedState:
+        return self._ask(CollectState(), CollectedState, _PROBE_SECONDS)
 
     def execute(self, netns_name: str, *argv: str) -> Executed:
         """Run a command in a node, pod or host of the lab and wait for its end."""
         request = Execute(netns_name, argv)
         return self._ask(request, Executed, request.seconds + 10)
 
-    def memory(self, name: str) -> Memory:
+    def record(self, name: str) -> LabRecord:
         """The record that other clients need to go on with it."""
-        return memory_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._made)
+        return record_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._steps_made)
 
-    def stay(self, name: str, seconds: float | None) -> None:
+    def detach(self, name: str, seconds: float | None) -> None:
         """Open the lab to other clients under that name, for ``seconds``, or with ``None`` until the session ends.
 
         Raises:
@@ -370,7 +372,7 @@ class OpenLab:
         """
         if not isinstance(self._process, LabProcess):
             raise InternalError(f"the lab {name} is detached already")
-        self._process.stay(self.memory(name), seconds)
+        self._process.detach(self.record(name), seconds)
         self._given_back = seconds is not None
 
     def close(self) -> None:

@@ -9,19 +9,19 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Plan
 from proxylab.plan.names import ROUTER
-from proxylab.protocol.messages import Advance, Built, Recalled
-from proxylab.protocol.standing_labs import Memory
+from proxylab.protocol.messages import Advance, Built, CollectedState
+from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
 from proxylab.scenario.model import Change, Scenario
 
-__all__ = ["advance_to", "as_found", "circumstances_of", "memory_of"]
+__all__ = ["advance_to", "circumstances_of", "record_of", "with_state_after"]
 
 
 def advance_to(assembly: Assembly, number: int) -> Advance:
     """The request for a step: the objects that differ from those before it, and the rest of its change."""
     step = assembly.scenario.steps[number]
-    before = {thing.key: thing for thing in assembly.course[number].objects}
-    after = {thing.key: thing for thing in assembly.course[number + 1].objects}
+    before = {thing.key: thing for thing in assembly.timeline[number].objects}
+    after = {thing.key: thing for thing in assembly.timeline[number + 1].objects}
     return Advance(
         step=step.name,
         applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
@@ -33,7 +33,7 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
     )
 
 
-def as_found(plan: Plan, recalled: Recalled) -> Plan:
+def with_state_after(plan: Plan, recalled: CollectedState) -> Plan:
     """The plan with the lab's state after a probe: engines write sysctls, and balancers write routes."""
     found = {each.node: each.sysctls for each in recalled.nodes}
     return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
@@ -52,11 +52,11 @@ def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumsta
     )
 
 
-def memory_of(
+def record_of(
     name: str, scenario: Scenario, source: str, engine: EngineChoice, seed: int, built: Built, made: int
-) -> Memory:
+) -> LabRecord:
     """The record that other clients need to go on with a lab."""
-    return Memory(
+    return LabRecord(
         name=name,
         scenario=scenario,
         source=source,

@@ -105,7 +105,7 @@ class Session:
         Raises:
             InternalError: something of a lab was left, or the lab process is gone.
         """
-        if self._process is not None and self._process.stands:
+        if self._process is not None and self._process.is_open:
             seconds = _CLOSE_SECONDS + self._namespaces * _CLOSE_SECONDS_A_NETNS
             self._process.request(Close(), Closed, Deadline.after(seconds))
 

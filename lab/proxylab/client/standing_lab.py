@@ -9,7 +9,7 @@ from proxylab.client.edit import Edit, edit
 from proxylab.client.open_lab import OpenLab
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Advanced
-from proxylab.protocol.standing_labs import Memory, Remember
+from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -25,20 +25,20 @@ def attach_to(connection: ControlConnection) -> "StandingLab":
     Raises:
         LabGoneError: it has ended.
     """
-    return StandingLab(connection, connection.request(Remember(), Memory, Deadline.after(_SECONDS)))
+    return StandingLab(connection, connection.request(Remember(), LabRecord, Deadline.after(_SECONDS)))
 
 
 class StandingLab(OpenLab):
     """A detached lab, with the state that its maker and later clients have recorded in it."""
 
-    def __init__(self, connection: ControlConnection, memory: Memory) -> None:
-        assembly = assemble(memory.scenario)
-        super().__init__(connection, assembly, memory.built, memory.engine, memory.seed, memory.source, memory.made)
-        self._memory = memory
+    def __init__(self, connection: ControlConnection, record: LabRecord) -> None:
+        assembly = assemble(record.scenario)
+        super().__init__(connection, assembly, record.built, record.engine, record.seed, record.source, record.made)
+        self._record = record
 
     def edit(self, wanted: Scenario) -> Edit:
         """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
-        return edit(self._assembly, self._made, wanted)
+        return edit(self._assembly, self._steps_made, wanted)
 
     def bring_to(self, found: Edit) -> None:
         """Make the change, and record it for later clients: from then on it is the edited scenario's lab.
@@ -48,8 +48,8 @@ class StandingLab(OpenLab):
             EngineError: an engine did not synchronise.
         """
         self._assembly = assemble(found.scenario)
-        self._made = 0
-        self._memory = replace(self._memory, scenario=found.scenario, made=0)
-        self.connection.request(Remember(self._memory), Memory, Deadline.after(_SECONDS))
+        self._steps_made = 0
+        self._record = replace(self._record, scenario=found.scenario, made=0)
+        self.connection.request(Remember(self._record), LabRecord, Deadline.after(_SECONDS))
         if found.changes:
             self._ask(found.advance, Advanced, _CHANGE_SECONDS)

@@ -104,7 +104,7 @@ class Store:
         if missed > len(self._events):
             oldest = self._revision - len(self._events)
             raise CompactedError(f"revision {revision} is compacted away: the history begins after {oldest}")
-        return tuple(self._events)[len(self._events) - missed :]
+        return tuple(self._events[at] for at in range(-missed, 0))
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``callback`` with every later change, after the store has it, in the order of subscription.

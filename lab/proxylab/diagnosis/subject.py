@@ -1,7 +1,7 @@
 """The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
 Owns ``Subject`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be compared with
-them. ``proxylab.importer.promises`` knows what Kubernetes promises.
+them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.evidence.words import endpoint
-from proxylab.importer.promises import Caller, by_cluster_ip
+from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.model import Frontend
 
 __all__ = ["Backend", "FrontendAddress", "Subject"]
@@ -153,7 +153,7 @@ class Subject(Struct, frozen=True, kw_only=True):
         labels = next((each.labels for each in self.nodes if each.name == node), {})
         caller = Caller(node=node, zone=labels.get(ZONE_LABEL, ""))
         service = replace(self.service, internal_traffic_policy=policy)
-        promise = by_cluster_ip(service, frontend.port, frontend.family, self.slices, caller)
+        promise = through_cluster_ip(service, frontend.port, frontend.family, self.slices, caller)
         return tuple((used.address, used.port[1]) for used in promise.used)
 
     def endpoints(self) -> Iterator[tuple[Endpoint, int, ServicePort]]:

@@ -1,6 +1,7 @@
 """The Service by which a lab sees that a proxy has caught up.
 
-Owns ``Barrier``, its Service and slices, and hiding them from users. It does not read the kernel.
+``Barrier`` makes this Service with its slices, and hides both from users. ``kernel.netfilter.programmed`` reads which
+name the kernel holds.
 
 Theory of operation. A proxy watches Services and EndpointSlices in two streams, and neither stream marks the end of a
 batch of changes. So after a batch the lab renames the only port of the barrier's Service and slices. A proxy writes

@@ -10,7 +10,7 @@ from typing import Final, Literal
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
-from proxylab.control.servers import NodeServers
+from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.iptables.legacy import V1_23

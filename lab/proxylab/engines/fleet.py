@@ -1,6 +1,6 @@
 """The engines of one lab, one in each node.
 
-Owns ``Fleet``: which engines run, and what a step may do to them. It treats all engines alike.
+``Fleet`` knows which engines run, and kills, stops and starts them for a step. It treats all engines alike.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping

@@ -1,7 +1,7 @@
 """The names of engines.
 
-Owns ``EngineName`` and the list of names. The command line and pytest need names without loading engines, so this
-module imports none; ``catalogue`` makes the engine of each name.
+The command line and pytest need names without loading engines, so this module imports none; ``catalogue`` makes the
+engine of each name.
 
 A name is ``PROXY/MODE`` or ``PROXY@VERSION/MODE``: ``embedded/iptables``, ``kube-proxy@v1.34.2/nftables``. A version of
 kube-proxy may lack its patch (``kube-proxy@v1.34/iptables``); it then means the newest patch that can be obtained.

@@ -1,6 +1,6 @@
 """The protocol of all engines, and the choice of one.
 
-Owns ``Engine``, ``Killable``, ``Noting``, ``EngineChoice`` and ``Upstream``. It knows no particular engine.
+``EngineChoice`` says which engine runs with which settings. No particular engine is known here.
 """
 
 from collections.abc import Mapping

@@ -261,9 +261,10 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
-    ``http`` holds the HTTP answers. ``kernel`` holds the stack counters until ``held_at``, where a flow was missing;
-    ``held_at`` is 0 where none was. ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of
-    a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops meanwhile.
+    ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
+    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
+    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
+    meanwhile.
     """
 
     sent: int
@@ -280,7 +281,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     entries: tuple[TableEntry, ...] | None = None
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
-    held_at: int = 0
+    counters_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()
     drops: tuple[DropReason, ...] = ()

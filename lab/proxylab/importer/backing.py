@@ -6,8 +6,8 @@ from ipaddress import ip_address
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.leftovers import Leftovers
+from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
 from proxylab.importer.reading import Raw, at, namespaced
-from proxylab.importer.seen import PortKey, SeenNode, SeenPod
 
 __all__ = ["Backing", "Listener", "PodKey"]
 
@@ -28,8 +28,8 @@ class Backing:
         listeners: the pod or machine that listens at an address and port.
     """
 
-    def __init__(self, pods: Iterable[SeenPod], nodes: Iterable[SeenNode], left: Leftovers) -> None:
-        self.pods: dict[PodKey, SeenPod] = {(pod.namespace, pod.name): pod for pod in pods}
+    def __init__(self, pods: Iterable[LivePod], nodes: Iterable[LiveNode], left: Leftovers) -> None:
+        self.pods: dict[PodKey, LivePod] = {(pod.namespace, pod.name): pod for pod in pods}
         self.ports: dict[PodKey, dict[PortKey, str]] = {}
         self.strangers: dict[IPAddress, None] = {}
         self.listeners: dict[tuple[IPAddress, PortKey], Listener] = {}
@@ -80,7 +80,7 @@ class Backing:
         self.ports.setdefault(key, {}).setdefault(port, pod.ports.get(port, ""))
         return key
 
-    def _program(self, node: str, port: PortKey, address: IPAddress) -> SeenPod:
+    def _program(self, node: str, port: PortKey, address: IPAddress) -> LivePod:
         """The pod with the node's network that declares the port; else a new one that stands for the program."""
         for pod in self.pods.values():
             if pod.host_network and pod.node == node and port in pod.ports and not pod.finished:
@@ -89,12 +89,12 @@ class Backing:
         name = f"{node.partition('.')[0]}-{protocol.lower()}-{number}"
         what = f"{node}, {protocol} port {number}"
         self._left.add("programs on nodes; pods with their nodes' network stand for them", what)
-        made = SeenPod(name=name, node=node, addresses=(address,), host_network=True, ports={port: ""})
+        made = LivePod(name=name, node=node, addresses=(address,), host_network=True, ports={port: ""})
         return self.pods.setdefault((made.namespace, name), made)
 
-    def _unseen(self, namespace: str, endpoint: Raw, address: IPAddress) -> SeenPod:
+    def _unseen(self, namespace: str, endpoint: Raw, address: IPAddress) -> LivePod:
         """A pod that only a slice mentions."""
-        pod = SeenPod(
+        pod = LivePod(
             namespace=namespace,
             name=str(at(endpoint, "targetRef", "name") or f"endpoint-{str(address).replace(':', '-')}"),
             node=str(endpoint["nodeName"]),

@@ -1,22 +1,26 @@
 """Turns kubectl's output into the text of a scenario."""
 
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
 from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.importer.carry import carry
+from proxylab.importer.conversion import Converted, convert
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
 from proxylab.importer.probes import Probes
 from proxylab.importer.reading import COMMAND, KubectlOutput
-from proxylab.importer.writing import scenario_text
 from proxylab.scenario.schema.service import ServiceShape
 from proxylab.scenario.schema.workload import EndpointSliceShape
 from proxylab.scenario.services import service_of
 from proxylab.scenario.workloads import slice_of
 
-__all__ = ["Imported", "import_cluster"]
+__all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
 
 
 class Imported(Struct, frozen=True):
@@ -39,17 +43,17 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     """
     left = Leftovers()
     try:
-        carried = carry(kubectl_output, left)
-        services = list(map(_service, carried.services))
-        slices = [made for made in map(_slice, carried.slices) if made is not None]
+        converted = convert(kubectl_output, left)
+        services = list(map(_service, converted.services))
+        slices = [made for made in map(_slice, converted.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
         raise ScenarioError([problem]) from error
-    probes = Probes(carried, slices, left)
+    probes = Probes(converted, slices, left)
     written = [probe for service in services for probe in probes.of(service)]
     lines = tuple(left.lines())
-    return Imported(scenario_text(name, carried, probes.clients, written, lines), lines, len(written))
+    return Imported(scenario_text(name, converted, probes.clients, written, lines), lines, len(written))
 
 
 def _service(data: Data) -> Service:
@@ -58,3 +62,59 @@ def _service(data: Data) -> Service:
 
 def _slice(data: Data) -> EndpointSlice | None:
     return slice_of(EndpointSliceShape.model_validate(data))
+
+
+_PLAIN: Final = re.compile(r"[A-Za-z](?:[\w./ -]*[\w/-])?|\d+\.\d+\.\d+\.\d+(?:/\d+)?", re.ASCII)
+_WORDS: Final = ("null", "true", "false", "yes", "no", "on", "off", "y", "n")
+"""Words that some YAML reader does not read as text."""
+
+
+def scenario_text(
+    name: str, converted: Converted, clients: Mapping[str, Data], probes: Iterable[Data], left: Iterable[str]
+) -> str:
+    """The file, with everything left out as comments at its head."""
+    metadata = {"name": name, "description": "The Services of a live cluster, as their objects promise them to pods."}
+    lines = [f"# Written by `{COMMAND} | proxylab import`.", "# Not imported:"]
+    lines += [f"#   {each}" for each in left]
+    lines += ["apiVersion: proxylab/v1", "kind: Scenario", "metadata:", *_entries(metadata, 2), "spec:", "  network:"]
+    lines += _entries(converted.network, 4)
+    pods = {**converted.pods, **clients}
+    for key, entries in {"nodes": converted.nodes, "pods": pods, "hosts": converted.hosts}.items():
+        lines += [f"  {key}:", *_entries(entries, 4)] if entries else []
+    written = [_entries(probe, 4) for probe in probes]
+    lines.append("  probes:" if written else "  probes: []")
+    for first, *rest in written:
+        lines += [f"  - {first.strip()}", *rest]
+    for manifest in (*converted.services, *converted.slices):
+        lines += ["---", *_manifest(manifest)]
+    return "\n".join(lines) + "\n"
+
+
+def _manifest(manifest: Data) -> Iterator[str]:
+    """An object, with a line for each endpoint."""
+    for key, value in manifest.items():
+        if key == "endpoints" and value:
+            yield "endpoints:"
+            yield from (f"- {flow(each)}" for each in value)
+        else:
+            yield f"{flow(key)}: {flow(value)}"
+
+
+def _entries(entries: Mapping[str, object], indent: int) -> list[str]:
+    return [f"{' ' * indent}{flow(key)}: {flow(value)}" for key, value in entries.items()]
+
+
+def flow(value: object) -> str:
+    """A value in YAML's flow style; text is quoted where a reader could take it for another type.
+
+    Example:
+        >>> flow({"name": "a b", "ports": [80], "zone": "1e3", "mode": "on"})
+        '{name: a b, ports: [80], zone: "1e3", mode: "on"}'
+    """
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{flow(key)}: {flow(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(flow, value)) + "]"
+    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+        return str(value)
+    return json.dumps(value, ensure_ascii=False)

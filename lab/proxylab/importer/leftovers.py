@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
+from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.networks import Networks
 from proxylab.importer.reading import KubectlOutput
-from proxylab.importer.seen import SeenNode, SeenPod
 
 __all__ = ["Leftovers", "note_unneeded"]
 
@@ -39,9 +39,9 @@ class Leftovers:
 
 def note_unneeded(
     kubectl_output: KubectlOutput,
-    pods: Iterable[SeenPod],
+    pods: Iterable[LivePod],
     needed: Collection[tuple[str, str]],
-    nodes: Iterable[SeenNode],
+    nodes: Iterable[LiveNode],
     networks: Networks,
     left: Leftovers,
 ) -> None:
@@ -62,7 +62,7 @@ def note_unneeded(
         left.add("addresses of pods", "they lie among those of nodes or Services; others stand for them")
 
 
-def _why(pod: SeenPod) -> str:
+def _why(pod: LivePod) -> str:
     if pod.finished:
         return "pods that have finished"
     return "pods to which no Service sends" if pod.addresses else "pods without an address"

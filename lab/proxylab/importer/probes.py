@@ -1,6 +1,6 @@
 """Writes a probe for every frontend that a pod in the cluster can dial, and the client pods that send them.
 
-``promises`` knows what Kubernetes promises for each.
+``expected_results`` knows what Kubernetes promises for each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from proxylab.importer.carry import Carried
+from proxylab.importer.conversion import Converted
+from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
-from proxylab.importer.promises import Caller, Promise, by_cluster_ip, by_other_frontend
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]
@@ -44,20 +44,20 @@ class Probes:
         clients: the client pods by name, for ``spec.pods``.
     """
 
-    def __init__(self, carried: Carried, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
+    def __init__(self, converted: Converted, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
         self.clients: dict[str, Data] = {}
-        self._carried = carried
+        self._converted = converted
         self._slices = slices
         self._left = left
-        self._families = [Family(each) for each in carried.network["families"]]
-        self._pod_networks = [ip_network(each) for each in carried.network["podCIDR"]]
-        first = (carried.workers or tuple(carried.nodes))[0]
+        self._families = [Family(each) for each in converted.network["families"]]
+        self._pod_networks = [ip_network(each) for each in converted.network["podCIDR"]]
+        first = (converted.workers or tuple(converted.nodes))[0]
         self._callers = [
-            Caller(node=node, zone=carried.nodes[node].get("labels", {}).get(ZONE_LABEL, ""))
-            for node in (first, *(each for each in carried.nodes if each != first))
+            Caller(node=node, zone=converted.nodes[node].get("labels", {}).get(ZONE_LABEL, ""))
+            for node in (first, *(each for each in converted.nodes if each != first))
         ]
-        on_nodes = {name for name, pod in carried.pods.items() if pod.get("hostNetwork")}
-        self._on_nodes = {key for key, name in carried.listeners.items() if name in on_nodes}
+        on_nodes = {name for name, pod in converted.pods.items() if pod.get("hostNetwork")}
+        self._on_nodes = {key for key, name in converted.listeners.items() if name in on_nodes}
 
     def of(self, service: Service) -> Iterator[Data]:
         """The probes of one Service."""
@@ -82,8 +82,8 @@ class Probes:
                 continue
             for endpoint in each.endpoints:
                 for port in each.ports:
-                    name = self._carried.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
-                    if name is not None and name in self._carried.pods and endpoint.ready:
+                    name = self._converted.listeners.get((endpoint.addresses[0], (port.protocol, port.port)))
+                    if name is not None and name in self._converted.pods and endpoint.ready:
                         target = {"pod": name, "port": port.port}
                         what = f"{service.namespace} {service.name}, headless, at {name}"
                         yield _probe(what, self._client(self._callers[0]), target, port.protocol, _untranslated(name))
@@ -93,7 +93,7 @@ class Probes:
     def _cluster_ip(self, service: Service, port: ServicePort) -> Iterator[Data]:
         caller, several = self._callers[0], len(service.cluster_ips) > 1
         for family, address in self._by_family(service.cluster_ips):
-            promise = by_cluster_ip(service, port, family, self._slices, caller)
+            promise = through_cluster_ip(service, port, family, self._slices, caller)
             frontend = Frontend("clusterIP", family, {"address": str(address)}) if several else Frontend("clusterIP")
             yield self._written(service, port, frontend, caller, promise)
 
@@ -105,7 +105,7 @@ class Probes:
                 self._left.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
                 continue
             caller, promise = clear
-            own = [each for each in self._carried.node_addresses[caller.node] if Family.of(each) is family]
+            own = [each for each in self._converted.node_addresses[caller.node] if Family.of(each) is family]
             if len(families) == 1:
                 yield self._written(service, port, Frontend("nodePort", "", {"node": caller.node}), caller, promise)
             elif own:
@@ -125,10 +125,10 @@ class Probes:
 
     def _first_clear(
         self, service: Service, port: ServicePort, family: Family, allowed: Sequence[IPNetwork] = ()
-    ) -> tuple[Caller, Promise] | None:
+    ) -> tuple[Caller, ExpectedResult] | None:
         """The first caller whose source address looks the same to all backends, and its promise."""
         for caller in self._callers:
-            promise = by_other_frontend(
+            promise = through_other_frontend(
                 service,
                 port,
                 family,
@@ -159,12 +159,12 @@ class Probes:
         return ((Family.of(each), each) for each in addresses if Family.of(each) in self._families)
 
     def _client(self, caller: Caller) -> str:
-        name = self._carried.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
+        name = self._converted.names.of(("client", caller.node), "client", f"client-on-{caller.node}")
         self.clients.setdefault(name, {"nodes": [caller.node]})
         return name
 
     def _written(
-        self, service: Service, port: ServicePort, frontend: Frontend, caller: Caller, promise: Promise
+        self, service: Service, port: ServicePort, frontend: Frontend, caller: Caller, promise: ExpectedResult
     ) -> Data:
         target = {
             "service": f"{service.namespace}/{service.name}",
@@ -176,12 +176,12 @@ class Probes:
         expect = self._expected(service, caller, promise)
         return _probe(" ".join(filter(None, words)), self._client(caller), target, port.protocol, expect)
 
-    def _expected(self, service: Service, caller: Caller, promise: Promise) -> Data:
+    def _expected(self, service: Service, caller: Caller, promise: ExpectedResult) -> Data:
         if promise.outcome == "dropped":
             return {"outcome": "dropped", "at": caller.node}
         if promise.outcome != "delivered":
             return {"outcome": promise.outcome}
-        names = sorted({self._carried.listeners[each.address, each.port] for each in promise.used})
+        names = sorted({self._converted.listeners[each.address, each.port] for each in promise.used})
         sticky = {"spread": "sticky"} if service.affinity_timeout is not None and len(names) > 1 else {}
         return {"outcome": "delivered", "backends": names, "source": promise.source, **sticky}
 

@@ -6,7 +6,7 @@ hosts and further uplinks of nodes on other segments start at the tenth, which l
 fixes. The plan assigns a fixed address to nothing else.
 
 A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
-with CNIs that assign addresses in no order. ``claims`` refuses an address that has two owners.
+with CNIs that assign addresses in no order. ``address_conflicts`` refuses an address that has two owners.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.errors import ScenarioError
+from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.names import NODES, OUTSIDE
-from proxylab.plan.naming import has_own_server
 from proxylab.scenario.model import Position, Scenario
 
 __all__ = ["AddressPlan", "allocate_addresses"]

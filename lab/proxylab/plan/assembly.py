@@ -13,11 +13,11 @@ from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import resolv_confs
+from proxylab.plan.name_servers import resolv_confs
 from proxylab.plan.questions import Questions
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
-from proxylab.plan.sharing import refuse_neighbours
+from proxylab.plan.shared_namespaces import refuse_neighbours
 from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import (
@@ -37,7 +37,7 @@ from proxylab.scenario.model import (
     StreamExpect,
 )
 
-__all__ = ["Assembly", "Layout", "assemble", "lay_out", "lead"]
+__all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
 
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
@@ -45,14 +45,15 @@ _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Fron
 class Assembly(Struct, frozen=True, kw_only=True):
     """A scenario with everything that follows from it.
 
-    ``course`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources`` are
-    in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved streams.
-    ``stream_sources`` are, for each step, the source addresses that backends must see, by stream, where expected.
+    ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
+    are in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved
+    streams. ``stream_sources`` are, for each step, the source addresses that backends must see, by stream, where
+    expected.
     """
 
     scenario: Scenario
     plan: Plan
-    course: tuple[Cluster, ...]
+    timeline: tuple[Cluster, ...]
     resolved_probes: tuple[ResolvedProbe, ...]
     expected_sources: tuple[IPAddress | None, ...]
     streams: tuple[ResolvedProbe, ...] = ()
@@ -61,12 +62,12 @@ class Assembly(Struct, frozen=True, kw_only=True):
     @property
     def objects(self) -> tuple[KubeObject, ...]:
         """The objects when the lab begins: nodes, pods, Services with everything allocated, and slices."""
-        return self.course[0].objects
+        return self.timeline[0].objects
 
     @property
     def addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and host."""
-        return self.plan.everybody
+        return self.plan.addresses_by_name
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -84,32 +85,32 @@ class Assembly(Struct, frozen=True, kw_only=True):
     @property
     def resolv_confs(self) -> Mapping[str, str]:
         """The /etc/resolv.conf of each pod's own network namespace."""
-        return resolv_confs(self.scenario, self.plan, self.course[0].services)
+        return resolv_confs(self.scenario, self.plan, self.timeline[0].services)
 
-    def answered(self, probe: Probe, address: IPAddress) -> tuple[ResolvedProbe, IPAddress | None]:
+    def with_address(self, probe: Probe, address: IPAddress) -> tuple[ResolvedProbe, IPAddress | None]:
         """A probe that dials a name, resolved to ``address``, with the source that backends must see.
 
         Raises:
             ScenarioError: the sender cannot dial it, or ``expect.source`` has no address of its family.
         """
-        asking = self.resolved(probe)
-        if asking.question is None:
-            return asking, self.expected_source(probe)
-        cluster = self.course[self.scenario.steps_before(probe)]
-        target = AddressTarget(address=address, port=asking.question.port)
-        send = replace(probe.send, protocol=asking.question.protocol)
+        lookup = self.resolved(probe)
+        if lookup.question is None:
+            return lookup, self.expected_source(probe)
+        cluster = self.timeline[self.scenario.steps_before(probe)]
+        target = AddressTarget(address=address, port=lookup.question.port)
+        send = replace(probe.send, protocol=lookup.question.protocol)
         dialling = replace(probe, target=target, send=send)
         now = replace(self.scenario, probes=(dialling,), dns=True, slices=tuple(cluster.slices.values()))
         (resolved,) = resolve(
-            now, self.plan, cluster.services, _slices(cluster), first=asking.number, gone=cluster.gone
+            now, self.plan, cluster.services, _slices(cluster), first=lookup.number, gone=cluster.gone
         )
         problems: list[str] = []
         source = _expected_source(probe, self.plan, Family.of(address), problems)
         if problems:
             raise ScenarioError(problems)
-        return replace(resolved, question=asking.question), source
+        return replace(resolved, question=lookup.question), source
 
-    def asking(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
+    def lookup(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
         """How a program in a node, pod or host resolves a name after that many steps.
 
         Returns:
@@ -118,14 +119,14 @@ class Assembly(Struct, frozen=True, kw_only=True):
         Raises:
             ScenarioError: there is no such node, pod or host, or the lab has no name server.
         """
-        scenario, cluster = self.scenario, self.course[steps]
+        scenario, cluster = self.scenario, self.timeline[steps]
         home = next((each.namespace for each in scenario.pods if placement in each.pod_names), None)
         try:
             question = Questions(self.plan, cluster.services, scenario.network.families).about_name(name, home)
         except UnresolvableError as error:
             raise ScenarioError([f"{scenario.file}: {placement} resolves {name}: {error}"]) from None
         at = Position(scenario.file, 1, 1)
-        asking = Probe(
+        lookup = Probe(
             name=f"{placement} resolves {name}",
             source=Source(name=placement),
             target=AddressTarget(address=question.resolvers[0], port=DNS_PORT),
@@ -133,7 +134,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
             expect=Expect(outcome=Outcome.DELIVERED, position=at),
             position=at,
         )
-        now = replace(scenario, probes=(asking,))
+        now = replace(scenario, probes=(lookup,))
         (resolved,) = resolve(now, self.plan, cluster.services, _slices(cluster), gone=cluster.gone)
         return resolved, question
 
@@ -182,21 +183,21 @@ def assemble(scenario: Scenario) -> Assembly:
     Raises:
         ScenarioError: with a line for each request that the lab cannot meet, and each unknown name.
     """
-    plan, course = draw(scenario), tuple(_course(scenario))
+    plan, timeline = draw(scenario), tuple(_timeline(scenario))
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
     resolved_probes: list[ResolvedProbe] = []
-    for cluster, probes in zip(course, asked, strict=True):
+    for cluster, probes in zip(timeline, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         slices = _slices(cluster)
         refuse_neighbours(now, plan, slices)
         resolved_probes += resolve(
             now, plan, cluster.services, slices, first=len(resolved_probes), gone=cluster.gone, links=cluster.links
         )
-    streams = resolve_streams(scenario, plan, course[0].services)
+    streams = resolve_streams(scenario, plan, timeline[0].services)
     return Assembly(
         scenario=scenario,
         plan=plan,
-        course=course,
+        timeline=timeline,
         resolved_probes=tuple(resolved_probes),
         expected_sources=_expected_sources(scenario, plan, resolved_probes),
         streams=streams,
@@ -208,7 +209,7 @@ def _slices(cluster: Cluster) -> list[EndpointSlice]:
     return [each for each in cluster.objects if isinstance(each, EndpointSlice)]
 
 
-def _course(scenario: Scenario) -> Iterator[Cluster]:
+def _timeline(scenario: Scenario) -> Iterator[Cluster]:
     cluster = begin(scenario)
     yield cluster
     for step in scenario.steps:
@@ -216,7 +217,7 @@ def _course(scenario: Scenario) -> Iterator[Cluster]:
         yield cluster
 
 
-def lead(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
+def prepare_dialogue(assembly: Assembly, there: Probe, server: str, turns: Sequence[Turn]) -> Dialogue:
     """Prepare a dialogue between a client (a pod, host or node) and a server (a pod or host).
 
     Both ends send crafted segments, so the lab keeps their kernels' own TCP out of the dialogue. A server therefore

@@ -19,8 +19,8 @@ from proxylab.cluster.slices import derive_slices
 from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
-from proxylab.plan.naming import has_own_server
-from proxylab.plan.reach import Links
+from proxylab.plan.name_servers import has_own_server
+from proxylab.plan.outages import Links
 from proxylab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
 
 __all__ = ["Cluster", "begin"]

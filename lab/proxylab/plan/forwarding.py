@@ -10,7 +10,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
-__all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "route_to", "way"]
+__all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "path", "route_to"]
 
 
 class UnreachableError(LookupError):
@@ -62,7 +62,7 @@ def next_hop(plan: Plan, placement: str, destination: IPAddress) -> Hop:
     raise UnreachableError(f"no device on the segment of {placement}/{route.device} has {wanted}")
 
 
-def way(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
+def path(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:
     """Every hop from ``placement`` to the namespace that has ``destination``.
 
     Raises:

@@ -282,7 +282,7 @@ class Plan(Record, frozen=True, kw_only=True):
     balancers: tuple[Balancer, ...] = ()
 
     @property
-    def everybody(self) -> dict[str, tuple[IPAddress, ...]]:
+    def addresses_by_name(self) -> dict[str, tuple[IPAddress, ...]]:
         """The addresses of every node, pod and outside host by its name."""
         machines = (each for each in self.namespaces if each.role in (Role.NODE, Role.HOST))
         of_machines = {each.name: tuple(address.interface.ip for address in each.addresses) for each in machines}
@@ -307,7 +307,7 @@ class Plan(Record, frozen=True, kw_only=True):
         return replace(self, namespaces=changed)
 
     def with_sysctls(self, sysctls: Mapping[str, tuple[Sysctl, ...]]) -> Self:
-        """The plan with other sysctls in some namespaces, such as the values in a running lab."""
+        """The plan with other sysctls in some namespaces, such as the values that a lab has now."""
         changed = tuple(replace(each, sysctls=sysctls.get(each.name, each.sysctls)) for each in self.namespaces)
         return replace(self, namespaces=changed)
 

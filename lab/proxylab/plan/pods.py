@@ -25,8 +25,8 @@ from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
 from proxylab.plan.addresses import AddressPlan
 from proxylab.plan.draft import Draft, NamespaceDraft, only
 from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
+from proxylab.plan.name_servers import namespace_of_name_server, serves_names
 from proxylab.plan.names import POD_BRIDGE, UPLINK
-from proxylab.plan.naming import home_of_names, serves_names
 from proxylab.scenario.model import PodGroup, Scenario
 
 __all__ = ["add_pods", "everywhere"]
@@ -72,7 +72,7 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
 
 def _add_name_server(node: NamespaceDraft, own: Sequence[IPAddress], draft: Draft, wirer: "_PodLinker") -> None:
     """Draw the lab's own name server: connected like any pod, but in no list of pods."""
-    namespace = draft.namespace(home_of_names(node.name), Role.POD)
+    namespace = draft.namespace(namespace_of_name_server(node.name), Role.POD)
     wirer.link_by(namespace, node, own)
     namespace.listeners += [
         Listener(COREDNS, protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)

@@ -7,7 +7,7 @@ from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS, NDOTS, search_domains
 from proxylab.cluster.objects import Service
 from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import name_servers
+from proxylab.plan.name_servers import name_servers
 from proxylab.plan.resolved import Question
 from proxylab.scenario.model import ServiceTarget
 
@@ -28,7 +28,7 @@ class Questions:
         target: ServiceTarget,
         asked: Transport | None,
         home: str | None,
-        everybody: Mapping[str, tuple[IPAddress, ...]],
+        addresses_by_name: Mapping[str, tuple[IPAddress, ...]],
     ) -> Question:
         """The question for a Service's name.
 
@@ -37,7 +37,7 @@ class Questions:
             target: the probe's target.
             asked: the protocol that the probe names.
             home: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
-            everybody: the addresses of every node, pod and host.
+            addresses_by_name: the addresses of every node, pod and host.
 
         Raises:
             UnresolvableError: the lab has no name server, or the Service has no such port.
@@ -58,7 +58,7 @@ class Questions:
             protocol=protocol,
             due=tuple(each for each in service.cluster_ips if Family.of(each) in self._families),
             headless=service.headless,
-            pods=everybody if service.headless else {},
+            pods=addresses_by_name if service.headless else {},
             wanted=wanted,
         )
 

@@ -25,8 +25,8 @@ from proxylab.plan.lookup import (
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
+from proxylab.plan.outages import Links
 from proxylab.plan.questions import Questions
-from proxylab.plan.reach import Links
 from proxylab.plan.receivers import programs, stacks
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
@@ -173,7 +173,7 @@ class _Resolver:
             every=(probe.send.every or STREAM_EVERY) if expect is None else 0,
             http=expect is not None and expect.http is not None,
             tables=tables,
-            addresses=self._plan.everybody if tables else {},
+            addresses=self._plan.addresses_by_name if tables else {},
             question=question,
             service_port=service_port,
             endpoints=endpoints,
@@ -185,7 +185,7 @@ class _Resolver:
             return None
         service, home = self._service(target), self._namespaces.get(probe.source.name)
         asker = self._pods.get(probe.source.name)
-        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.everybody)
+        question = self._questions.about(service, target, probe.send.protocol, home, self._plan.addresses_by_name)
         return replace(question, own=asker.addresses if asker else ())
 
     def _sender(self, probe: _Sent, destination: IPAddress) -> Sender:

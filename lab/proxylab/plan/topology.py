@@ -25,9 +25,9 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.errors import ScenarioError
+from proxylab.plan.address_conflicts import address_conflicts
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
-from proxylab.plan.claims import contested
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     MAIN_TABLE,
@@ -74,7 +74,7 @@ def draw(scenario: Scenario) -> Plan:
     if problems:
         raise ScenarioError(problems)
     addresses = allocate_addresses(scenario)
-    problems = contested(scenario, addresses)
+    problems = address_conflicts(scenario, addresses)
     if problems:
         raise ScenarioError(problems)
     draft = Draft(scenario.network.families)

@@ -33,6 +33,8 @@ __all__ = [
     "Built",
     "Close",
     "Closed",
+    "CollectState",
+    "CollectedState",
     "Conclude",
     "Concluded",
     "Converse",
@@ -51,8 +53,6 @@ __all__ = [
     "LookedUp",
     "NodeRecord",
     "Ready",
-    "Recall",
-    "Recalled",
     "Request",
     "Send",
     "Sent",
@@ -139,8 +139,8 @@ class Inspect(TaggedRecord, frozen=True):
     """Get the state of the engines of all nodes. Answer: ``Inspected``."""
 
 
-class Recall(TaggedRecord, frozen=True):
-    """Get all that the lab still has of the last probe. Answer: ``Recalled``."""
+class CollectState(TaggedRecord, frozen=True):
+    """Get all that the lab still has of the last probe. Answer: ``CollectedState``."""
 
 
 class Execute(TaggedRecord, frozen=True):
@@ -159,7 +159,9 @@ class Examine(TaggedRecord, frozen=True):
     """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
-Request = Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
+Request = (
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
+)
 
 
 class Ready(TaggedRecord, frozen=True):
@@ -238,7 +240,7 @@ class NodeRecord(Record, frozen=True):
     sysctls: tuple[Sysctl, ...] = ()
 
 
-class Recalled(TaggedRecord, frozen=True):
+class CollectedState(TaggedRecord, frozen=True):
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
@@ -287,7 +289,7 @@ Answer = (
     | Conversed
     | Dumped
     | Inspected
-    | Recalled
+    | CollectedState
     | Executed
     | Examined
     | Closed

@@ -18,6 +18,8 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectedState,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -34,8 +36,6 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Recall,
-    Recalled,
     Send,
     Sent,
 )
@@ -45,6 +45,7 @@ __all__ = [
     "AnyRequest",
     "AnyResponse",
     "Attach",
+    "CapturedFrame",
     "Detach",
     "Detached",
     "End",
@@ -53,19 +54,18 @@ __all__ = [
     "Frames",
     "Greet",
     "Greeted",
-    "Heard",
+    "LabRecord",
     "Lines",
-    "Listed",
+    "ListObjects",
     "Listen",
-    "Listing",
     "Log",
-    "Memory",
+    "ObjectList",
     "Remember",
     "Signal",
 ]
 
 
-class Memory(TaggedRecord, frozen=True, kw_only=True):
+class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -97,7 +97,7 @@ class Detach(TaggedRecord, frozen=True):
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
     """
 
-    memory: Memory
+    record: LabRecord
     seconds: float | None
 
 
@@ -106,13 +106,13 @@ class Greet(TaggedRecord, frozen=True):
 
 
 class Remember(TaggedRecord, frozen=True):
-    """Get the memory of a standing lab, after replacing it by ``memory`` if given. Answer: ``Memory``."""
+    """Get the record of a standing lab, after replacing it by ``record`` if given. Answer: ``LabRecord``."""
 
-    memory: Memory | None = None
+    record: LabRecord | None = None
 
 
-class Listing(TaggedRecord, frozen=True):
-    """List the objects that the API server shows. Answer: ``Listed``."""
+class ListObjects(TaggedRecord, frozen=True):
+    """List the objects that the API server shows. Answer: ``ObjectList``."""
 
 
 class End(TaggedRecord, frozen=True):
@@ -178,7 +178,7 @@ class Greeted(TaggedRecord, frozen=True, kw_only=True):
     busy: bool
 
 
-class Listed(TaggedRecord, frozen=True):
+class ObjectList(TaggedRecord, frozen=True):
     """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
@@ -191,7 +191,7 @@ class Lines(TaggedRecord, frozen=True):
     lines: tuple[str, ...]
 
 
-class Heard(Record, frozen=True):
+class CapturedFrame(Record, frozen=True):
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
 
     at: int
@@ -202,7 +202,7 @@ class Heard(Record, frozen=True):
 class Frames(TaggedRecord, frozen=True):
     """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
-    frames: tuple[Heard, ...] = ()
+    frames: tuple[CapturedFrame, ...] = ()
     lost: int = 0
 
 
@@ -215,14 +215,14 @@ class Ended(TaggedRecord, frozen=True):
 Feed = Attach | Log | Listen
 
 AnyRequest = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | Recall | Execute | Examine | Close
-    | Detach | Greet | Remember | Listing | End | Attach | Log | Listen | Signal
+    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
+    | Detach | Greet | Remember | ListObjects | End | Attach | Log | Listen | Signal
 )  # fmt: skip
 """All requests of a client."""
 
 AnyResponse = (
-    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | Recalled | Executed
+    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | CollectedState | Executed
     | Examined | Closed | Failed
-    | Detached | Greeted | Memory | Listed | Lines | Frames | Ended
+    | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
 )  # fmt: skip
 """All answers of a lab process."""

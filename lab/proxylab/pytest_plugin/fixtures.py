@@ -16,7 +16,7 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
-from proxylab.pytest_plugin.live_labs import Awake
+from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
     bundle_directory,
     engines,
@@ -27,10 +27,9 @@ from proxylab.pytest_plugin.options import (
     seed,
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.showing import show_of_file
-from proxylab.pytest_plugin.stash import OPEN
+from proxylab.pytest_plugin.page_entries import show_of_file
 from proxylab.scenario.model import Probe, Step
-from proxylab.verdict.model import Foreseen, Judgement
+from proxylab.verdict.model import Judgement, KnownFailure
 
 if TYPE_CHECKING:
     from proxylab.client.open_lab import OpenLab
@@ -68,7 +67,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
-        yield Awake(begin).session
+        yield OpenLabs(begin).session
 
 
 def _print_progress(line: str) -> None:
@@ -83,14 +82,14 @@ class _Labs:
         self._run: Run | None = None
         self._lab: OpenLab | None = None
         self._failed: dict[Run, LabError] = {}
-        self._foreseen: dict[Run, Foreseen] = {}
+        self._foreseen: dict[Run, KnownFailure] = {}
 
-    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | Foreseen":
+    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | KnownFailure":
         """A lab of the run that has not yet passed the probe or step.
 
         If the lab cannot open, each item of the run gets the same error.
         """
-        if self._lab is not None and self._lab.stands and self._run is run and not self._lab.is_past(judged):
+        if self._lab is not None and self._lab.is_open and self._run is run and not self._lab.is_past(judged):
             return self._lab
         self.close()
         if run in self._failed:
@@ -104,7 +103,7 @@ class _Labs:
         except LabError as error:
             self._failed[run] = error
             raise
-        if isinstance(opened, Foreseen):
+        if isinstance(opened, KnownFailure):
             self._foreseen[run] = opened
             return opened
         self._run, self._lab = run, opened
@@ -129,7 +128,7 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
         opened = lab_of_file.of(item.run, item.judged)
-    if isinstance(opened, Foreseen):
+    if isinstance(opened, KnownFailure):
         pytest.xfail(str(opened))
     item.stash[OPEN] = opened
     return opened

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from proxylab.engines.names import ENGINES
 from proxylab.pytest_plugin.interactive_options import has_pcap
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.showing import show_of_test
+from proxylab.pytest_plugin.page_entries import show_of_test
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.scenario.model import Position, Scenario
 from proxylab.verdict.journey import journey
@@ -241,7 +241,7 @@ class Lab:
             self._kept = self._lab.made
         self._written.append((entry, position))
         whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
-        self._lab.go_on_as(case_of(whole, self._lab.engine, self._case))
+        self._lab.replace_scenario(case_of(whole, self._lab.engine, self._case))
 
     def conclude(self, *, check: bool = True) -> "StepVerdict":
         """End the last step: wait until its streams are quiet, and judge it.
@@ -283,7 +283,7 @@ class Lab:
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""
-        verdict = replace(verdict, again=f"pytest {shlex.quote(self._item.nodeid)}{options}")
+        verdict = replace(verdict, rerun_command=f"pytest {shlex.quote(self._item.nodeid)}{options}")
         if self._bundle_store is None:
             return verdict
         name = f"{self._item.name} {self._probes}"

@@ -19,7 +19,7 @@ __all__ = [
     "shell_netns_name",
 ]
 
-ON_FAILURE: Final = "proxylab-desk"
+ON_FAILURE: Final = "proxylab-on-failure"
 """The name under which ``OnFailure`` is registered."""
 
 _PCAPS: Final = ".proxylab/pcap"

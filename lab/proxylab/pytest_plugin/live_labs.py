@@ -1,4 +1,4 @@
-"""How many labs are open at once when a run has several engines.
+"""The open labs of a run: which one an item uses, and how many are open at once when a run has several engines.
 
 A session keeps its lab open after a file. With a lab for each of many engines, in each of several workers, the kernel
 would run out of neighbour entries: all namespaces share a table of 1,024 entries per family (``gc_thresh3``,
@@ -6,40 +6,48 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 """
 
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
-__all__ = ["Awake"]
+import pytest
+
+if TYPE_CHECKING:
+    from proxylab.client.open_lab import OpenLab
+
+__all__ = ["OPEN", "OpenLabs"]
+
+OPEN: "pytest.StashKey[OpenLab]" = pytest.StashKey()
+"""The lab that an item has last used."""
 
 _MOST: Final = 3
 """The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
 
 
-class Resting(Protocol):
+class Session(Protocol):
     """A session that can close its lab, and open another one later."""
 
     def rest(self) -> None:
         """Close the lab."""
 
 
-_Session = TypeVar("_Session", bound=Resting)
+_Session = TypeVar("_Session", bound=Session)
 
 
-class Awake(Generic[_Session]):
+class OpenLabs(Generic[_Session]):
     """Sessions by name; only the few most recently used keep their labs open."""
 
     def __init__(self, begin: Callable[[str], _Session]) -> None:
         self._begin = begin
         self._sessions: dict[str, _Session] = {}
-        self._awake: dict[str, None] = {}
+        self._open: dict[str, None] = {}
 
     def session(self, name: str) -> _Session:
         """The session of that name. If too many labs are open, the least recently used session closes its lab."""
         if name not in self._sessions:
             self._sessions[name] = self._begin(name)
-        self._awake.pop(name, None)
-        self._awake[name] = None
-        while len(self._awake) > _MOST:
-            least_recent = next(iter(self._awake))
-            del self._awake[least_recent]
+        self._open.pop(name, None)
+        self._open[name] = None
+        while len(self._open) > _MOST:
+            least_recent = next(iter(self._open))
+            del self._open[least_recent]
             self._sessions[least_recent].rest()
         return self._sessions[name]

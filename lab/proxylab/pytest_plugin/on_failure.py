@@ -9,7 +9,7 @@ import pytest
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.interactive_options import is_kept, is_paused, shell_netns_name
 from proxylab.pytest_plugin.items import ProbeItem
-from proxylab.pytest_plugin.stash import OPEN
+from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class OnFailure:
         """Act after a failure, while the item's lab still runs."""
         report = yield
         lab = item.stash.get(OPEN, None)
-        if report.failed and report.when in {"setup", "call"} and lab is not None and lab.stands:
+        if report.failed and report.when in {"setup", "call"} and lab is not None and lab.is_open:
             try:
                 self._look(item, lab, report)
             except LabError as error:

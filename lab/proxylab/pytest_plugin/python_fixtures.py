@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pytest
 
 from proxylab.pytest_plugin.in_python import Lab
+from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.pytest_plugin.options import engines
 from proxylab.pytest_plugin.outcome import in_its_own_words
-from proxylab.pytest_plugin.stash import OPEN
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
 
 if TYPE_CHECKING:

@@ -30,15 +30,15 @@ from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
 from proxylab.plan.model import Plan
-from proxylab.plan.reach import Absences
+from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.scenario.model import Probe
+from proxylab.verdict.conntrack import entry_words
 from proxylab.verdict.explain import explain
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict, Verdict
-from proxylab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",

@@ -6,9 +6,9 @@ from typing import Final
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["INDENT", "Judged", "differing", "told"]
+__all__ = ["INDENT", "AnyVerdict", "differ", "difference_lines"]
 
-Judged = ProbeVerdict | StepVerdict
+AnyVerdict = ProbeVerdict | StepVerdict
 
 INDENT: Final = "    "
 """The indentation of a packet's path."""
@@ -17,7 +17,7 @@ _BY_CHANCE: Final = frozenset({"backends", "port", "spread"})
 """Observations of these are random for each flow, so only the judgement is compared."""
 
 
-def differing(verdicts: Mapping[str, Judged]) -> bool:
+def differ(verdicts: Mapping[str, AnyVerdict]) -> bool:
     """Whether the engines, by name, observe or judge a probe differently.
 
     How many stream packets a change costs varies from run to run. So steps are compared by judgement and by
@@ -26,7 +26,7 @@ def differing(verdicts: Mapping[str, Judged]) -> bool:
     return len({_essence(verdict) for verdict in verdicts.values()}) > 1
 
 
-def _essence(verdict: Judged) -> frozenset[tuple[str, ...]]:
+def _essence(verdict: AnyVerdict) -> frozenset[tuple[str, ...]]:
     if isinstance(verdict, StepVerdict):
         return frozenset((each.expectation, each.judgement, each.expected) for each in verdict.verdicts)
     return frozenset(
@@ -35,7 +35,9 @@ def _essence(verdict: Judged) -> frozenset[tuple[str, ...]]:
     )
 
 
-def told(verdicts: Mapping[str, Judged], ways: Mapping[str, Sequence[str]], width: int = WIDTH) -> Iterator[str]:
+def difference_lines(
+    verdicts: Mapping[str, AnyVerdict], ways: Mapping[str, Sequence[str]], width: int = WIDTH
+) -> Iterator[str]:
     """The lines for one probe, with a packet's path on each engine, or for one step, with its timeline on each."""
     first = next(iter(verdicts.values()))
     written = first.step if isinstance(first, StepVerdict) else first.probe

@@ -57,11 +57,11 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from proxylab.report.exits import exit_code
+from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import Position
 from proxylab.verdict.explain import command
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
-from proxylab.verdict.timeline import happenings
+from proxylab.verdict.timeline import step_events
 
 __all__ = ["to_json"]
 
@@ -125,7 +125,7 @@ def _step(step: StepVerdict) -> dict[str, object]:
         "verdicts": [_verdict(verdict) for verdict in step.verdicts],
         "timeline": [
             {"ms": round((at - evidence.began) / 1e6, 3), "stream": stream or None, "what": what}
-            for at, stream, what in happenings(step)
+            for at, stream, what in step_events(step)
         ],
     }
 

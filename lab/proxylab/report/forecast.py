@@ -14,7 +14,7 @@ from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.assembly import Assembly
-from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, way
+from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, path
 from proxylab.plan.model import Plan, Role, Route
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
@@ -89,7 +89,7 @@ def _frontend(assembly: Assembly, plan: Plan, probe: Probe, resolved: ResolvedPr
     """The Service port that the probe dials, or ``None`` if no proxy translates the destination."""
     nodes = [each for each in plan.namespaces if each.role is Role.NODE]
     of_nodes = {address.interface.ip for node in nodes for address in node.addresses}
-    for service in assembly.course[assembly.scenario.steps_before(probe)].services:
+    for service in assembly.timeline[assembly.scenario.steps_before(probe)].services:
         own = (*service.cluster_ips, *service.external_ips)
         own += tuple(each.ip for each in service.load_balancer_ingress if each.ip is not None and each.ip_mode == "VIP")
         for port in service.ports:
@@ -113,7 +113,7 @@ def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) ->
     if resolved.destination.is_loopback:
         return ()
     if frontend is None or frontend.of_node:
-        return way(plan, netns_name, resolved.destination)
+        return path(plan, netns_name, resolved.destination)
     nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
     hops: list[Hop] = []
     while netns_name not in nodes:
@@ -128,7 +128,7 @@ def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: R
     """The endpoints that may receive the probe: the expected backends, or all ready ones."""
     names = {each.address: each.name for each in reversed(resolved.receivers)}
     wanted = probe.expect.backends
-    for slice_ in assembly.course[assembly.scenario.steps_before(probe)].objects:
+    for slice_ in assembly.timeline[assembly.scenario.steps_before(probe)].objects:
         of_service = (frontend.service.namespace, frontend.service.name)
         if not isinstance(slice_, EndpointSlice) or (slice_.namespace, slice_.service) != of_service:
             continue
@@ -146,7 +146,7 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     there = endpoint(backend.address, backend.port)
     changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
     try:
-        hops = way(plan, node, backend.address)
+        hops = path(plan, node, backend.address)
         hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))

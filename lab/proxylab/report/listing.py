@@ -20,7 +20,7 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 from proxylab.evidence.words import endpoint
-from proxylab.report.columns import rows_of
+from proxylab.text import kubectl_table
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 
@@ -79,7 +79,7 @@ def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeOb
     for each in sorted(found, key=lambda thing: thing.key):
         cells = kind.row(each, everything, wide)
         rows.append((*((each.key.namespace,) if scattered else ()), *(cells if wide else cells[: len(kind.head)])))
-    return rows_of(head, rows)
+    return kubectl_table(head, rows)
 
 
 def _node(node: Node, _: Sequence[KubeObject], __: bool) -> Row:

@@ -6,7 +6,7 @@ from typing import Final
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import Judgement, ScenarioResult, worst
 
-__all__ = ["Painter", "glance", "slowest"]
+__all__ = ["Painter", "result_table", "slowest"]
 
 Painter = Callable[[str, Judgement], str]
 """Colours a word by its judgement. It gets aligned text, and may add characters without width."""
@@ -17,7 +17,9 @@ _NOTHING: Final = "nothing"
 _MOST: Final = 10
 
 
-def glance(results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
+def result_table(
+    results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH
+) -> list[str]:
     """A row for each scenario and a column for each engine; nothing if only one engine ran.
 
     The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so that users can copy

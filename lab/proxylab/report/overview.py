@@ -8,7 +8,7 @@ from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Plan, Role
-from proxylab.plan.naming import has_own_server, own_devices
+from proxylab.plan.name_servers import has_own_server, own_devices
 from proxylab.plan.sources import snat_source
 from proxylab.text import WIDTH, wrapped
 

@@ -1,4 +1,4 @@
-"""The words for running labs: the output of ``proxylab up``, and the table of ``proxylab ps``."""
+"""The words for standing labs: the output of ``proxylab up``, and the table of ``proxylab ps``."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -7,8 +7,8 @@ from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Role
-from proxylab.report.columns import fitting, rows_of
 from proxylab.scenario.model import Frontend, Probe, Scenario, ServiceTarget
+from proxylab.text import kubectl_table, names_that_fit
 
 __all__ = ["commands", "labs_table", "standing_lines"]
 
@@ -33,10 +33,10 @@ def standing_lines(
         yield f"  case      {scenario.case.id}"
     nodes = [each.name for each in plan.namespaces if each.role is Role.NODE]
     hosts = [each.name for each in plan.namespaces if each.role is Role.HOST]
-    yield fitting("  nodes     ", nodes, width)
-    yield fitting("  pods      ", [f"{pod.name} on {pod.node}" for pod in plan.pods], width)
-    yield fitting("  hosts     ", hosts, width)
-    yield fitting("  services  ", [_service(each) for each in layout.services], width)
+    yield names_that_fit("  nodes     ", nodes, width)
+    yield names_that_fit("  pods      ", [f"{pod.name} on {pod.node}" for pod in plan.pods], width)
+    yield names_that_fit("  hosts     ", hosts, width)
+    yield names_that_fit("  services  ", [_service(each) for each in layout.services], width)
     yield ""
     yield "try"
     yield from (f"  {each}" for each in commands(scenario, "" if alone else name))
@@ -53,7 +53,7 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
 
     Args:
         scenario: the lab's scenario.
-        name: the lab's name, unless it is the only running lab.
+        name: the lab's name, unless it is the only standing lab.
         probe: the probe to repeat; by default the scenario's first to a Service address.
     """
     which = f" --name {shlex.quote(name)}" if name else ""
@@ -87,7 +87,7 @@ def _is_simple(probe: Probe) -> bool:
 
 
 def labs_table(labs: Sequence[tuple[str, str, str, str, str, str]]) -> list[str]:
-    """A table of the running labs: name, engine, age, remaining time, state and file of each."""
+    """A table of the standing labs: name, engine, age, remaining time, state and file of each."""
     if not labs:
         return ["no lab is running; start one with `proxylab up FILE`"]
-    return rows_of(("name", "engine", "age", "left", "state", "file"), labs)
+    return kubectl_table(("name", "engine", "age", "left", "state", "file"), labs)

@@ -7,7 +7,7 @@ A bundle is a directory::
 
     step.json          the step, its streams, the evidence, and the verdicts of the run: see ``RecordedStep``
     explanation.txt    the verdict in words, with the timeline
-    pulses/STREAM.txt  every packet of a stream, and its fate
+    streams/STREAM.txt  every packet of a stream, and its fate
     conntrack.txt      the connection tracking entries of every node at the end of the step, if they were read
     rules/NODE.txt     the rules of each node at the end of the step
     logs/NODE.txt      the log of each node's engine
@@ -30,10 +30,10 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, read_recorded, text_file
 from proxylab.report.reproduction import unreproduced
 from proxylab.scenario.model import Step
+from proxylab.verdict.conntrack import entry_words
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.verdict.tables import entry_words
-from proxylab.verdict.timeline import chronicle
+from proxylab.verdict.timeline import stream_log
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
@@ -86,7 +86,7 @@ def step_bundle(
         "versions.txt": text_file(f"{name}: {value}" for name, value in asdict(circumstances).items()),
         PLAN: encode(plan),
         "scenario.lab.yaml": scenario,
-        **{f"pulses/{each.stream}.txt": text_file(chronicle(evidence, each)) for each in evidence.streams},
+        **{f"streams/{each.stream}.txt": text_file(stream_log(evidence, each)) for each in evidence.streams},
         **files_of_nodes(nodes),
         **unreproduced(verdict, "it changes the cluster while its streams run, and a script has no proxy that reacts"),
     }

@@ -27,7 +27,7 @@ _FILLS: Final = {Role.HOST: "#fde8d7", Role.ROUTER: "#e6e6e6", Role.NODE: "#d7e6
 _BALANCER_FILL: Final = "#fdf5c9"
 _STYLE: Final = (
     "text{font:13px sans-serif;text-anchor:middle}.about{font-size:11px;fill:#444}"
-    ".name{text-anchor:start;font-size:11px}rect{stroke:#666}.wire{stroke:#888}.segment{stroke:#333;stroke-width:3}"
+    ".name{text-anchor:start;font-size:11px}rect{stroke:#666}.link{stroke:#888}.segment{stroke:#333;stroke-width:3}"
     ".tunnel{stroke:#333;stroke-width:3;stroke-dasharray:9 5}.balanced{stroke:#a80;stroke-dasharray:4 4}"
 )
 _PATH_STYLE: Final = (
@@ -164,7 +164,7 @@ class _Picture:
     def down(self, by: int) -> None:
         self.y += by
 
-    def line(self, x1: int, y1: int, x2: int, y2: int, kind: str = "wire") -> None:
+    def line(self, x1: int, y1: int, x2: int, y2: int, kind: str = "link") -> None:
         self._lines.append(f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" class="{kind}"/>')
 
     def bus(self, name: str, label: str = "", kind: str = "segment") -> None:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from proxylab.evidence.words import amount
-from proxylab.report.matrix import Painter, glance, slowest
+from proxylab.report.matrix import Painter, result_table, slowest
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.explain import briefly, explain
 from proxylab.verdict.journey import journey
@@ -72,7 +72,7 @@ def closing_lines(
     if verbosity >= 0:
         for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
             lines += ["", *block]
-        for block in (slowest(results, width), glance(results, paint, width)):
+        for block in (slowest(results, width), result_table(results, paint, width)):
             lines += ["", *block] if block else []
         lines.append("")
     return [*lines, _summary(results)]

@@ -1,4 +1,4 @@
-"""Waits for the conditions of a step. ``Awaited`` checks every condition of ``until`` and changes nothing."""
+"""Waits for the conditions of a step. ``StepConditions`` checks every condition of ``until`` and changes nothing."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -14,9 +14,9 @@ from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
 from proxylab.traffic.runner import Runner
-from proxylab.verdict.tables import held
+from proxylab.verdict.conntrack import is_met
 
-__all__ = ["Awaited"]
+__all__ = ["StepConditions"]
 
 _LAST_LINES: Final = 30
 _CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
@@ -28,7 +28,7 @@ Jumps into its chains prove nothing: the proxy makes those first, one by one, an
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
-class Awaited(Struct, frozen=True):
+class StepConditions(Struct, frozen=True):
     """Waits for conditions in one lab."""
 
     fleet: Fleet
@@ -86,8 +86,8 @@ class Awaited(Struct, frozen=True):
         nodes = tuple(self.fleet.engines) if wanted.node is None else (wanted.node,)
 
         def look() -> bool:
-            tables = (self.runner.memory.tables(nodes, family) for family in self.families)
-            return held(wanted, [entry for table in tables for entry in table], addresses)
+            tables = (self.runner.conntrack.tables(nodes, family) for family in self.families)
+            return is_met(wanted, [entry for table in tables for entry in table], addresses)
 
         await wait_until(look, deadline, f"connection tracking on {listed(nodes, 'or')} is as expected")
 

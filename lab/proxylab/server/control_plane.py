@@ -10,7 +10,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
-from proxylab.control.ask import fetch
+from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext

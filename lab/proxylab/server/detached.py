@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from proxylab.errors import InternalError
-from proxylab.protocol.standing_labs import Detach, Detached, End, Ended, Greeted, Memory, Remember
+from proxylab.protocol.standing_labs import Detach, Detached, End, Ended, Greeted, LabRecord, Remember
 
 __all__ = ["Detachment"]
 
@@ -14,22 +14,22 @@ class Detachment:
     """Whether and for how long a lab is detached. A lab is attached until ``Detach`` comes."""
 
     def __init__(self) -> None:
-        self._memory: Memory | None = None
+        self._record: LabRecord | None = None
         self._ends_at: float | None = None
         self._opened = asyncio.Event()
         self._ended = asyncio.Event()
 
-    def answer(self, request: Detach | Remember | End) -> Detached | Memory | Ended:
+    def answer(self, request: Detach | Remember | End) -> Detached | LabRecord | Ended:
         """Carry out a request. Raises ``InternalError`` where the lab is not detached."""
         match request:
-            case Detach(memory, seconds):
-                self._memory = memory
+            case Detach(record, seconds):
+                self._record = record
                 self._ends_at = None if seconds is None else time.monotonic() + seconds
                 self._opened.set()
                 return Detached()
-            case Remember(memory):
-                if memory is not None:
-                    self._memory = memory
+            case Remember(record):
+                if record is not None:
+                    self._record = record
                 return self._known()
             case End():
                 self._known()
@@ -38,13 +38,13 @@ class Detachment:
 
     def greeting(self, *, busy: bool) -> Greeted:
         """The lab's state in short."""
-        memory = self._known()
+        record = self._known()
         return Greeted(
-            name=memory.name,
-            file=str(Path(memory.directory) / memory.scenario.file),
-            case=memory.scenario.case.id,
-            engine=memory.engine.name,
-            age=max(0.0, time.time() - memory.began),
+            name=record.name,
+            file=str(Path(record.directory) / record.scenario.file),
+            case=record.scenario.case.id,
+            engine=record.engine.name,
+            age=max(0.0, time.time() - record.began),
             left=None if self._ends_at is None else max(0.0, self._ends_at - time.monotonic()),
             busy=busy,
         )
@@ -68,7 +68,7 @@ class Detachment:
         """Return when ``End`` has come."""
         await self._ended.wait()
 
-    def _known(self) -> Memory:
-        if self._memory is None:
+    def _known(self) -> LabRecord:
+        if self._record is None:
             raise InternalError("this lab is not detached: Detach comes first")
-        return self._memory
+        return self._record

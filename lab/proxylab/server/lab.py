@@ -35,7 +35,7 @@ from proxylab.kernel.netfilter.rules import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
-from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Attached
@@ -44,9 +44,9 @@ from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
 from proxylab.plan.names import ROUTER
 from proxylab.plan.resolved import Query, ResolvedProbe
-from proxylab.protocol.messages import Advance, Build, NodeRecord, Recalled, Stage
+from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecord, Stage
 from proxylab.protocol.standing_labs import Attach
-from proxylab.server.conditions import Awaited
+from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.server.step import StepRunner
@@ -64,7 +64,7 @@ class Lab(Struct, frozen=True):
 
     network: Network
     control_plane: ControlPlane
-    course: StepRunner
+    step_runner: StepRunner
     runner: Runner
     stages: tuple[Stage, ...]
     _launcher: Launcher
@@ -108,7 +108,7 @@ class Lab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _course(request, wiring, control_plane, runner, health_checks),
+                _step_runner(request, wiring, control_plane, runner, health_checks),
                 runner,
                 stages,
                 launcher,
@@ -125,7 +125,7 @@ class Lab(Struct, frozen=True):
             EngineError: an engine did not start, or what the step waits for did not come.
             CapabilityError: the machine lacks something that the change needs.
         """
-        await self.course.advance(request)
+        await self.step_runner.advance(request)
         self.runner.go_on()
 
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
@@ -134,7 +134,7 @@ class Lab(Struct, frozen=True):
         Raises:
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
-        await self.course.rest()
+        await self.step_runner.rest()
         self._policy_routes.take(resolved.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()  # the probe tests the rules, not the balancers' delay
@@ -142,7 +142,7 @@ class Lab(Struct, frozen=True):
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
         """Look up a name from a node or pod, and wait for the answer until the deadline."""
-        from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+        from proxylab.control.dns_client import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(netns_name), query, deadline)
@@ -153,7 +153,7 @@ class Lab(Struct, frozen=True):
         Raises:
             CapabilityError: the kernel cannot be kept out of it.
         """
-        await self.course.rest()
+        await self.step_runner.rest()
         self._policy_routes.take(dialogue.there.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()
@@ -169,14 +169,14 @@ class Lab(Struct, frozen=True):
             raise InternalError(f"no node {node!r} in this lab; there are {', '.join(engines)}")
         return engines[node]
 
-    async def recall(self) -> Recalled:
+    async def collect_state(self) -> CollectedState:
         """What is left of the last probe: its frames, and the current state of every node."""
         engines = self.control_plane.fleet.engines
         records = tuple(
             NodeRecord(name, text, engines[name].logs(), tuple(self._sysctls(name)))
             for name, text in (await self._rules()).items()
         )
-        return Recalled(self.runner.capture(), records, self._balanced)
+        return CollectedState(self.runner.capture(), records, self._balanced)
 
     @property
     def _balanced(self) -> tuple[Route, ...]:
@@ -248,11 +248,11 @@ class Lab(Struct, frozen=True):
             end_connections(netns)
 
 
-def _course(
+def _step_runner(
     request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
 ) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet
-    awaited = Awaited(fleet, wiring.plan, families, runner, health_checks)
+    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks)
     return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited)
 
 

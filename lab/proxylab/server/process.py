@@ -34,6 +34,7 @@ from proxylab.protocol.messages import (
     Built,
     Close,
     Closed,
+    CollectState,
     Conclude,
     Concluded,
     Converse,
@@ -49,12 +50,21 @@ from proxylab.protocol.messages import (
     LookedUp,
     LookUp,
     Ready,
-    Recall,
     Send,
     Sent,
     Stage,
 )
-from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Detach, End, Feed, Greet, Listed, Listing, Remember
+from proxylab.protocol.standing_labs import (
+    AnyRequest,
+    AnyResponse,
+    Detach,
+    End,
+    Feed,
+    Greet,
+    ListObjects,
+    ObjectList,
+    Remember,
+)
 from proxylab.server.conversation import accept_clients, converse, first_of
 from proxylab.server.detached import Detachment
 from proxylab.server.lab import Lab
@@ -133,7 +143,7 @@ def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
             raise error
 
 
-_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | Recall | Execute
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | Execute
 """The requests that need a lab."""
 
 
@@ -180,7 +190,7 @@ class _RequestHandler:
         except (LabError, OSError) as error:
             yield Failed(fault_of(_owned(error, request)))
 
-    async def _answer(self, request: AnyRequest) -> Answer | Listed:
+    async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
         match request:
             case Build():
                 return await self._build(request)
@@ -188,13 +198,13 @@ class _RequestHandler:
                 return Examined(await examine(self._launcher))
             case Close():
                 return await self._close()
-            case Listing():
+            case ListObjects():
                 lab = self._standing()
                 objects = lab.objects()
-                return Listed(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+                return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
                 return await self._standing().control_plane.inspect()
-            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | Recall() | Execute():
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | CollectState() | Execute():
                 return await self._ask_lab(request, self._standing())
             case _:
                 raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
@@ -206,7 +216,7 @@ class _RequestHandler:
                 await lab.advance(request)
                 return Advanced(time.monotonic() - began)
             case Conclude(tables):
-                return Concluded(await lab.course.conclude(tables=tables))
+                return Concluded(await lab.step_runner.conclude(tables=tables))
             case Send(resolved, trace):
                 return Sent(await lab.send(resolved, trace=trace))
             case LookUp(netns_name, query, seconds):
@@ -215,8 +225,8 @@ class _RequestHandler:
                 return Conversed(await lab.converse(dialogue))
             case Dump(node):
                 return Dumped(await lab.dump(node))
-            case Recall():
-                return await lab.recall()
+            case CollectState():
+                return await lab.collect_state()
             case Execute(netns_name, argv, seconds):
                 done = await lab.execute(netns_name, argv, Deadline.after(seconds))
                 return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))

@@ -32,10 +32,10 @@ from proxylab.kernel.netlink.links import cut, mend
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Role, Sysctl
-from proxylab.plan.reach import Links
+from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.protocol.messages import Advance
-from proxylab.server.conditions import Awaited
+from proxylab.server.conditions import StepConditions
 from proxylab.timing import Deadline
 from proxylab.traffic.runner import Runner
 
@@ -53,7 +53,7 @@ class StepRunner:
     wiring: Wiring
     families: tuple[Family, ...]
     runner: Runner
-    awaited: Awaited
+    awaited: StepConditions
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -121,7 +121,7 @@ class StepRunner:
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]
         for family in self.families:
-            yield from self.runner.memory.tables(nodes, family)
+            yield from self.runner.conntrack.tables(nodes, family)
 
     def _sentinels(self, resolved: ResolvedProbe) -> Sequence[Sentinel]:
         """The sentinels of a stream that can be answered."""

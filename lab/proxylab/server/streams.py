@@ -12,7 +12,18 @@ from typing import Final
 
 from proxylab.errors import CapabilityError, ScenarioError
 from proxylab.kernel.capture.taps import Tap, open_tap
-from proxylab.protocol.standing_labs import AnyResponse, Attach, Ended, Feed, Frames, Heard, Lines, Listen, Log, Signal
+from proxylab.protocol.standing_labs import (
+    AnyResponse,
+    Attach,
+    CapturedFrame,
+    Ended,
+    Feed,
+    Frames,
+    Lines,
+    Listen,
+    Log,
+    Signal,
+)
 from proxylab.server.lab import Lab
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
@@ -117,7 +128,7 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
             frames = tap.drain()[:left]
             left = None if left is None else left - len(frames)
             if frames:
-                captured = tuple(Heard(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
+                captured = tuple(CapturedFrame(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
                 yield Frames(captured, tap.lost())
         yield Ended()
     finally:

@@ -14,7 +14,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 
-__all__ = ["LONGEST_ANSWER", "Answer", "Voice", "is_http", "read_answer", "request_line"]
+__all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "request_line"]
 
 LONGEST_ANSWER: Final = 1024
 
@@ -37,7 +37,7 @@ def is_http(request: bytes | bytearray) -> bool:
     return request.startswith((b"GET ", b"HEAD "))
 
 
-class Voice:
+class AnswerWriter:
     """Writes the answers of one responder."""
 
     def __init__(self, name: str) -> None:

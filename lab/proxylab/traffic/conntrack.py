@@ -1,6 +1,6 @@
 """Connection tracking on the nodes, as a second witness of where each flow went.
 
-``Memory`` looks flows up and reads whole tables. It never changes a table.
+``ConntrackReader`` looks flows up and reads whole tables. It never changes a table.
 """
 
 from collections import defaultdict
@@ -15,10 +15,10 @@ from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["Memory"]
+__all__ = ["ConntrackReader"]
 
 
-class Memory:
+class ConntrackReader:
     """Connection tracking on all nodes of a lab.
 
     ``hidden`` are the lab's own addresses: whole tables are read without the connections that they answer.

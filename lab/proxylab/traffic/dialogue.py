@@ -29,10 +29,10 @@ from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.craft import enveloped, packed
 from proxylab.traffic.dissect import TCP, dissect
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.match import Matcher, Vantage
+from proxylab.traffic.kernel_bypass import KernelBypass
+from proxylab.traffic.match import Matcher, TapPoint
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
-from proxylab.traffic.silence import Silence
 from proxylab.traffic.watch import Watch
 
 __all__ = ["Conversation"]
@@ -109,7 +109,7 @@ class Conversation:
         client = dialogue.there.sender
         of_node = client.device == STACK
         self._watch.tap(client.namespace, client.device)  # the tap of a node's own programs stays from the first use on
-        silence = Silence(*ends, dialled, self._port, self._halves, of_node=of_node)
+        bypass = KernelBypass(*ends, dialled, self._port, self._halves, of_node=of_node)
         stopped = ""
         try:
             with self._watch.every_segment(), one_cpu() as unpinned:
@@ -121,7 +121,7 @@ class Conversation:
                     await self._take(number, turn)
                 losses = self._watch.losses()
         finally:
-            silence.close()
+            bypass.close()
         doubt = f"the dialogue could not be kept on one CPU: {unpinned}" if unpinned else ""
         return Spoken(
             client=dialogue.there.sender.name,
@@ -180,7 +180,7 @@ class Conversation:
         for tap, frames in self._watch.collect():
             sender = self._resolved_probes[turn.speaker].sender
             is_sender = tap.netns_name == sender.namespace and (sender.device != STACK or tap.device == STACK)
-            matcher.take(Vantage(tap.netns_name, tap.device, is_sender), frames)
+            matcher.take(TapPoint(tap.netns_name, tap.device, is_sender), frames)
             for segment in self._own(number, tap.netns_name, tap.device, frames):
                 self._segments.append(segment)
                 self._hear(turn, segment)

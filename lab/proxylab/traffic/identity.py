@@ -27,7 +27,7 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "goes_on", "nonce_of"]
+__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "is_of_stream", "nonce_of"]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -74,7 +74,7 @@ def answer_to(request: bytes) -> bytes | None:
     return _REPLY_WORD
 
 
-def goes_on(request: bytes | bytearray) -> bool:
+def is_of_stream(request: bytes | bytearray) -> bool:
     """Whether more requests follow on the connection: a stream sends it."""
     return request.startswith(_STREAM_WORD)
 

@@ -29,9 +29,9 @@ from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.plain import Fields, plain_reader
+from proxylab.traffic.plain_packets import Fields, plain_reader
 
-__all__ = ["Matcher", "SentinelSighting", "Vantage"]
+__all__ = ["Matcher", "SentinelSighting", "TapPoint"]
 
 _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
@@ -56,7 +56,7 @@ _PORT_UNREACHABLE = {ICMP: (3, 3), ICMPV6: (1, 4)}
 _FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 
-class Vantage(NamedTuple):
+class TapPoint(NamedTuple):
     """The namespace and device of a tap, as observations name them, and whether the probe is sent from there.
 
     ``transit`` marks a device of a node: a packet seen there is on its way, and settles nothing.
@@ -78,7 +78,7 @@ class SentinelSighting(Struct, frozen=True):
     at: int
 
 
-_Row = tuple[Vantage, Frame, Fields, tuple[int, int] | None]
+_Row = tuple[TapPoint, Frame, Fields, tuple[int, int] | None]
 """The tap, the frame, its fields, and its type and code if it is ICMP."""
 
 
@@ -150,7 +150,7 @@ class Matcher:
         """The number of frames beyond the limit."""
         return max(0, len(self._rows) - _KEPT_FRAMES)
 
-    def take(self, vantage: Vantage, frames: Iterable[Frame]) -> None:
+    def take(self, vantage: TapPoint, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
         read, rows, passing = self._read, self._rows, vantage.transit
         before = len(rows)
@@ -167,7 +167,7 @@ class Matcher:
             _, frame, fields, icmp = rows[number]
             rows[number] = (vantage, frame._replace(data=b""), fields, icmp)
 
-    def _look_closer(self, vantage: Vantage, frame: Frame) -> None:
+    def _look_closer(self, vantage: TapPoint, frame: Frame) -> None:
         """Take in one frame of any sort."""
         datagram = dissect(frame.data)
         if datagram is None:
@@ -202,7 +202,7 @@ class Matcher:
             return None
         return token[1], _REQUEST if token[0] is _PROBE else _REPLY
 
-    def _tcp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+    def _tcp(self, vantage: TapPoint, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Transport.TCP or datagram.flags is None:
             return None
         decisive = datagram.flags & _DECISIVE
@@ -218,7 +218,7 @@ class Matcher:
             return self._with(self._flow(acknowledged), _RESET)
         return None
 
-    def _sctp(self, vantage: Vantage, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
+    def _sctp(self, vantage: TapPoint, outgoing: bool, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Transport.SCTP:
             return None
         if datagram.flags == Chunk.INIT:
@@ -232,7 +232,7 @@ class Matcher:
             return self._with(self._flow(datagram.acknowledged), _RESET)
         return None
 
-    def _icmp(self, vantage: Vantage, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
+    def _icmp(self, vantage: TapPoint, frame: Frame, datagram: Datagram) -> tuple[int, Packet] | None:
         if datagram.icmp is None:
             return None
         if datagram.icmp[0] in (_ECHO_REQUEST[datagram.protocol], _ECHO_REPLY[datagram.protocol]):
@@ -252,7 +252,7 @@ class Matcher:
             return self._with(self._flow(quoted.sequence), kind)
         return None
 
-    def _echo(self, vantage: Vantage, frame: Frame, datagram: Datagram, kind: int) -> tuple[int, Packet] | None:
+    def _echo(self, vantage: TapPoint, frame: Frame, datagram: Datagram, kind: int) -> tuple[int, Packet] | None:
         """Note a sentinel packet, or return a probe's flow."""
         token = self._identity.read(datagram.payload)
         if token is None:
@@ -287,7 +287,7 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _settle(self, vantage: Vantage, fields: Fields) -> None:
+    def _settle(self, vantage: TapPoint, fields: Fields) -> None:
         """Note what a packet that came in settles of its flow."""
         flow, packet = fields[0], fields[1]
         if packet is _REQUEST:

@@ -16,7 +16,7 @@ from typing import Final
 from proxylab.addresses import Family, Transport
 from proxylab.scenario.model import MOST_FLOWS
 
-__all__ = ["PortDealer", "Sender"]
+__all__ = ["PortAllocator", "Sender"]
 
 Sender = tuple[str, Family]
 """A namespace and the family of what it sends: tuples of two families never meet."""
@@ -29,7 +29,7 @@ _PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
 _EPHEMERAL: Final = range(32768, 61000)
 
 
-class PortDealer:
+class PortAllocator:
     """Deals ports, each sender and protocol from a deck of its own. The seed orders the decks."""
 
     def __init__(self, seed: int, taken: Collection[int]) -> None:

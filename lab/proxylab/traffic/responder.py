@@ -25,9 +25,9 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import InternalError
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Listener, Namespace, Plan
-from proxylab.traffic.answer import Voice, is_http
+from proxylab.traffic.answer import AnswerWriter, is_http
 from proxylab.traffic.connect import has_sctp
-from proxylab.traffic.identity import WORDS, goes_on
+from proxylab.traffic.identity import WORDS, is_of_stream
 
 __all__ = ["PortsTakenError", "Responders"]
 
@@ -60,7 +60,7 @@ class _Listener:
     """A listening socket, or a UDP socket, and the voice that answers; ``names`` answers DNS messages."""
 
     sock: socket.socket
-    voice: Voice
+    voice: AnswerWriter
     names: Callable[[bytes, bool], bytes | None] | None = None
 
 
@@ -168,7 +168,7 @@ class Responders:
             sock.close()
             raise
         names = partial(self._names, listener.name) if listener.serves_names and self._names is not None else None
-        listeners[sock.fileno()] = _Listener(sock, Voice(listener.name), names)
+        listeners[sock.fileno()] = _Listener(sock, AnswerWriter(listener.name), names)
 
     def _serve(self, fd: int) -> int:
         if listener := self._udp.get(fd):
@@ -211,7 +211,7 @@ class Responders:
             if not received or not _answer_questions(client, client.listener.names):
                 self._drop(fd)
             return 1
-        while goes_on(client.received) and b"\n" in client.received:
+        while is_of_stream(client.received) and b"\n" in client.received:
             line, _, client.received = client.received.partition(b"\n")
             _send_answer(client, line)
         if (b"\r\n\r\n" if is_http(client.received) else b"\n") in client.received:

@@ -25,27 +25,27 @@ from proxylab.kernel.netfilter.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
-from proxylab.plan.naming import own_addresses
+from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.connect import Dialogues, has_sctp
-from proxylab.traffic.conntrack import Memory
+from proxylab.traffic.conntrack import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
+from proxylab.traffic.exchange import Exchange, Sending
 from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.http import Fetches
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.meters import Meter
 from proxylab.traffic.packet import Dispatch
-from proxylab.traffic.ports import PortDealer, Sender
+from proxylab.traffic.ports import PortAllocator, Sender
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stacks import Stacks
 from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing
-from proxylab.traffic.turns import Sending, Turns
 from proxylab.traffic.watch import Watch
 
 __all__ = ["Runner"]
@@ -91,7 +91,7 @@ class Runner:
         self._foreign = foreign or {}
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
-        self._ports = PortDealer(seed, taken)
+        self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._stillness = stillness or asyncio.Lock()
         self._given = watch
@@ -99,7 +99,7 @@ class Runner:
         self._watch: Watch | None = None
         self._responders: Responders | None = None
         self._tracing: Tracing | None = None
-        self._memory = Memory(netns_by_name, own_addresses(plan))
+        self._conntrack = ConntrackReader(netns_by_name, own_addresses(plan))
         self._associations: Associations | None = None
         self._stacks = Stacks(netns_by_name)
         self._seen: Matcher | None = None
@@ -121,7 +121,7 @@ class Runner:
             raise
         self._responders.attach(asyncio.get_running_loop())
         self._streams = Streams(
-            self._netns_by_name, self._watch, self._responders, self._identities, self._memory, self._port_of_stream
+            self._netns_by_name, self._watch, self._responders, self._identities, self._conntrack, self._port_of_stream
         )
 
     @property
@@ -132,9 +132,9 @@ class Runner:
         return self._streams
 
     @property
-    def memory(self) -> Memory:
+    def conntrack(self) -> ConntrackReader:
         """Connection tracking on the nodes."""
-        return self._memory
+        return self._conntrack
 
     def hang_up(self, names: Collection[str]) -> None:
         """Close the connections of pods, as their programs do when they end."""
@@ -150,7 +150,7 @@ class Runner:
             meter.close()
         for rules in self._foreign.values():
             rules.close()
-        self._memory.close()
+        self._conntrack.close()
         if self._associations is not None:
             self._associations.close()
             self._associations = None
@@ -252,8 +252,8 @@ class Runner:
         unfinished = await self._take(turns, resolved)
         losses = turns.losses()
         kernel = self._stacks.end()
-        tracked = self._memory.flows(resolved, ports)
-        entries = tuple(self._memory.entries(resolved)) if resolved.tables else None
+        tracked = self._conntrack.flows(resolved, ports)
+        entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
         steps: tuple[TraceStep, ...] = ()
         if tracing is not None:
             steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
@@ -273,15 +273,15 @@ class Runner:
             tracked=tracked,
             entries=entries,
             kernel=kernel,
-            held_at=self._stacks.held_at,
+            counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
-            drops=() if tracing is None else tracing.drops_until(self._stacks.held_at),
+            drops=() if tracing is None else tracing.drops_until(self._stacks.counters_read_at),
             unfinished=unfinished,
             seconds=time.monotonic() - started,
         )
 
-    async def _take(self, turns: Turns, resolved: ResolvedProbe) -> str:
+    async def _take(self, turns: Exchange, resolved: ResolvedProbe) -> str:
         try:
             unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         except BaseException:
@@ -299,7 +299,7 @@ class Runner:
         self._tracing.arm(resolved, identity)
         return self._tracing
 
-    def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> Turns:
+    def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> Exchange:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT and not has_sctp():
@@ -325,7 +325,7 @@ class Runner:
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
             sockets = {port: flow for flow, port in enumerate(ports)}
-        return Turns(
+        return Exchange(
             resolved=resolved,
             identity=identity,
             tap=tap,

@@ -4,8 +4,8 @@ A sentinel packet is an ICMP echo request from the sender to an address that no 
 each candidate pod's. Delivery over veth is synchronous and in order: the sender's send(2) runs the packet through the
 nodes' hooks into the receiver's queue, or where a softirq is put off, it waits on this CPU's backlog behind the packets
 sent before. Hence a sentinel that is back overtook nothing, and a probe packet that no tap has seen by then was dropped
-on its way. That holds while the run stays on one CPU (``turns`` pins it, and the evidence records where it could not),
-and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). No sentinel goes to the
+on its way. That holds while the run stays on one CPU (``exchange`` pins it, and the evidence records where it could
+not), and for paths without queues of other kinds (NFQUEUE, qdiscs, RPS, unresolved neighbours). No sentinel goes to the
 sender itself. What a missing sentinel means is up to the judge.
 """
 

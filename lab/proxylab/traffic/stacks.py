@@ -19,18 +19,18 @@ class Stacks:
         self._open: dict[str, StackCounters] = {}
         self._before: dict[str, dict[str, str]] = {}
         self._after: dict[str, dict[str, str]] = {}
-        self.held_at = 0
+        self.counters_read_at = 0
 
     def begin(self, namespaces: Iterable[str]) -> None:
         """Remember the counters of these namespaces."""
         self._after = {}
-        self.held_at = 0
+        self.counters_read_at = 0
         self._before = {name: self._counters(name).read() for name in namespaces}
 
     def hold(self) -> None:
         """Read the counters now: what comes later is not the run's. A second call does nothing."""
         if not self._after:
-            self.held_at = time.time_ns()
+            self.counters_read_at = time.time_ns()
             self._after = {node: self._counters(node).read() for node in self._before}
 
     def end(self) -> tuple[KernelCount, ...]:

@@ -30,11 +30,11 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
-from proxylab.traffic.conntrack import Memory
+from proxylab.traffic.conntrack import ConntrackReader
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.ledger import Ledger
-from proxylab.traffic.match import Matcher, SentinelSighting, Vantage
+from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
@@ -58,7 +58,7 @@ class _SenderTap:
     def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
         self._ports: set[int] = set()
         self._by_tcp = protocol is Transport.TCP
-        self._vantage = Vantage(tap.netns_name, tap.device, is_sender=True)
+        self._vantage = TapPoint(tap.netns_name, tap.device, is_sender=True)
         self._matcher = Matcher(identity, Transport.UDP)
         self._resets: list[int] = []
 
@@ -118,7 +118,7 @@ class Streams:
         watch: Watch,
         responders: Responders,
         identities: IdentityRegistry,
-        memory: Memory,
+        conntrack: ConntrackReader,
         port_of: Callable[[ResolvedProbe], int],
     ) -> None:
         """Start without streams; ``port_of`` gives the source port of a probe."""
@@ -126,7 +126,7 @@ class Streams:
         self._watch = watch
         self._responders = responders
         self._identities = identities
-        self._memory = memory
+        self._conntrack = conntrack
         self._port_of = port_of
         self._streams: dict[str, _Stream] = {}
         self._resting = True
@@ -300,6 +300,6 @@ class Streams:
             packets=packets,
             late=late,
             breaks=breaks,
-            tracked=self._memory.flows(stream.resolved, (port,)) if port else (),
+            tracked=self._conntrack.flows(stream.resolved, (port,)) if port else (),
             silent=stream.silent,
         )

@@ -108,7 +108,7 @@ class Tracing:
         passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))
         return tuple(chain.from_iterable(passages))
 
-    def drops_until(self, held_at: int) -> tuple[DropReason, ...]:
+    def drops_until(self, counters_read_at: int) -> tuple[DropReason, ...]:
         """The kernel's drops in the finished run, before its first sentinel packet if it sent one.
 
         Empty where the kernel does not report drop reasons.
@@ -116,7 +116,7 @@ class Tracing:
         return tuple(
             DropReason(_VERSIONS[protocol], reason, at)
             for protocol, reason, at in self._drops
-            if protocol in _VERSIONS and (at <= held_at or not held_at)
+            if protocol in _VERSIONS and (at <= counters_read_at or not counters_read_at)
         )
 
     def close(self) -> None:

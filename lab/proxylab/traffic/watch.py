@@ -24,7 +24,7 @@ from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Device, Plan, Role
 from proxylab.plan.resolved import STACK
-from proxylab.traffic.interest import INTEREST, NOTHING, SEGMENTS
+from proxylab.traffic.tap_filters import FLOW_FRAMES, NOTHING, SEGMENTS
 
 __all__ = ["AnyTap", "Watch"]
 
@@ -96,7 +96,7 @@ class Watch:
             self._on_nodes = tuple(self._tap_on(*device) for device in _devices_of_nodes(self._plan))
         elif wanted is not self._following:
             for tap in self._on_nodes:
-                tap.attend(INTEREST if wanted else NOTHING)
+                tap.attend(FLOW_FRAMES if wanted else NOTHING)
         self._following = wanted
 
     @contextmanager
@@ -109,7 +109,7 @@ class Watch:
             yield
         finally:
             for tap in self._taps.values():
-                tap.attend(INTEREST)
+                tap.attend(FLOW_FRAMES)
 
     def room(self, frame_bytes: int) -> int:
         """How many frames of that length fit into every tap's buffer at least."""
@@ -173,7 +173,7 @@ def _devices_of_nodes(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _open(netns: NetNs, device: str, reader: FrameReader) -> Tap:
     try:
-        return open_tap(netns, netns.name, device, INTEREST, reader)
+        return open_tap(netns, netns.name, device, FLOW_FRAMES, reader)
     except OSError as error:
         raise InternalError(
             f"cannot tap {device} in namespace {netns.name}: {error}; the device must exist and the lab must hold "

@@ -24,13 +24,13 @@ from proxylab.verdict.flows import Flow, counted_ends
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rules import Rule, read_all
 
-__all__ = ["due_shares", "hits", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
+__all__ = ["arrivals_by_pod", "due_shares", "judge_backends", "judge_source", "judge_spread", "masqueraded_again"]
 
 _MOST_SHARES = 6
 """How many pods the one line of a verdict names with their flows; ``explain`` prints a table."""
 
 
-def hits(case: Case) -> Counter[str]:
+def arrivals_by_pod(case: Case) -> Counter[str]:
     """How many flows arrived at each pod, in the order of first arrival."""
     return Counter(netns_name for flow in case.flows for netns_name in flow.reached)
 
@@ -43,7 +43,7 @@ def judge_backends(case: Case, expected: Sequence[str]) -> Verdict:
     chooses once for each client. A client of a headless Service's name dials one pod; the verdict ``name`` checks that
     the name gives all of them.
     """
-    found = hits(case)
+    found = arrivals_by_pod(case)
     findings = _unseen(case)
     for flow in case.arrived:
         strangers = [netns_name for netns_name in flow.reached if netns_name not in expected]
@@ -149,7 +149,7 @@ def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | 
             shown = ", ".join(f"{name} {share:.1%}" for name, share in of.items())
             return _judge_shares(case, of, shown)
         case _:
-            names = list(dict.fromkeys(backends)) if backends else list(hits(case))
+            names = list(dict.fromkeys(backends)) if backends else list(arrivals_by_pod(case))
             due = dict.fromkeys(names, 1 / len(names)) if names else {}
             return _judge_shares(
                 case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
@@ -158,7 +158,7 @@ def judge_spread(case: Case, wanted: Spread | Shares, backends: Sequence[str] | 
 
 def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
     """Each pod got its due share of all flows, as far as chance allows."""
-    found = hits(case)
+    found = arrivals_by_pod(case)
     counts = [found[name] for name in due]
     shares = tuple(due.values())
     flows, findings = sum(counts), _unseen(case)
@@ -185,7 +185,7 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
 
     A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
     """
-    found = hits(case)
+    found = arrivals_by_pod(case)
     clients = _backends_of_clients(case)
     findings = _unseen(case)
     findings.doubts += case.disagreements.items()
@@ -212,7 +212,7 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
 def _backends_of_clients(case: Case) -> dict[IPAddress, set[str]]:
     """Where the flows of each address arrived."""
     if not case.resolved.sender.others:
-        return {case.resolved.sender.address: set(hits(case))}
+        return {case.resolved.sender.address: set(arrivals_by_pod(case))}
     found: dict[IPAddress, set[str]] = {}
     for flow in case.arrived:
         found.setdefault(case.resolved.sender.of(flow.number), set()).update(flow.reached)
@@ -224,7 +224,7 @@ def due_shares(case: Case) -> Mapping[str, float]:
     spread = case.probe.expect.spread
     if isinstance(spread, Shares):
         return spread.of
-    names = list(dict.fromkeys(case.probe.expect.backends or hits(case)))
+    names = list(dict.fromkeys(case.probe.expect.backends or arrivals_by_pod(case)))
     return dict.fromkeys(names, 1 / len(names)) if names else {}
 
 

@@ -27,10 +27,10 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner, Position, Probe
 from proxylab.verdict.copies import lost_copies
 from proxylab.verdict.drops import kernel_drop
-from proxylab.verdict.flows import Fate, Flow, gather
+from proxylab.verdict.flows import Fate, Flow, flows_of
 from proxylab.verdict.foreign import ended_by
 from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.retranslation import Retranslation, retranslated
+from proxylab.verdict.second_nat import SecondNat, second_nat
 
 __all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
 
@@ -59,7 +59,7 @@ class Case(Struct, frozen=True):
         disagreements: where taps contradict sockets or connection tracking, by flow number.
         doubts: reasons to doubt the evidence as a whole.
         silence: reasons why a flow that no tap saw again may only be late.
-        again: flows that a second node translated too, as the captured hops show, by flow number.
+        second_nats: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
     """
@@ -73,7 +73,7 @@ class Case(Struct, frozen=True):
     disagreements: dict[int, str]
     doubts: tuple[str, ...]
     silence: tuple[str, ...]
-    again: dict[int, Retranslation]
+    second_nats: dict[int, SecondNat]
     lost_copies: Mapping[int, str]
     lost_reply_copies: Mapping[int, str]
 
@@ -152,15 +152,15 @@ class Findings:
 
 def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
-    flows = gather(resolved, evidence)
+    flows = flows_of(resolved, evidence)
     fates = tuple(flow.fate for flow in flows)
     disagreements: dict[int, str] = {}
-    again: dict[int, Retranslation] = {}
+    second_nats: dict[int, SecondNat] = {}
     if evidence.tracked is not None:
         for flow, fate in zip(flows, fates, strict=True):
             clause = mistracked(flow, fate, resolved)
-            if clause and (second := retranslated(flow, resolved)) is not None:
-                again[flow.number] = second
+            if clause and (second := second_nat(flow, resolved)) is not None:
+                second_nats[flow.number] = second
             elif clause:
                 disagreements[flow.number] = clause
     if resolved.manner is Manner.CONNECT:
@@ -186,7 +186,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case
         ()
         if _counted_as_dropped(resolved, evidence, flows, fates)
         else tuple(_silence(resolved, evidence, flows, fates)),
-        again,
+        second_nats,
         lost,
         lost_replies,
     )
@@ -222,11 +222,11 @@ def packets_of(flows: Iterable[Flow]) -> int:
     return sum(max(1, len(flow.departures)) for flow in flows)
 
 
-def packets_until(flows: Iterable[Flow], held_at: int) -> int:
+def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
     """How many of them had left when the lab read the stack counters; all where the evidence has no such time."""
-    if not held_at:
+    if not counters_read_at:
         return packets_of(flows)
-    return sum(max(1, sum(each.at <= held_at for each in flow.departures)) for flow in flows)
+    return sum(max(1, sum(each.at <= counters_read_at for each in flow.departures)) for flow in flows)
 
 
 def _counted_as_dropped(
@@ -235,7 +235,7 @@ def _counted_as_dropped(
     """Whether a node's stack or a foreign rule counted every packet as dropped: then no packet can be late."""
     if set(fates) != {Fate.LOST}:
         return False
-    packets = packets_until(flows, evidence.held_at)
+    packets = packets_until(flows, evidence.counters_read_at)
     return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
 
 
@@ -311,7 +311,7 @@ def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
 
     One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
     untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
-    ``retranslation`` reads from the captured hops.
+    ``second_nat`` reads from the captured hops.
     """
     if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""

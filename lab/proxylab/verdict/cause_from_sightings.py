@@ -9,14 +9,13 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.cause_clauses import dialled
 from proxylab.verdict.flow_clauses import fate_clause
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_hop import hop, last_seen
-from proxylab.verdict.last_sightings import vanished
+from proxylab.verdict.last_sightings import hop, last_seen, last_sighting_of_lost
 from proxylab.verdict.model import Verdict
 
-__all__ = ["as_seen"]
+__all__ = ["cause_by_taps"]
 
 
-def as_seen(case: Case, verdict: Verdict) -> str:
+def cause_by_taps(case: Case, verdict: Verdict) -> str:
     """What the taps saw of this failed expectation.
 
     Args:
@@ -50,7 +49,7 @@ def _of_fate(case: Case, flow: Flow) -> str:
     sender = case.resolved.sender.name
     match case.fates[flow.number]:
         case Fate.LOST:
-            return vanished(case)
+            return last_sighting_of_lost(case)
         case Fate.UNSENT:
             errors = listed(sorted(set(case.evidence.refused_sends)), "or")
             who = (

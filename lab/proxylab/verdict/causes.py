@@ -13,7 +13,7 @@ from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import Spread
-from proxylab.verdict.arrivals import due_shares, hits, masqueraded_again
+from proxylab.verdict.arrivals import arrivals_by_pod, due_shares, masqueraded_again
 from proxylab.verdict.case import Case, packets_of
 from proxylab.verdict.cause_clauses import (
     REWRITING,
@@ -26,17 +26,17 @@ from proxylab.verdict.cause_clauses import (
     the_rule,
     translation,
 )
+from proxylab.verdict.conntrack import entry_words, unwanted_entries
 from proxylab.verdict.copies import copying
+from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.foreign import ended_by, rewrote, rule_words
-from proxylab.verdict.losses import of_loss, of_reply
+from proxylab.verdict.losses import cause_of_loss, cause_of_missing_reply
 from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.naming import led_nowhere
 from proxylab.verdict.ports import due_at
-from proxylab.verdict.retranslation import Retranslation, Translation, retranslated
 from proxylab.verdict.rule_actions import is_from_itself, why_masqueraded
 from proxylab.verdict.rules import read_all, translations
-from proxylab.verdict.tables import entry_words, unwanted_entries
+from proxylab.verdict.second_nat import SecondNat, Translation, second_nat
 
 __all__ = ["cause"]
 
@@ -60,13 +60,13 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     if verdict.judgement is not Judgement.FAIL:
         return ""
     flow = case.flows[verdict.example or 0]
-    if verdict.expectation in _ABOUT_TRANSLATION and (again := _again(case, flow)) is not None:
-        return _of_two_translations(case, again)
+    if verdict.expectation in _ABOUT_TRANSLATION and (twice := _second_nat(case, flow)) is not None:
+        return _of_two_translations(case, twice)
     causes: dict[str, Callable[[], str]] = {
         "name": lambda: _of_name(case, traced),
         "outcome": lambda: _of_copied_request(case, flow, plan) or _of_outcome(case, flow, plan, traced),
         "port": lambda: _of_port(case, flow),
-        "reply": lambda: _of_copied_reply(case, flow, plan) or of_reply(case, flow, plan, traced),
+        "reply": lambda: _of_copied_reply(case, flow, plan) or cause_of_missing_reply(case, flow, plan, traced),
         "source": lambda: _of_source(case, flow, plan),
         "backends": lambda: _of_backends(case, verdict),
         "spread": lambda: _of_spread(case),
@@ -79,7 +79,7 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
 
 def _of_name(case: Case, traced: Evidence | None) -> str:
     """Why no answer came to a DNS query, where a packet traced afterwards went to no pod."""
-    if traced is None or not led_nowhere(case.resolved, case.evidence.lookups):
+    if traced is None or not has_no_address(case.resolved, case.evidence.lookups):
         return ""
     if not any(each.error for each in case.evidence.lookups):
         return ""
@@ -93,7 +93,7 @@ def _of_name(case: Case, traced: Evidence | None) -> str:
 def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     match case.fates[flow.number]:
         case Fate.LOST:
-            return of_loss(case, flow, plan, traced)
+            return cause_of_loss(case, flow, plan, traced)
         case Fate.STRAYED if _still_dialled(case, flow.strays[0]):
             stray = flow.strays[0]
             return (
@@ -106,13 +106,13 @@ def _of_outcome(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | No
                 or f"{flow.unreachables[0].source} rejected the packet."
             )
         case Fate.UNREACHABLE if flow.arrivals and flow.unreachables:
-            return _nobody_there(flow, "an ICMP port unreachable")
+            return _no_listener(flow, "an ICMP port unreachable")
         case Fate.UNREACHABLE if flow.errors and not translations(case.evidence.counts):
             icmp = flow.errors[0]
             left = f"it left {case.resolved.sender.name} for {dialled(case)}"
             return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
         case Fate.REFUSED if flow.arrivals:
-            return _nobody_there(flow, "a reset")
+            return _no_listener(flow, "a reset")
         case Fate.DELIVERED:
             return _of_delivery(case, flow)
         case _:
@@ -137,17 +137,17 @@ def _rejected_by_foreign_rule(case: Case) -> str:
     )
 
 
-def _again(case: Case, flow: Flow) -> Retranslation | None:
+def _second_nat(case: Case, flow: Flow) -> SecondNat | None:
     """The second translation of a flow that arrived, or that went to an address without a pod."""
     if case.fates[flow.number] in _LED_ASTRAY:
-        return retranslated(flow, case.resolved)
-    return case.again.get(flow.number)
+        return second_nat(flow, case.resolved)
+    return case.second_nats.get(flow.number)
 
 
-def _of_two_translations(case: Case, again: Retranslation) -> str:
+def _of_two_translations(case: Case, twice: SecondNat) -> str:
     """Both translations, each with the rule that counted or may have done it."""
-    first, second = (_whose(case, each) for each in (again.first, again.second))
-    return f"the packet was translated twice: {again.clause(first, second)}."
+    first, second = (_whose(case, each) for each in (twice.first, twice.second))
+    return f"the packet was translated twice: {twice.clause(first, second)}."
 
 
 def _whose(case: Case, translation: Translation) -> str:
@@ -166,7 +166,7 @@ def _whose(case: Case, translation: Translation) -> str:
     return " by an entry of its conntrack" if any(each.node == node for each in entries) else ""
 
 
-def _nobody_there(flow: Flow, answer: str) -> str:
+def _no_listener(flow: Flow, answer: str) -> str:
     arrival = flow.arrivals[0]
     where = endpoint(arrival.destination, arrival.destination_port)
     return f"no program listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."
@@ -266,7 +266,7 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
         if rule is None or stranger is None:
             return remembered(case, flow)
         return f"{rule.count.node} sent the packet to {stranger.netns_name} by {the_rule(rule)}."
-    never = [name for name in expected if not hits(case)[name]]
+    never = [name for name in expected if not arrivals_by_pod(case)[name]]
     if not never:
         return ""
     sentence = f"the proxy never chose {listed(never)} in {amount(len(case.arrived), 'flow')}: its share is 0"
@@ -281,7 +281,7 @@ def _of_backends(case: Case, verdict: Verdict) -> str:
 
 
 def _of_spread(case: Case) -> str:
-    found = hits(case)
+    found = arrivals_by_pod(case)
     if case.probe.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in read_all(case.evidence.counts))
         forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"

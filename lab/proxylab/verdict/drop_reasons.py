@@ -12,7 +12,7 @@ from typing import Final
 from proxylab.evidence.evidence import DropReason, Evidence, Observation, TraceStep
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["drop_told", "reason_words"]
+__all__ = ["reason_words", "reported_drop"]
 
 _MEANINGS: Final = {
     "BPF_CGROUP_EGRESS": "a BPF program of a control group",
@@ -64,14 +64,14 @@ _MEANINGS: Final = {
 _APART_NS: Final = 1_000
 
 
-def drop_told(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
+def reported_drop(resolved: ResolvedProbe, evidence: Evidence) -> DropReason | None:
     """The drop that ended a traced packet or its reply; ``None`` if nothing is missing or the kernel reports none."""
-    if not evidence.held_at:
+    if not evidence.counters_read_at:
         return None
     seen: tuple[Observation | TraceStep, ...] = (*evidence.observations, *evidence.steps)
-    last = max((each.at for each in seen if each.at <= evidence.held_at), default=evidence.held_at)
+    last = max((each.at for each in seen if each.at <= evidence.counters_read_at), default=evidence.counters_read_at)
     for drop in evidence.drops:
-        if drop.version == resolved.destination.version and last - _APART_NS <= drop.at <= evidence.held_at:
+        if drop.version == resolved.destination.version and last - _APART_NS <= drop.at <= evidence.counters_read_at:
             return drop
     return None
 

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.arrivals import due_shares, hits
+from proxylab.verdict.arrivals import arrivals_by_pod, due_shares
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.cause_from_sightings import as_seen
+from proxylab.verdict.cause_from_sightings import cause_by_taps
 from proxylab.verdict.causes import cause
+from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.hop_table import brief, hop_table, rule_table
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.naming import led_nowhere
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.timeline import explain_step, summary_of_step
-from proxylab.verdict.way import brief, rule_actions, way
 
 __all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
 
@@ -45,9 +45,9 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
     main = _main(verdict)
     lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
     for section in (
-        way(case, verdict, main.example, width),
+        hop_table(case, verdict, main.example, width),
         _shares(case, verdict, width),
-        rule_actions(case, verdict.traced, width),
+        rule_table(case, verdict.traced, width),
         _cause(case, verdict, width),
     ):
         if section:
@@ -83,8 +83,8 @@ def command(verdict: ProbeVerdict | StepVerdict) -> tuple[str, str]:
 
     A Python test runs its own probes, so there is no option.
     """
-    if verdict.again:
-        return verdict.again, ""
+    if verdict.rerun_command:
+        return verdict.rerun_command, ""
     judged = verdict.step if isinstance(verdict, StepVerdict) else verdict.probe
     options = "".join(f" {shlex.quote(option)}" for option in verdict.options)
     return f"proxylab run {shlex.quote(judged.position.file)}{options}", f"--probe {_quoted(judged.name)}"
@@ -140,7 +140,7 @@ def intent(verdict: ProbeVerdict) -> str:
     more = f" and {len(resolved.sender.others):,} more" if resolved.sender.others else ""
     way = f"{resolved.sender.name} ({resolved.sender.address}{more}) to {_target(verdict.probe.target)}"
     question = resolved.question
-    if question is not None and led_nowhere(resolved, verdict.evidence.lookups):
+    if question is not None and has_no_address(resolved, verdict.evidence.lookups):
         return f"{way}, asking {resolved.destination} for {question.names[0]}: nothing dialled"
     return f"{way}, dialling {endpoint(resolved.destination, resolved.port)}: {sent}"
 
@@ -169,7 +169,7 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
         return []
-    found, due = hits(case), due_shares(case)
+    found, due = arrivals_by_pod(case), due_shares(case)
     names = list(dict.fromkeys([*due, *found]))
     total = found.total()
     if not total:
@@ -196,7 +196,7 @@ def known_cause(case: Case, verdict: ProbeVerdict) -> str:
 def why(case: Case, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
     failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
-    return known_cause(case, verdict) or next((as_seen(case, each) for each in failed), "")
+    return known_cause(case, verdict) or next((cause_by_taps(case, each) for each in failed), "")
 
 
 def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:

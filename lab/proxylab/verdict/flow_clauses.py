@@ -10,7 +10,7 @@ from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.flows import Fate, Flow
 from proxylab.verdict.rules import Rule, ending
 
-__all__ = ["fate_clause", "fates", "nodes_of", "packets", "stack_drop"]
+__all__ = ["dropped_by_stack", "fate_clause", "fates", "nodes_of", "packets"]
 
 
 def fates(case: Case) -> str:
@@ -19,7 +19,7 @@ def fates(case: Case) -> str:
     rules = ending(case.resolved, case.evidence.counts, "DROP")
     if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= packets(case):
         return f"dropped on {listed(nodes_of(rules))}"
-    if (drop := stack_drop(case)) is not None:
+    if (drop := dropped_by_stack(case)) is not None:
         return f"dropped on {drop.node} by {drop.by}"
     if len(case.flows) == 1:
         return str(case.fates[0])
@@ -32,7 +32,7 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
     heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
     heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]
-    by_whom = listed(list(dict.fromkeys(heard)))
+    answers = listed(list(dict.fromkeys(heard)))
     match fate:
         case Fate.DELIVERED:
             return f"it arrived at {flow.reached[0]}"
@@ -53,10 +53,10 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
             errors = listed(sorted(set(case.evidence.refused_sends)), "or")
             return f"the sender's own kernel refused to send it: {errors}"
         case Fate.UNEXPLAINED:
-            return f"{case.resolved.sender.name} heard {by_whom}, but no pod saw the request"
+            return f"{case.resolved.sender.name} heard {answers}, but no pod saw the request"
         case _:
             arrival = f"it arrived at {listed(flow.reached)}, and " if flow.reached else ""
-            return f"{arrival}{case.resolved.sender.name} heard {by_whom}"
+            return f"{arrival}{case.resolved.sender.name} heard {answers}"
 
 
 def packets(case: Case) -> int:
@@ -64,11 +64,11 @@ def packets(case: Case) -> int:
     return packets_of(case.flows)
 
 
-def stack_drop(case: Case) -> KernelDrop | None:
+def dropped_by_stack(case: Case) -> KernelDrop | None:
     """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
     if set(case.fates) != {Fate.LOST}:
         return None
-    return kernel_drop(case.resolved, case.evidence, packets_until(case.flows, case.evidence.held_at))
+    return kernel_drop(case.resolved, case.evidence, packets_until(case.flows, case.evidence.counters_read_at))
 
 
 def nodes_of(rules: Sequence[Rule]) -> list[str]:

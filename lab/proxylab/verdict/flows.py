@@ -18,7 +18,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
-__all__ = ["Fate", "Flow", "counted_ends", "gather", "hops"]
+__all__ = ["Fate", "Flow", "counted_ends", "flows_of", "hops"]
 
 _PORT_UNREACHABLE = {4: (3, 3), 6: (1, 4)}
 """(type, code) by IP version: RFC 792 and RFC 4443, section 3.1."""
@@ -124,7 +124,7 @@ class Flow(Struct, frozen=True):
         return next((fate for seen, fate in found if seen), Fate.LOST)
 
 
-def gather(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
+def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
     seen: dict[str, dict[int, list[Any]]] = {name: {} for name in Flow.__struct_fields__}

@@ -13,7 +13,7 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet,
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.rule_actions import rule_action, short
 from proxylab.verdict.rules import Rule, read
 
@@ -56,7 +56,7 @@ def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> 
             lines.append(_sighting(netns_name))
         else:
             lines += _through(resolved, netns_name, width)
-    drop = drop_told(resolved, evidence)
+    drop = reported_drop(resolved, evidence)
     if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
         lines += wrapped(f"the kernel drops it there: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
     return tuple(lines)

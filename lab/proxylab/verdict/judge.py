@@ -1,8 +1,8 @@
 """The judge: recorded evidence against the expectations of one probe. It passes nothing without proof.
 
-This module judges the outcome. ``arrivals`` judges backends, source and spread; ``ending`` where a flow ended; ``ends``
-drops at a pod; ``passing`` untranslated flows; ``replies``, ``ports``, ``http``, ``naming`` and ``tables`` the rest.
-``case`` explains how findings weigh.
+This module judges the outcome. ``arrivals`` judges backends, source and spread; ``ending`` where a flow ended;
+``drops_beyond_nodes`` drops at a pod; ``untranslated`` untranslated flows; ``replies``, ``ports``, ``http``, ``dns``
+and ``conntrack`` the rest. ``case`` explains how findings weigh.
 
 What each outcome needs, for every flow of the probe:
 
@@ -27,7 +27,7 @@ What each outcome needs, for every flow of the probe:
 
 Kernel sockets are a second witness of their flows, and connection tracking is another. Where one contradicts the taps
 about the path of a flow, the verdict is inconclusive, unless the taps captured the flow at every hop: then the packets
-decide, and a translation that another node added is wrong (``retranslation``). A tap at the pod saw an unexpected
+decide, and a translation that another node added is wrong (``second_nat``). A tap at the pod saw an unexpected
 backend or source, so that is wrong whatever connection tracking holds. A reply from a wrong address is wrong, too: the
 sender heard it, and a lost conntrack entry may be the reason.
 """
@@ -43,20 +43,20 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply, SourceAddress
 from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from proxylab.verdict.case import Case, Findings, open_case
+from proxylab.verdict.conntrack import expected_entries, judge_conntrack
+from proxylab.verdict.dns import has_no_address, judge_name, not_dialled
+from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes, judge_drop_beyond_nodes
 from proxylab.verdict.ending import FATE, TARGET, ending_rules, judge_ending, went_no_further
-from proxylab.verdict.ends import ends_beyond_nodes, judge_drop_beyond_nodes
-from proxylab.verdict.flow_clauses import fate_clause, fates, nodes_of, packets, stack_drop
+from proxylab.verdict.flow_clauses import dropped_by_stack, fate_clause, fates, nodes_of, packets
 from proxylab.verdict.flows import Fate, Flow, counted_ends
 from proxylab.verdict.foreign import rejects, suspicion
 from proxylab.verdict.http import judge_http
-from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.verdict.last_sightings import hop, last_seen
 from proxylab.verdict.model import ProbeVerdict, Verdict, expectations
-from proxylab.verdict.naming import judge_name, led_nowhere, undialled
-from proxylab.verdict.passing import judge_untranslated
 from proxylab.verdict.ports import judge_port
 from proxylab.verdict.replies import judge_reply
 from proxylab.verdict.rules import translations
-from proxylab.verdict.tables import expected_entries, judge_conntrack
+from proxylab.verdict.untranslated import judge_untranslated
 
 __all__ = ["judge"]
 
@@ -98,8 +98,8 @@ def _verdicts(case: Case, source: IPAddress | None) -> Iterator[Verdict]:
     expect, question = case.probe.expect, case.resolved.question
     if question is not None:
         yield judge_name(case, question)
-        if led_nowhere(case.resolved, case.evidence.lookups):
-            yield from (undialled(case, key) for key in expectations(expect))
+        if has_no_address(case.resolved, case.evidence.lookups):
+            yield from (not_dialled(case, key) for key in expectations(expect))
             return
     if expect.http is None or "outcome" in expect.positions:
         yield from _about_packets(case, source)
@@ -167,8 +167,8 @@ def _judge_outcome(case: Case) -> Verdict:
     wanted = FATE[outcome]
     findings = Findings()
     for flow, fate in zip(case.flows, case.fates, strict=True):
-        if flow.number in case.again:
-            findings.wrong.append((flow.number, f"it was translated twice: {case.again[flow.number]}"))
+        if flow.number in case.second_nats:
+            findings.wrong.append((flow.number, f"it was translated twice: {case.second_nats[flow.number]}"))
         elif fate is Fate.COPIED:
             findings.wrong.append((flow.number, fate_clause(case, flow, fate)))
         elif flow.number in case.disagreements:
@@ -214,7 +214,7 @@ def _unseen(case: Case, flow: Flow) -> str:
 
 def _ended_silently(case: Case) -> str:
     """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
-    if not went_no_further(case) or stack_drop(case) or set(case.fates) != {Fate.LOST}:
+    if not went_no_further(case) or dropped_by_stack(case) or set(case.fates) != {Fate.LOST}:
         return ""
     return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
 
@@ -239,7 +239,9 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
     only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
     node has passed all rules of that node.
     """
-    if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or stack_drop(case):
+    if sum(rule.count.packets for rule in ending_rules(case, Outcome.DROPPED)) >= packets(case) or dropped_by_stack(
+        case
+    ):
         return
     last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
     within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
@@ -313,7 +315,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
     needed = packets(case)
     rules = ending_rules(case, outcome)
     counted = sum(rule.count.packets for rule in rules)
-    if counted >= needed or (outcome is Outcome.DROPPED and stack_drop(case)):
+    if counted >= needed or (outcome is Outcome.DROPPED and dropped_by_stack(case)):
         return
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
@@ -332,7 +334,7 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
         closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
         yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
-    elif outcome is Outcome.DROPPED and (drop := stack_drop(case)) is not None:
+    elif outcome is Outcome.DROPPED and (drop := dropped_by_stack(case)) is not None:
         yield str(drop)
     elif outcome is Outcome.DROPPED and went_no_further(case):
         seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]

@@ -1,27 +1,27 @@
-"""The sentence about flows that vanished: the last hop at which the taps saw them, and what counted there.
+"""The hops of a request by the taps: the last one, and those that it passed untranslated or translated.
 
-It does not guess what took them. It names a rule or a counter only if that counted exactly as many packets there.
+``last_sighting_of_lost`` says at which hop the taps saw lost flows last, and what counted there. It does not guess why
+they were lost. It names a rule or a counter only if that counted exactly as many packets there.
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 
-from proxylab.evidence.evidence import Direction, Observation
+from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, endpoint
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.case import Case, packets_of, packets_until
 from proxylab.verdict.cause_clauses import the_rule
 from proxylab.verdict.drops import kernel_drop
 from proxylab.verdict.flows import Fate, Flow
-from proxylab.verdict.last_hop import last_seen
 from proxylab.verdict.rules import read_all
 
-__all__ = ["vanished"]
+__all__ = ["hop", "is_at", "last_seen", "last_sighting_of_lost", "seen_untranslated", "translated"]
 
 _ENDING = frozenset({"DROP", "REJECT"})
 
 
-def vanished(case: Case) -> str:
+def last_sighting_of_lost(case: Case) -> str:
     """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost."""
     lost = [flow for flow, fate in zip(case.flows, case.fates, strict=True) if fate is Fate.LOST]
     if not lost:
@@ -51,7 +51,7 @@ def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) 
         if rule.count.node == seen.netns_name and rule.target in _ENDING and rule.count.packets == packets:
             counted = f"which counted {amount(packets, 'packet')}"
             return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
-    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.held_at))
+    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.counters_read_at))
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 
@@ -65,3 +65,42 @@ def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     if seen.direction is Direction.IN:
         return f"{was} lost in {seen.netns_name}: {they} came in by {seen.device}, {to}, and did not leave again"
     return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
+
+
+def last_seen(flow: Flow) -> Observation | None:
+    """The last observation of a request."""
+    seen = [
+        each
+        for each in (*flow.departures, *flow.passages, *flow.strays, *flow.arrivals)
+        if each.packet is Packet.REQUEST
+    ]
+    # Of observations at one time the last recorded: the sort is stable.
+    return sorted(seen, key=lambda each: each.at)[-1] if seen else None
+
+
+def seen_untranslated(case: Case, flow: Flow) -> Observation | None:
+    """The request leaving a node's device, or coming in at a pod or host, under the address that was dialled.
+
+    A request that leaves a node has passed that node's translation. A later node may still translate it
+    (``translated``).
+    """
+    dialled = (case.resolved.destination, case.resolved.port)
+    out = [each for each in flow.passages if each.direction is Direction.OUT and each.packet is Packet.REQUEST]
+    return next((each for each in (*out, *flow.strays) if (each.destination, each.destination_port) == dialled), None)
+
+
+def translated(case: Case, flow: Flow) -> Observation | None:
+    """The request on its path, or where it came in, under another address than the dialled one."""
+    dialled = (case.resolved.destination, case.resolved.port)
+    seen = [each for each in (*flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
+    return next((each for each in seen if (each.destination, each.destination_port) != dialled), None)
+
+
+def hop(seen: Observation) -> str:
+    """A hop as ``expect.at`` writes it; the node alone for its own programs."""
+    return seen.netns_name if seen.device == STACK else f"{seen.netns_name}/{seen.device}"
+
+
+def is_at(seen: Observation, where: str) -> bool:
+    """Whether ``expect.at`` names this hop, as NODE or as NODE/DEVICE."""
+    return where in (seen.netns_name, f"{seen.netns_name}/{seen.device}")

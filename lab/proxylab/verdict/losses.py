@@ -11,23 +11,23 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.arrivals import hits
+from proxylab.verdict.arrivals import arrivals_by_pod
 from proxylab.verdict.case import Case, packets_until
 from proxylab.verdict.cause_clauses import by_rule, dialled, marked_in_vain, nodes, remembered, the_rule
-from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.drops import kernel_drop, policy_drop
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.foreign import ended_by, rule_words, suspicion
-from proxylab.verdict.last_hop import hop, last_seen
+from proxylab.verdict.last_sightings import hop, last_seen
 from proxylab.verdict.layout import Crossing, bridge_of, calls_iptables, filtered, is_hairpin, port_of
 from proxylab.verdict.rules import Rule, read_all, translations
 
-__all__ = ["of_loss", "of_reply"]
+__all__ = ["cause_of_loss", "cause_of_missing_reply"]
 
 _ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
 
 
-def of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
+def cause_of_loss(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) -> str:
     """Why no tap saw a flow arrive after it left."""
     return _dropped(case, plan) or _with_reason(case, _unseen(case, flow, plan, traced), traced)
 
@@ -45,7 +45,7 @@ def _unseen(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None) 
         address, port = rule.translates_to
         if address not in pods:
             return f"{rule.count.node} translated the packet to {endpoint(address, port)}, which is no pod of this lab."
-        if not hits(case)[pods[address].name]:
+        if not arrivals_by_pod(case)[pods[address].name]:
             return _by_hairpin(case, rule, plan) or _on_the_way(case, rule, rule.translates_to, traced)
     if translated:
         return ""
@@ -76,7 +76,7 @@ def _by_foreign_rule(case: Case, packets: int) -> str:
 
 def _with_reason(case: Case, sentence: str, traced: Evidence | None) -> str:
     """A sentence with the kernel's drop reason for one more packet, which the lab traced."""
-    drop = None if traced is None else drop_told(case.resolved, traced)
+    drop = None if traced is None else reported_drop(case.resolved, traced)
     if drop is None:
         return sentence
     reason = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
@@ -90,7 +90,7 @@ def _dropped(case: Case, plan: Plan | None) -> str:
         return dropped
     if plan is not None and (refused := _by_reverse_path(case, plan)):
         return refused
-    packets = packets_until(case.flows, case.evidence.held_at)
+    packets = packets_until(case.flows, case.evidence.counters_read_at)
     drop = kernel_drop(case.resolved, case.evidence, packets, plan)
     if drop is not None:
         return f"{drop}."
@@ -174,7 +174,7 @@ def _untranslated(case: Case) -> str:
     return f"no rule translated the packet: {left}, and no rule for that address counted on {nodes(case)}."
 
 
-def of_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
+def cause_of_missing_reply(case: Case, flow: Flow, plan: Plan | None, traced: Evidence | None = None) -> str:
     """Why the sender heard no reply to a flow that arrived, or one from an address that it did not dial."""
     pods = {pod.address: pod for pod in case.resolved.receivers}
     for reply in flow.replies:

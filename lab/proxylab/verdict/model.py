@@ -18,8 +18,8 @@ __all__ = [
     "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
-    "Foreseen",
     "Judgement",
+    "KnownFailure",
     "ProbeVerdict",
     "ScenarioResult",
     "Skip",
@@ -86,14 +86,14 @@ class _Judged(Struct, frozen=True, kw_only=True):
         plan: of the lab, for the explanation.
         options: of the run besides file and probe, as on its command line.
         bundle: the directory with the evidence; empty without one.
-        again: the command that runs it again, where no scenario file holds it.
+        rerun_command: the command that runs it again, where no scenario file holds it.
     """
 
     verdicts: tuple[Verdict, ...]
     plan: Plan | None = None
     options: tuple[str, ...] = ()
     bundle: str = ""
-    again: str = ""
+    rerun_command: str = ""
 
     @property
     def overall(self) -> Judgement:
@@ -175,7 +175,7 @@ class Fault(Struct, frozen=True):
     message: str
 
 
-class Foreseen(Struct, frozen=True):
+class KnownFailure(Struct, frozen=True):
     """An engine failure that ``spec.except`` foresees: the reason, the engine's own line, and where it is foreseen."""
 
     because: str
@@ -212,7 +212,7 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     skipped: Skip | None = None
     fault: Fault | None = None
-    foreseen: Foreseen | None = None
+    foreseen: KnownFailure | None = None
     case: str = ""
     tags: tuple[str, ...] = ()
     description: str = ""

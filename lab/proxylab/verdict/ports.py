@@ -11,7 +11,7 @@ from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import Case, Findings
-from proxylab.verdict.ends import ends_beyond_nodes
+from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes
 from proxylab.verdict.flows import counted_ends
 from proxylab.verdict.model import Verdict
 

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from proxylab.addresses import IPAddress
 from proxylab.evidence.streams import BreakKind, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, endpoint
+from proxylab.verdict.conntrack import entry_words, unwanted_entries
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.verdict.tables import entry_words, unwanted_entries
 
 __all__ = ["cause_of_step", "owner"]
 

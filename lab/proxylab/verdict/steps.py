@@ -18,8 +18,8 @@ from proxylab.evidence.words import amount, listed, times
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Count, Position, Step, StreamExpect
 from proxylab.verdict.case import Findings
+from proxylab.verdict.conntrack import judge_conntrack
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.verdict.tables import judge_conntrack
 
 __all__ = ["judge_step"]
 

@@ -17,7 +17,7 @@ from proxylab.verdict.model import Judgement, StepVerdict
 from proxylab.verdict.reasons import reasons
 from proxylab.verdict.step_causes import cause_of_step, owner
 
-__all__ = ["chronicle", "explain_step", "happenings", "summary_of_step", "timeline"]
+__all__ = ["explain_step", "step_events", "stream_log", "summary_of_step", "timeline"]
 
 _INDENT = "  "
 _MILLISECOND = 1_000_000
@@ -67,7 +67,7 @@ def summary_of_step(verdict: StepVerdict) -> str:
     return "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts if each.observed)
 
 
-def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
+def step_events(verdict: StepVerdict) -> list[tuple[int, str, str]]:
     """The events of a step in order: the time, the stream (empty for the step itself), and the words."""
     streams = [resolved.name for resolved in _expected_streams(verdict)]
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
@@ -76,7 +76,7 @@ def happenings(verdict: StepVerdict) -> list[tuple[int, str, str]]:
 def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
     """The events of a step, row by row."""
     evidence = verdict.evidence
-    rows = [_Row(*row) for row in happenings(verdict)]
+    rows = [_Row(*row) for row in step_events(verdict)]
     shown = rows if len(rows) <= _MOST_ROWS else [*rows[: _MOST_ROWS // 2], *rows[-_MOST_ROWS // 2 :]]
     cells = [("ms", "", "")]
     for number, row in enumerate(shown):
@@ -89,7 +89,7 @@ def timeline(verdict: StepVerdict, width: int = WIDTH) -> list[str]:
     ]
 
 
-def chronicle(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
+def stream_log(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
     """Every packet of a stream, a line each."""
     for packet in record.packets:
         line = f"{_since(packet.at, evidence.began)} ms  packet {packet.number}  {_fate_words(packet)}"

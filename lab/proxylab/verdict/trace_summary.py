@@ -17,7 +17,7 @@ from proxylab.verdict.explain import known_cause
 from proxylab.verdict.flow_clauses import fate_clause, fates
 from proxylab.verdict.flows import Fate
 from proxylab.verdict.judge import judge
-from proxylab.verdict.last_sightings import vanished
+from proxylab.verdict.last_sightings import last_sighting_of_lost
 
 __all__ = ["trace_summary"]
 
@@ -50,5 +50,5 @@ def _how_it_went(case: Case) -> str:
     if not flow.departures:
         return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
-        return vanished(case)
+        return last_sighting_of_lost(case)
     return f"{fates(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."

@@ -18,8 +18,8 @@ def test_it_lies_where_the_user_keeps_caches(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert Cache.of_user().folder == tmp_path / "proxylab/kube-proxy"
     monkeypatch.setenv("XDG_CACHE_HOME", "not/absolute")  # to be ignored, says the specification
-    monkeypatch.setenv("HOME", "/home/somebody")
-    assert Cache.of_user().folder == Path("/home/somebody/.cache/proxylab/kube-proxy")
+    monkeypatch.setenv("HOME", "/home/user")
+    assert Cache.of_user().folder == Path("/home/user/.cache/proxylab/kube-proxy")
 
 
 def test_what_is_kept_is_found_by_version_and_checksum(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_version_that_is_not_listed_is_asked_for_by_name(sources: Make) -> Non
     assert module.asked == ["v1.36.2"]
 
 
-def test_whether_anybody_answered_is_told(sources: Make) -> None:
+def test_offers_say_which_sources_did_not_answer(sources: Make) -> None:
     with pytest.raises(UnobtainableError) as caught:
         newest("", sources(release=BundleStore(silent="no network"), module=BundleStore(silent="no Go")), quiet)
     assert not caught.value.answered

@@ -90,7 +90,7 @@ def test_a_version_is_built_with_the_staging_modules_that_were_published_with_it
     assert binary == cache.binaries()[0]
     assert "/k8s.io/component-base/@v/v0.36.3.zip" in proxy.asked
     proxy.asked.clear()
-    assert ModuleSource().obtain("v1.36.3", cache) == binary  # as for somebody who waited while it was built
+    assert ModuleSource().obtain("v1.36.3", cache) == binary  # as for a process that waited while another built it
     assert proxy.asked == []
 
 

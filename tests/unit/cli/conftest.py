@@ -1,4 +1,4 @@
-"""Whoever types a command."""
+"""Fixtures of the command line."""
 
 from pathlib import Path
 

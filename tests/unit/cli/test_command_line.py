@@ -245,11 +245,11 @@ def test_bad_usage_exits_2_and_says_what_would_be_right(caller: Caller, argument
     assert words in errors
 
 
-def test_what_nobody_foresaw_exits_3_with_a_traceback_and_a_request(caller: Caller) -> None:
+def test_an_internal_error_exits_3_with_a_traceback_and_a_request(caller: Caller) -> None:
     caller.scenario("x.lab.yaml", "one", name="buggy")
     code, _, errors = caller.type("run", "x.lab.yaml")
     assert code == ExitCode.INTERNAL
-    assert "RuntimeError: nobody thought of that" in errors
+    assert "RuntimeError: an unforeseen case" in errors
     assert "please report" in errors
     assert caller.events()[-1] == "end of session"
 

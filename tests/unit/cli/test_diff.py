@@ -8,7 +8,7 @@ from proxylab.errors import ExitCode
 BOTH = "embedded/iptables,embedded@v1.34/iptables"
 STEPS = """  steps:
   - {name: the pod goes, change: {pods: {echo: {ready: false}}}, expect: {conntrack: {none: {replyFrom: echo}}},
-     probes: [{name: nobody answers, from: client, to: {pod: echo}, expect: {outcome: delivered, source: preserved}}]}
+     probes: [{name: no pod answers, from: client, to: {pod: echo}, expect: {outcome: delivered, source: preserved}}]}
 ---
 """
 
@@ -24,7 +24,7 @@ def test_probes_and_steps_are_asked_for_on_every_engine(caller: Caller) -> None:
     asked = [event for event in caller.events() if event.startswith(("probe", "step", "conclude"))]
     assert asked == [
         *("probe one", "probe one"),
-        *("step the pod goes", "probe the pod goes: nobody answers") * 2,
+        *("step the pod goes", "probe the pod goes: no pod answers") * 2,
         *("conclude the pod goes",) * 2,
     ]
 

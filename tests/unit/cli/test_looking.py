@@ -190,7 +190,7 @@ def test_graph_draws_the_way_of_a_probe_in_every_form(shell: Shell, form: str) -
 
 
 def test_graph_says_which_probes_there_are(shell: Shell) -> None:
-    code, output, errors = shell.type("graph", POD, "--probe", "a backend sees nobody")
+    code, output, errors = shell.type("graph", POD, "--probe", "a backend sees no client")
     assert (code, output) == (ExitCode.SCENARIO, "")
     assert "  ClusterIP from a pod preserves the client IP\n" in errors
 

@@ -50,7 +50,7 @@ def read(descriptor: int) -> str:
         while True:
             try:
                 more = file.read(1 << 16)
-            except OSError:  # EIO: nobody has the other end of the terminal any more
+            except OSError:  # EIO: the other end of the terminal is closed
                 more = b""
             if not more:
                 return data.decode().replace("\r\n", "\n")

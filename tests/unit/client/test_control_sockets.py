@@ -53,7 +53,7 @@ def test_what_a_killed_lab_has_left_is_cleared_away(control_sockets: ControlSock
     control_socket = ControlSocket(control_sockets)
     control_socket.claim("shop")
     control_socket.tell_supervisor(os.getpid())
-    assert {each.name for each in control_sockets.folder.iterdir()} == {"shop.sock", "shop.keeper"}
+    assert {each.name for each in control_sockets.folder.iterdir()} == {"shop.sock", "shop.supervisor"}
     control_socket.close()
     assert control_sockets.names() == []
     assert list(control_sockets.folder.iterdir()) == []
@@ -80,7 +80,7 @@ def test_the_name_is_the_last_that_goes(
     else:
         control_socket.close()
         assert control_sockets.names() == []
-    assert gone == [("shop.keeper", True), ("shop.sock", False)]
+    assert gone == [("shop.supervisor", True), ("shop.sock", False)]
 
 
 def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
@@ -93,12 +93,12 @@ def test_a_name_may_be_deep_in_folders_and_long(tmp_path: Path) -> None:
     control_socket.give_up()
 
 
-def test_nobody_is_killed_who_only_has_the_number_of_a_keeper(control_sockets: ControlSockets) -> None:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as somebody:
-        control_sockets.supervisor_file("shop").write_text(f"{somebody.pid} 1\n")
+def test_a_process_that_only_reuses_the_pid_of_a_supervisor_is_not_killed(control_sockets: ControlSockets) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        control_sockets.supervisor_file("shop").write_text(f"{other.pid} 1\n")
         assert not control_sockets.kill("shop")
         assert not control_sockets.kill("nothing")
-        assert somebody.poll() is None
+        assert other.poll() is None
 
 
 @pytest.mark.parametrize("name", ["shop", "a.b-c1", "a" * 63])

@@ -6,7 +6,7 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.errors import CapabilityError, EngineError
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
-from proxylab.verdict.model import Foreseen
+from proxylab.verdict.model import KnownFailure
 
 TEXT = """\
 apiVersion: proxylab/v1
@@ -34,7 +34,7 @@ def programming(_: Scenario) -> str:
 
 def test_an_engine_that_fails_in_the_words_that_are_foreseen_is_as_it_should_be() -> None:
     foreseen = open_or_foresee(refusing, FAILS)
-    assert isinstance(foreseen, Foreseen)
+    assert isinstance(foreseen, KnownFailure)
     assert str(foreseen) == (
         "the engine fails as f:8:5 foresees: a bug; it logged 'add rule … iif != cli*: Error: Interface does not exist'"
     )

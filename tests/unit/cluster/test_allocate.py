@@ -33,7 +33,7 @@ def test_addresses_come_from_the_upper_band_in_order() -> None:
     assert first.ip_families == (Family.IPV4,)
 
 
-def test_a_service_at_the_end_moves_nobody() -> None:
+def test_a_service_at_the_end_moves_no_other() -> None:
     some = [node_port("a", 0), service("b"), node_port("c", 0)]
     more = [*some, node_port("d", 0), service("e", cluster_ips=(ip_address("10.96.0.77"),))]
     assert allocate_services(more, [V4])[:3] == allocate_services(some, [V4])

@@ -36,7 +36,7 @@ def test_each_family_of_a_service_has_the_next_address() -> None:
     }
 
 
-def test_an_address_in_the_status_stays_and_is_handed_to_nobody_else() -> None:
+def test_an_address_in_the_status_stays_and_goes_to_no_other_service() -> None:
     assert given(balanced("a"), balanced("b", ingress="192.0.2.1")) == {"a": ["192.0.2.2"], "b": ["192.0.2.1"]}
 
 

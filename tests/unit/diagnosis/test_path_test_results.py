@@ -62,7 +62,7 @@ def masquerade(one: PathTestResult, rules: Rules = RULES) -> Finding:
      probed.some_lost],
     ids=lambda made: made.__name__,
 )  # fmt: skip
-def test_whoever_is_not_led_to_an_endpoint_breaks_translation(made: object) -> None:
+def test_a_dialler_that_is_not_translated_to_an_endpoint_breaks_translation(made: object) -> None:
     found = judge_translation(SUBJECT, [walked(probed.passed()), walked(made())])  # type: ignore[operator]
     assert found.standing is Standing.BREAKS
     assert found.cause.count(" to the cluster IP 10.96.0.10:80/TCP by node-a: ") == 1
@@ -100,7 +100,7 @@ def test_endpoints_must_see_the_right_source() -> None:
     assert "'s own; node-a masqueraded the packet" in exposed.cause
 
 
-def test_a_node_that_masquerades_nothing_breaks_it_whoever_has_dialled() -> None:
+def test_a_node_that_masquerades_nothing_breaks_it_for_every_dialler() -> None:
     rules = {("node-a", Family.IPV4): replace(PROGRAMMED, masquerades=False)}
     found = masquerade(walked(probed.passed(), hidden=False), rules)
     assert found.cause == "node-a has no rule that masquerades packets marked by the rules of Services."

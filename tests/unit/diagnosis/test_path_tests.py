@@ -18,7 +18,7 @@ from proxylab.scenario.model import Scenario
 TEXT = """\
 apiVersion: proxylab/v1
 kind: Scenario
-metadata: {name: walks, description: Whom a diagnosis lets dial.}
+metadata: {name: walks, description: The senders that a diagnosis lets dial.}
 spec:
   nodes: {node-a: {}, node-b: {}}
   pods:
@@ -48,8 +48,8 @@ def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Di
 
 
 def told(spec: str = "", terms: Terms = TERMS, sender: str | None = None, text: str = TEXT) -> dict[str, bool | None]:
-    _, subject, everybody = world(spec, text)
-    return {str(each): each.hidden for each in path_tests(subject, terms, everybody, ("node-a", "node-b"), sender)}
+    _, subject, diallers = world(spec, text)
+    return {str(each): each.hidden for each in path_tests(subject, terms, diallers, ("node-a", "node-b"), sender)}
 
 
 CLUSTER_IP = "to the cluster IP 10.96.1.1:80/TCP by"
@@ -86,11 +86,11 @@ def test_who_shall_dial_dials_what_it_can() -> None:
 
 
 def test_source_ranges_let_only_allowed_senders_in() -> None:
-    _, subject, everybody = world()
+    _, subject, diallers = world()
     balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
     for ranges, frontends in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
         about = replace(subject, service=replace(balanced, source_ranges=ranges))
-        assert len(path_tests(about, TERMS, everybody, ("node-a",), "outside")) == frontends + 1, (
+        assert len(path_tests(about, TERMS, diallers, ("node-a",), "outside")) == frontends + 1, (
             "node ports ask for no range"
         )
 
@@ -133,6 +133,6 @@ def test_the_source_is_open_where_the_network_itself_masquerades() -> None:
 
 
 def test_only_endpoints_reach_themselves() -> None:
-    _, subject, everybody = world()
-    (loop,) = loops(subject, TERMS, everybody, ("node-a", "node-b"))
+    _, subject, diallers = world()
+    (loop,) = loops(subject, TERMS, diallers, ("node-a", "node-b"))
     assert (loop.dialler.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))

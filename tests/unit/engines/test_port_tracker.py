@@ -1,4 +1,4 @@
-"""Service ports are made anew for changed objects only, and an unsound object harms nobody else."""
+"""Service ports are made anew for changed objects only, and an unsound object harms no other."""
 
 import pytest
 from msgspec.structs import replace

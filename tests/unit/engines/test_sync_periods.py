@@ -84,7 +84,7 @@ def test_a_failed_load_is_tried_again_after_a_sync_period_and_in_full() -> None:
 
 
 @pytest.mark.parametrize("table", ["mangle", "nat", "filter"])
-def test_a_flush_by_somebody_else_is_mended_within_a_sync_period(table: str) -> None:
+def test_a_flush_by_another_program_is_repaired_within_a_sync_period(table: str) -> None:
     async def test(stage: Stage) -> None:
         before = await stage.engine.dump()
         stage.loader.tables[Family.IPV4][table] = {
@@ -179,7 +179,7 @@ def test_health_follows_what_waits() -> None:
     staged(test)
 
 
-def test_an_unsound_object_is_told_once_and_harms_nobody() -> None:
+def test_an_unsound_object_is_logged_once_and_harms_no_other() -> None:
     async def test(stage: Stage) -> None:
         bad = replace(ECHO, name="bad", ports=(replace(ECHO.ports[0], port=0),))
         stage.store.apply(bad)

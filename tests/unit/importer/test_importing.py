@@ -57,9 +57,9 @@ def test_services_endpoints_and_addresses_are_those_of_the_cluster(make: Callabl
         assert list(map(str, service.cluster_ips)) == ips
     stand_ins = {"192.0.2.50", "172.16.0.2"}
     printed = [each["addresses"][0] for found in cluster.slices for each in found["endpoints"] or []]
-    carried = {str(each.addresses[0]) for found in scenario.slices for each in found.endpoints}
-    assert carried >= set(printed) - stand_ins
-    assert len(carried) == len(set(printed))
+    kept = {str(each.addresses[0]) for found in scenario.slices for each in found.endpoints}
+    assert kept >= set(printed) - stand_ins
+    assert len(kept) == len(set(printed))
 
 
 def test_pods_among_their_nodes_keep_their_places_in_slices_by_other_addresses() -> None:

@@ -1,4 +1,4 @@
-"""What is mangled on its way here is refused, or carried over; it never ends in a traceback, nor without an end."""
+"""What is mangled on its way here is refused, or imported; it never ends in a traceback, nor without an end."""
 
 import copy
 import json
@@ -20,7 +20,7 @@ WHOLE = json.loads(cloud().json())
 
 
 def netns_names(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every path but those of what nobody looks at."""
+    """Every path but those that the import ignores."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
         if key not in ("managedFields", "annotations"):

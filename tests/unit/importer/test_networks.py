@@ -41,7 +41,7 @@ def test_a_network_stays_as_narrow_as_its_neighbours_make_it() -> None:
     assert list(map(str, (*close.pods, *close.services))) == ["10.43.0.0/17", "10.43.128.0/17"]
 
 
-def test_the_gateway_is_nobody_else() -> None:
+def test_the_gateway_is_no_other_address() -> None:
     assert str(found(["192.168.1.1", "192.168.1.2"], [], ["10.96.0.1"]).nodes[0]) == "192.168.0.0/23"
 
 

@@ -1,10 +1,10 @@
-"""What steps have taken out of a lab: which ends are down, and which namespaces are mute."""
+"""What steps have taken out of a lab: which ends are down, and which namespaces a blackhole silences."""
 
 from msgspec.structs import replace
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.assembly import assemble
-from proxylab.plan.reach import Absences, Links
+from proxylab.plan.outages import Absences, Links
 from proxylab.report.reproduction.network import absent
 
 PLAN = assemble(two_nodes(probe("p", "sender", frontend()))).plan
@@ -16,7 +16,7 @@ def test_a_pod_that_is_gone_is_mute_and_one_on_its_nodes_network_is_not() -> Non
     assert Absences(frozenset({"echo-1"})).blackhole(replace(PLAN, pods=on_a_node)) == ()
 
 
-def test_who_shares_a_namespace_with_somebody_who_is_there_is_not_mute() -> None:
+def test_a_deleted_pod_that_shares_its_namespace_with_a_live_one_gets_no_blackhole() -> None:
     shared = tuple(replace(pod, namespace="both") if pod.name.startswith("echo") else pod for pod in PLAN.pods)
     roles = tuple(replace(each, name="both") if each.name == "echo-1" else each for each in PLAN.namespaces)
     plan = replace(PLAN, pods=shared, namespaces=roles)

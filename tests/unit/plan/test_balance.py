@@ -1,4 +1,4 @@
-"""Whom a balancer asks, and which node then has an address."""
+"""Which nodes a balancer checks, and which node then has an address."""
 
 from ipaddress import ip_address, ip_network
 

@@ -45,12 +45,12 @@ def after(*changes: str) -> Assembly:
 
 
 def endpoints(assembly: Assembly, step: int) -> dict[str, bool]:
-    slices = (thing for thing in assembly.course[step].objects if isinstance(thing, EndpointSlice))
+    slices = (thing for thing in assembly.timeline[step].objects if isinstance(thing, EndpointSlice))
     return {endpoint.target: endpoint.ready for each in slices for endpoint in each.endpoints}
 
 
 def service(assembly: Assembly, step: int) -> Service:
-    (found,) = (thing for thing in assembly.course[step].services if thing.key == ECHO)
+    (found,) = (thing for thing in assembly.timeline[step].services if thing.key == ECHO)
     return found
 
 
@@ -82,7 +82,7 @@ def test_a_service_keeps_what_was_allocated_and_gets_what_it_needs() -> None:
 def test_a_service_that_is_added_takes_nothing_from_those_that_stand() -> None:
     assembly = after("{services: {aaa: {spec: {ports: [{port: 80}]}}}}")
     assert service(assembly, 1) == service(assembly, 0)
-    first, second = (each.cluster_ips for each in assembly.course[1].services)
+    first, second = (each.cluster_ips for each in assembly.timeline[1].services)
     assert first != second
 
 
@@ -99,7 +99,7 @@ def test_nodes_are_labelled_and_leave_and_come_back() -> None:
         "{nodes: {node-b: {labels: {zone: b}}}}", "{nodes: {node-b: null}}", "{nodes: {node-b: {present: true}}}"
     )
     seen = [
-        {thing.name: dict(thing.labels) for thing in assembly.course[step].objects if isinstance(thing, Node)}
+        {thing.name: dict(thing.labels) for thing in assembly.timeline[step].objects if isinstance(thing, Node)}
         for step in range(4)
     ]
     assert [each.get("node-b") for each in seen] == [{}, {"zone": "b"}, None, {}]
@@ -112,7 +112,7 @@ def test_nodes_are_tainted_and_deleted_and_what_is_not_said_stays() -> None:
         "{nodes: {node-b: {taints: [], labels: {zone: b}}}}",
     )
     nodes = [
-        next(thing for thing in assembly.course[step].objects if isinstance(thing, Node) and thing.name == "node-b")
+        next(thing for thing in assembly.timeline[step].objects if isinstance(thing, Node) and thing.name == "node-b")
         for step in range(4)
     ]
     assert [each.taints for each in nodes] == [(), ("a", "b"), ("a", "b"), ()]

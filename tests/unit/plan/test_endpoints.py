@@ -126,7 +126,10 @@ def test_what_a_name_leads_to_is_dialled_like_any_address(assembly: Assembly) ->
     by_name, headless = (
         next(each for each in assembly.scenario.all_probes if each.name == name) for name in ("by name", "headless")
     )
-    service = next(each for each in assembly.course[0].services if each.name == "shop")
-    assert spelled(assembly, assembly.answered(by_name, service.cluster_ips[0])[0]) == HTTP
+    service = next(each for each in assembly.timeline[0].services if each.name == "shop")
+    assert spelled(assembly, assembly.with_address(by_name, service.cluster_ips[0])[0]) == HTTP
     # A client of a headless Service dials the pod itself, and the port that the Service declares.
-    assert spelled(assembly, assembly.answered(headless, assembly.addresses["other"][0])[0]) == ("", {"other": 8080})
+    assert spelled(assembly, assembly.with_address(headless, assembly.addresses["other"][0])[0]) == (
+        "",
+        {"other": 8080},
+    )

@@ -1,4 +1,4 @@
-"""Whom a frame is for: anybody on the sender's own link, by name or by MAC."""
+"""The receiver of a frame: any machine on the sender's own link, by name or by MAC."""
 
 from ipaddress import ip_address
 

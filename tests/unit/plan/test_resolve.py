@@ -4,9 +4,9 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
 from msgspec.structs import replace
+from network_scenarios import BASIC as WIRES
+from network_scenarios import crowded
 from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes
-from wires import BASIC as WIRES
-from wires import crowded
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
@@ -134,9 +134,9 @@ def test_no_fence_stands_in_the_senders_own_namespace() -> None:
     to_host = HostTarget(host="client", port=53)
     case = replace(case, probes=(probe("shared", "echo-1", to_host), probe("on the node", "agent-1", to_host)))
     shared, on_the_node = (resolved.sentinels for resolved in resolve(case, draw(case), (), ()))
-    everybody = {pod.name for pod in draw(case).pods}
-    assert {sentinel.name for sentinel in shared} == {"node-a"} | everybody - {"echo-1", "echo-3", "echo-5"}
-    assert {sentinel.name for sentinel in on_the_node} == everybody - {"agent-1"}
+    every_pod = {pod.name for pod in draw(case).pods}
+    assert {sentinel.name for sentinel in shared} == {"node-a"} | every_pod - {"echo-1", "echo-3", "echo-5"}
+    assert {sentinel.name for sentinel in on_the_node} == every_pod - {"agent-1"}
 
 
 def test_a_node_that_is_named_gets_what_the_router_would_share() -> None:
@@ -285,7 +285,7 @@ def test_a_pod_of_the_host_network_sends_and_receives_in_its_nodes_namespace() -
     assert (str(found.destination), found.port) == ("10.244.1.10", 8080), "a port is said once, whatever the family"
 
 
-def test_everybody_is_met_in_the_family_of_the_address_dialled() -> None:
+def test_receivers_are_of_the_family_of_the_dialled_address() -> None:
     target = AddressTarget(address=IPv6Address("fd00:10:96::7"), port=80)
     case = replace(WIRES["ptp dual"], probes=(probe("p", "client", target),))
     found = resolve(case, draw(case), (), ())[0]

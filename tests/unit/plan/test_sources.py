@@ -4,8 +4,8 @@ from ipaddress import ip_interface
 
 import pytest
 from msgspec.structs import replace
+from network_scenarios import BASIC, DUAL, TUNNELLED, network
 from scenario_cases import node, pods, scenario, two_nodes
-from wires import BASIC, DUAL, TUNNELLED, network
 
 from proxylab.addresses import Family
 from proxylab.plan.sources import snat_source

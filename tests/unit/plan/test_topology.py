@@ -4,8 +4,8 @@ from ipaddress import IPv4Network, ip_address, ip_interface, ip_network
 from pathlib import Path
 
 import pytest
+from network_scenarios import BASIC, TUNNELLED, crowded
 from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
-from wires import BASIC, TUNNELLED, crowded
 
 from proxylab.addresses import Family, Protocol, Transport
 from proxylab.errors import ScenarioError
@@ -23,7 +23,7 @@ def test_plan_of_two_nodes_is_the_golden_one() -> None:
 
 @pytest.mark.parametrize(("name", "scenario"), [(n, (BASIC | TUNNELLED)[n]) for n in ("bridge dual", "vxlan ptp dual")])
 def test_plan_of_a_bridge_and_of_an_overlay_is_the_golden_one(name: str, scenario: Scenario) -> None:
-    """Of the other wires tests/kernel/test_planned_wire.py shows that everybody reaches everybody, as planned."""
+    """tests/kernel/test_planned_network.py shows for the other topologies that all addresses reach each other."""
     plan = draw(scenario)
     assert "\n".join(plan_lines(plan)) + "\n" == (GOLDEN / f"{name.replace(' ', '-')}.txt").read_text()
 

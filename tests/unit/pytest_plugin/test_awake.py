@@ -1,6 +1,6 @@
 """Labs of many engines never stand all at once."""
 
-from proxylab.pytest_plugin.live_labs import Awake
+from proxylab.pytest_plugin.live_labs import OpenLabs
 
 
 class Slept:
@@ -15,7 +15,7 @@ class Slept:
 
 def asked_for(names: str) -> list[str]:
     journal: list[str] = []
-    awake = Awake(lambda name: Slept(name, journal))
+    awake = OpenLabs(lambda name: Slept(name, journal))
     for name in names:
         assert awake.session(name).name == name
     return journal

@@ -70,7 +70,7 @@ def test_what_is_in_it() -> None:
     assert found["versions.txt"].endswith(b"seed: 7\nframes: 1 in capture.pcapng, 3 left out\n")
 
 
-def test_conntrack_names_flow_and_answerer_and_whom_if_that_is_not_the_sender() -> None:
+def test_conntrack_names_the_flow_its_answerer_and_a_translated_client() -> None:
     world = World(flows=2)
     node = world.address("node-a")
     ends = (world.client(0), world.as_seen(1, node))

@@ -4,7 +4,7 @@ from made_steps import all_well, entry_remains
 from msgspec.structs import replace
 from probed import CASES
 
-from proxylab.report.differences import differing, told
+from proxylab.report.differences import differ, difference_lines
 from proxylab.verdict.model import Judgement, StepVerdict, Verdict
 from proxylab.verdict.timeline import timeline
 
@@ -17,21 +17,21 @@ def seen_otherwise(verdict: StepVerdict, judgement: Judgement) -> StepVerdict:
 
 
 def test_a_probe_differs_by_what_became_of_it() -> None:
-    assert not differing({"a": CASES["dropped"](), "b": CASES["dropped"]()})
-    assert differing({"a": CASES["dropped"](), "b": CASES["delivered-instead-of-dropped"]()})
+    assert not differ({"a": CASES["dropped"](), "b": CASES["dropped"]()})
+    assert differ({"a": CASES["dropped"](), "b": CASES["delivered-instead-of-dropped"]()})
 
 
 def test_a_step_differs_by_what_is_expected_and_how_that_is_judged() -> None:
     well = all_well()
-    assert not differing({"a": well, "b": seen_otherwise(well, Judgement.PASS)})
-    assert differing({"a": well, "b": seen_otherwise(well, Judgement.FAIL)})
+    assert not differ({"a": well, "b": seen_otherwise(well, Judgement.PASS)})
+    assert differ({"a": well, "b": seen_otherwise(well, Judgement.FAIL)})
     first, *others = well.verdicts
-    assert differing({"a": well, "b": replace(well, verdicts=(replace(first, expected="5 at least"), *others))})
+    assert differ({"a": well, "b": replace(well, verdicts=(replace(first, expected="5 at least"), *others))})
 
 
 def test_of_a_step_what_happened_is_told() -> None:
     verdict = entry_remains()
-    lines = list(told({"one": verdict}, {"one": timeline(verdict)[1:]}))
+    lines = list(difference_lines({"one": verdict}, {"one": timeline(verdict)[1:]}))
     assert lines[0] == f"{verdict.step.position}: {verdict.step.name}"
     assert lines[1].startswith("  one  fail: ")
     happened = lines.index("  what happened on one:")
@@ -40,5 +40,5 @@ def test_of_a_step_what_happened_is_told() -> None:
 
 
 def test_of_a_probe_that_no_rule_saw_that_is_told() -> None:
-    lines = list(told({"one": CASES["dropped"]()}, {"one": ()}))
+    lines = list(difference_lines({"one": CASES["dropped"]()}, {"one": ()}))
     assert lines[-2:] == ["  the path on one:", "    no rule of any node saw the packet"]

@@ -1,4 +1,4 @@
-"""The page of a run, as text: it is whole, it needs nobody, and nothing in it can become anything else."""
+"""The page of a run, as text: it is whole, it loads nothing, and nothing in it can become anything else."""
 
 import re
 from base64 import b64encode
@@ -76,7 +76,7 @@ def test_a_page_is_whole_and_its_ids_are_its_own() -> None:
     assert {link.removeprefix("#") for link in read.all("href")} <= set(ids)
 
 
-def test_a_page_asks_nobody_and_runs_only_its_own() -> None:
+def test_a_page_loads_nothing_and_runs_only_its_own_script() -> None:
     text = page(entries(), {})
     read = Reader(text)
     assert read.elements["script"] == read.elements["style"] == 1
@@ -93,7 +93,7 @@ def test_a_page_asks_nobody_and_runs_only_its_own() -> None:
 
 
 def test_names_cannot_become_anything_else() -> None:
-    """Whoever writes a scenario, an engine's comments or an error may write what they like."""
+    """A scenario, an engine's comments and an error may contain any text."""
     heading = Heading(
         file=HOSTILE, engine=HOSTILE, case=HOSTILE, scenario=HOSTILE, description=HOSTILE, tags=(HOSTILE,)
     )
@@ -166,8 +166,8 @@ def test_more_places_than_columns_stand_below_each_other() -> None:
 
 def test_a_step_is_a_timeline_of_its_streams() -> None:
     read = Reader(entry(Heading(file="f", engine="e"), torn_connection()).body)
-    kinds = Counter(value for value in read.all("class") if value.startswith("pulse "))
-    assert kinds == {"pulse b0": 1, "pulse b1": 5, "pulse lost": 1, "pulse rejected": 1}
+    kinds = Counter(value for value in read.all("class") if value.startswith("packet "))
+    assert kinds == {"packet b0": 1, "packet b1": 5, "packet lost": 1, "packet rejected": 1}
     assert sum(value.startswith("break ") for value in read.all("class")) == 2
     assert "answered by new: 5" in read.words
     assert "packet 3, lost to an earlier step, is answered by old" in read.words

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from proxylab.report.matrix import glance, slowest
+from proxylab.report.matrix import result_table, slowest
 from proxylab.report.terminal import run_lines
 from proxylab.verdict.model import Fault, ScenarioResult, Skip
 
@@ -16,7 +16,7 @@ def result(file: str, engine: str = OURS, seconds: float = 0.5, **fields: object
 
 
 def test_one_engine_needs_no_table() -> None:
-    assert glance([result("a"), result("b")]) == []
+    assert result_table([result("a"), result("b")]) == []
 
 
 def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
@@ -26,7 +26,7 @@ def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
         result("scenarios/first.lab.yaml", THEIRS),
         result("c.lab.yaml", THEIRS, fault=BROKEN),
     ]
-    assert glance(results, lambda word, judgement: word.replace(judgement, judgement.upper())) == [
+    assert result_table(results, lambda word, judgement: word.replace(judgement, judgement.upper())) == [
         "scenario                  embedded/iptables  kube-proxy/nftables",
         "scenarios/first.lab.yaml  FAIL               nothing",
         "b.lab.yaml                SKIP               -",
@@ -36,7 +36,7 @@ def test_a_row_for_each_scenario_and_a_column_for_each_engine() -> None:
 
 def test_cases_of_a_matrix_share_a_row_that_shows_the_worst() -> None:
     results = [result("a", skipped=LACKING), result("a", fault=BROKEN), result("a", THEIRS)]
-    assert glance(results)[1:] == ["a         fail               nothing"]
+    assert result_table(results)[1:] == ["a         fail               nothing"]
 
 
 def test_the_ten_slowest_are_told_where_there_are_more() -> None:
@@ -50,5 +50,5 @@ def test_the_ten_slowest_are_told_where_there_are_more() -> None:
 def test_both_stand_above_the_line_that_sums_up() -> None:
     results = [result(f"{number}.lab.yaml", engine) for number in range(6) for engine in (OURS, THEIRS)]
     lines = run_lines(results)
-    assert lines.index("slowest 10 of 12:") < lines.index(glance(results)[0]) < len(lines) - 1
+    assert lines.index("slowest 10 of 12:") < lines.index(result_table(results)[0]) < len(lines) - 1
     assert run_lines(results, verbosity=-1) == lines[-1:]

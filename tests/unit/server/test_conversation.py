@@ -30,7 +30,7 @@ class RequestHandler:
         assert isinstance(request, Dump)
         self.begun.set()
         if request.node == "broken":
-            raise RuntimeError("nobody thought of that")
+            raise RuntimeError("an unforeseen case")
         await self.let.wait()
         self.finished.append(request.node)
         return Dumped(request.node)
@@ -50,7 +50,7 @@ class RequestHandler:
 def visited(
     tmp_path: Path, script: Callable[[RequestHandler, Callable[[], socket.socket]], Awaitable[None]]
 ) -> RequestHandler:
-    """Let visitors come to a desk, as the script has it."""
+    """Let clients connect to a handler, as the script says."""
 
     async def play() -> RequestHandler:
         handler = RequestHandler()
@@ -93,14 +93,14 @@ def test_what_a_visitor_has_begun_is_finished_when_it_goes(tmp_path: Path) -> No
     assert visited(tmp_path, script).finished == ["node-a", "node-b"]
 
 
-def test_a_mistake_of_ours_is_told_to_whom_it_meets_and_ends_nothing(tmp_path: Path) -> None:
+def test_an_internal_error_reaches_its_client_and_ends_no_other_connection(tmp_path: Path) -> None:
     async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
         handler.let.set()
         visitor = AsyncChannel(connect())
         await visitor.send(Dump("broken"))
         failed = await visitor.receive(AnyResponse)
         assert isinstance(failed, Failed)
-        assert "nobody thought of that" in failed.fault.words[0]
+        assert "an unforeseen case" in failed.fault.words[0]
         await visitor.send(Dump("node-a"))
         assert await visitor.receive(AnyResponse) == Dumped("node-a")
         visitor.close()

@@ -5,7 +5,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from proxylab.traffic.answer import Answer, Voice, read_answer, request_line
+from proxylab.traffic.answer import Answer, AnswerWriter, read_answer, request_line
 from proxylab.traffic.identity import Identity, Kind
 
 IDENTITY = Identity(bytes(8), 0, 4, 10)
@@ -13,7 +13,7 @@ TOKEN = IDENTITY.token(Kind.PROBE, 7)
 
 
 def test_an_answer_names_the_pod_and_the_peer_that_it_saw() -> None:
-    line = Voice("echo-1").answer(request_line(TOKEN, b"filling"), "10.0.0.1", 4711)
+    line = AnswerWriter("echo-1").answer(request_line(TOKEN, b"filling"), "10.0.0.1", 4711)
     assert line is not None
     assert line.endswith(b"\n")
     assert json.loads(line[48:]) == {"pod": "echo-1", "peer": "10.0.0.1", "port": 4711}
@@ -39,4 +39,4 @@ def test_what_is_no_answer_to_this_flow_is_none(line: bytes) -> None:
 
 
 def test_a_responder_answers_no_answer() -> None:
-    assert Voice("echo-1").answer(IDENTITY.token(Kind.REPLY, 7), "10.0.0.1", 1) is None
+    assert AnswerWriter("echo-1").answer(IDENTITY.token(Kind.REPLY, 7), "10.0.0.1", 1) is None

@@ -1,7 +1,7 @@
-"""What becomes of each pulse of a stream."""
+"""The fate of each packet of a stream."""
 
 from proxylab.evidence.streams import BreakKind, StreamPacketFate
-from proxylab.traffic.answer import Voice, request_line
+from proxylab.traffic.answer import AnswerWriter, request_line
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.ledger import Ledger
 
@@ -13,12 +13,12 @@ def ledger() -> Ledger:
 
 
 def answer(token: bytes, name: str = "echo") -> bytes:
-    said = Voice(name).answer(request_line(token), "10.244.0.2", 12345)
+    said = AnswerWriter(name).answer(request_line(token), "10.244.0.2", 12345)
     assert said is not None
     return said
 
 
-def test_each_end_of_a_pulse() -> None:
+def test_each_fate_of_a_stream_packet() -> None:
     kept = ledger()
     tokens = [kept.issue() for _ in range(4)]
     assert kept.outstanding

@@ -9,10 +9,10 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.match import Matcher, SentinelSighting, Vantage
+from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
 
-SENDER = Vantage("client", "eth0", is_sender=True)
-POD = Vantage("echo", "eth0")
+SENDER = TapPoint("client", "eth0", is_sender=True)
+POD = TapPoint("echo", "eth0")
 A, B = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 IDENTITY = Identity(bytes(8), 0, 1000, 5)
 SYN, RST, ACK, PSH = 2, 4, 16, 8
@@ -40,14 +40,14 @@ def frame(packet: bytes, *, outgoing: bool = False, at: int = 7) -> Frame:
 
 
 def seen(
-    protocol: Transport, vantage: Vantage, *frames: Frame, sockets: dict[int, int] | None = None
+    protocol: Transport, vantage: TapPoint, *frames: Frame, sockets: dict[int, int] | None = None
 ) -> tuple[Observation, ...]:
     matcher = Matcher(IDENTITY, protocol, sockets)
     matcher.take(vantage, frames)
     return matcher.observations
 
 
-def test_an_observation_says_what_was_seen_where_when_and_as_whom() -> None:
+def test_an_observation_has_packet_tap_time_and_addresses() -> None:
     packet = udp(IDENTITY.token(Kind.PROBE, 3))
     assert seen(Transport.UDP, POD, frame(packet)) == (
         Observation(3, "echo", "eth0", Direction.IN, Packet.REQUEST, Transport.UDP, A, 1024, B, 80, 7),
@@ -174,7 +174,7 @@ def test_fences_are_sighted_where_they_come_in() -> None:
 
 def test_what_is_seen_on_its_way_through_a_node_settles_nothing() -> None:
     matcher = Matcher(IDENTITY, Transport.TCP)
-    transit = Vantage("node-a", "eth0", transit=True)
+    transit = TapPoint("node-a", "eth0", transit=True)
     first = IDENTITY.sequence(0)
     sentinel = icmp(0, 0, IDENTITY.token(Kind.SENTINEL, 1))
     passing = [tcp(SYN, first), tcp(SYN | ACK, 9, first + 1), tcp(RST | ACK, 0, first + 1), icmp(3, 3, tcp(SYN, first))]

@@ -4,20 +4,20 @@ import pytest
 
 from proxylab.addresses import Family, Transport
 from proxylab.scenario.model import MOST_FLOWS
-from proxylab.traffic.ports import PortDealer
+from proxylab.traffic.ports import PortAllocator
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)
 
 
 def test_ports_are_distinct_within_and_across_errands_until_the_deck_is_used_up() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     half = dealer.size // 2
     dealt = (dealer.deal(A, Transport.UDP, half) or ()) + (dealer.deal(A, Transport.UDP, half) or ())
     assert len(set(dealt)) == 2 * half
 
 
 def test_no_port_comes_again_before_conntrack_is_flushed() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     first = dealer.deal(A, Transport.UDP, 100)
     dealer.deal(A, Transport.UDP, dealer.size - 150)
     assert dealer.deal(A, Transport.UDP, 51) is None
@@ -28,12 +28,12 @@ def test_no_port_comes_again_before_conntrack_is_flushed() -> None:
 
 
 def test_a_port_that_an_author_chose_is_dealt_to_no_other_flow() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     early = (dealer.deal(A, Transport.UDP, 10) or ())[3]
     assert not dealer.claim(A, Transport.UDP, early), "a flow has had it"
     assert dealer.claim(A, Transport.TCP, early)
     assert dealer.claim(B, Transport.UDP, early)
-    late = (PortDealer(1, ()).deal(A, Transport.UDP, 20) or ())[15]
+    late = (PortAllocator(1, ()).deal(A, Transport.UDP, 20) or ())[15]
     assert dealer.claim(A, Transport.UDP, late)
     assert not dealer.claim(A, Transport.UDP, late)
     following = dealer.deal(A, Transport.UDP, 20) or ()
@@ -46,17 +46,17 @@ def test_a_port_that_an_author_chose_is_dealt_to_no_other_flow() -> None:
 
 
 def test_senders_and_protocols_have_decks_of_their_own() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     dealer.deal(A, Transport.UDP, dealer.size - 1)
     assert (
         dealer.deal(B, Transport.UDP, 5)
         == dealer.deal(A, Transport.TCP, 5)
-        == PortDealer(1, ()).deal(A, Transport.TCP, 5)
+        == PortAllocator(1, ()).deal(A, Transport.TCP, 5)
     )
 
 
 def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
-    dealer = PortDealer(1, (8080, 30080))
+    dealer = PortAllocator(1, (8080, 30080))
     dealt = set(dealer.deal(A, Transport.TCP, dealer.size) or ())
     assert min(dealt) >= 1024
     assert not dealt & {8080, 30080, *range(32768, 61000)}
@@ -66,31 +66,31 @@ def test_ports_are_neither_privileged_nor_ephemeral_nor_listened_on() -> None:
 @pytest.mark.parametrize("listened_on", [0, 279, 280, 20_000])
 def test_as_many_flows_as_a_scenario_may_ask_for_have_ports_however_many_are_listened_on(listened_on: int) -> None:
     taken = range(1024, 1024 + listened_on)
-    dealt = PortDealer(1, taken).deal(A, Transport.TCP, MOST_FLOWS) or ()
+    dealt = PortAllocator(1, taken).deal(A, Transport.TCP, MOST_FLOWS) or ()
     assert len(set(dealt)) == MOST_FLOWS
     assert not set(dealt) & set(taken)
 
 
 def test_the_seed_orders_ports() -> None:
-    one, same, other = (PortDealer(seed, ()).deal(A, Transport.TCP, 20) for seed in (1, 1, 2))
+    one, same, other = (PortAllocator(seed, ()).deal(A, Transport.TCP, 20) for seed in (1, 1, 2))
     assert one == same != other
 
 
 def test_after_a_flush_of_conntrack_dealing_starts_again() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     first = dealer.deal(A, Transport.TCP, 20)
     dealer.restart()
     assert dealer.deal(A, Transport.TCP, 20) == first
 
 
 def test_more_flows_than_ports_are_refused() -> None:
-    dealer = PortDealer(1, ())
+    dealer = PortAllocator(1, ())
     with pytest.raises(ValueError, match=str(dealer.size)):
         dealer.deal(A, Transport.TCP, dealer.size + 1)
 
 
 def test_datagrams_go_on_from_a_port_that_an_author_chose_once_the_lab_has_changed() -> None:
-    dealer = PortDealer(0, ())
+    dealer = PortAllocator(0, ())
     assert dealer.claim(A, Transport.UDP, 12345)
     assert dealer.claim(A, Transport.TCP, 12345)
     assert not dealer.claim(A, Transport.UDP, 12345)
@@ -103,7 +103,7 @@ def test_datagrams_go_on_from_a_port_that_an_author_chose_once_the_lab_has_chang
 
 
 def test_a_port_of_one_family_is_free_in_the_other() -> None:
-    dealer = PortDealer(0, ())
+    dealer = PortAllocator(0, ())
     assert dealer.claim(A, Transport.UDP, 12345)
     assert dealer.claim(("a", Family.IPV6), Transport.UDP, 12345)
     assert not dealer.claim(A, Transport.UDP, 12345)

@@ -8,7 +8,7 @@ from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes import cause
-from proxylab.verdict.drop_reasons import drop_told, reason_words
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
@@ -18,17 +18,17 @@ HELD = LEFT + 200_000
 TOLD = DropReason(4, "IP_RPFILTER", LEFT + 60_000)
 
 
-def traced(*drops: DropReason, held_at: int = HELD) -> Evidence:
-    return WORLD.evidence([replace(WORLD.leaves(0), at=LEFT)], drops=drops, held_at=held_at)
+def traced(*drops: DropReason, counters_read_at: int = HELD) -> Evidence:
+    return WORLD.evidence([replace(WORLD.leaves(0), at=LEFT)], drops=drops, counters_read_at=counters_read_at)
 
 
 def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
     before, later = DropReason(4, "NO_SOCKET", LEFT - 50_000), DropReason(4, "OTHERHOST", LEFT + 70_000)
-    assert drop_told(WORLD.resolved, traced(before, TOLD, later)) == TOLD
+    assert reported_drop(WORLD.resolved, traced(before, TOLD, later)) == TOLD
 
 
 @pytest.mark.parametrize(
-    ("drops", "held_at"),
+    ("drops", "counters_read_at"),
     [
         ((), HELD),
         ((TOLD,), 0),
@@ -38,8 +38,8 @@ def test_it_is_the_first_after_the_packet_was_seen_last() -> None:
     ],
     ids=["none is told", "nothing is missing", "after a sentinel packet", "before it left", "of IPv6"],
 )
-def test_a_drop_that_cannot_be_the_packets_is_not_told(drops: tuple[DropReason, ...], held_at: int) -> None:
-    assert drop_told(WORLD.resolved, traced(*drops, held_at=held_at)) is None
+def test_a_drop_that_cannot_be_the_packets_is_not_told(drops: tuple[DropReason, ...], counters_read_at: int) -> None:
+    assert reported_drop(WORLD.resolved, traced(*drops, counters_read_at=counters_read_at)) is None
 
 
 def test_a_word_is_explained_where_its_meaning_is_known() -> None:

@@ -68,7 +68,7 @@ def test_what_came_in_elsewhere_did_not_end_there() -> None:
     assert verdicts["at"].reasons == ("1 of 2 flows: it was seen last at outside/eth0",)
 
 
-def test_what_never_came_there_was_dropped_before_or_nobody_knows() -> None:
+def test_a_packet_that_never_came_there_was_dropped_before_or_is_undecided() -> None:
     evidence = replace(came(kernel=()), observations=(ENDS.leaves(0), ENDS.leaves(1)), sentinels=ENDS.sentinels)
     verdicts = judged(evidence)
     assert (verdicts["outcome"].judgement, verdicts["at"].judgement) == (INCONCLUSIVE, FAIL)
@@ -94,4 +94,4 @@ def test_a_packet_that_left_when_the_counters_had_been_read_is_not_among_them() 
     late = (replace(ENDS.leaves(1), at=10**6), replace(ENDS.arrives(1, "echo-1", OWN), at=10**6 + 1))
     repeated = replace(evidence, observations=(*evidence.observations, *late))
     assert judged(repeated)["outcome"].judgement is INCONCLUSIVE
-    assert judged(replace(repeated, held_at=10**5))["outcome"].judgement is PASS
+    assert judged(replace(repeated, counters_read_at=10**5))["outcome"].judgement is PASS

@@ -19,7 +19,9 @@ WORDS = 'the rule "tcp dport 80 drop" in chain early (hook prerouting, priority 
 def lost(world: World, *foreign: ForeignRule, **changes: object) -> Evidence:
     """The flow came in at node-a, and its stack counted it only as received."""
     seen = replace(world.leaves(0), netns_name="node-a", device="debug", direction=Direction.IN, at=1001)
-    told = world.evidence([world.leaves(0), seen], kernel=ROUTED, held_at=2000, foreign=foreign, counted=("node-a",))
+    told = world.evidence(
+        [world.leaves(0), seen], kernel=ROUTED, counters_read_at=2000, foreign=foreign, counted=("node-a",)
+    )
     return replace(told, **changes)  # type: ignore[arg-type]
 
 

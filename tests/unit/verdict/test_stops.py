@@ -7,7 +7,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.flows import gather
+from proxylab.verdict.flows import flows_of
 from proxylab.verdict.stops import Ends, Stop, stops
 
 WORLD = World()
@@ -15,7 +15,7 @@ NODE = ip_address("172.18.0.2")
 
 
 def stopped(seen: list[Observation], world: World = WORLD) -> list[Stop]:
-    (flow,) = gather(world.resolved, world.evidence(seen))
+    (flow,) = flows_of(world.resolved, world.evidence(seen))
     return list(stops(flow))
 
 
@@ -70,5 +70,5 @@ def test_a_program_answers_what_it_got_whenever_the_kernel_says_it_did() -> None
     said = replace(got, direction=Direction.OUT, packet=Packet.REPLY, at=1, source=pod.address, source_port=8080)
     came = replace(got, device="eth0", at=1999)
     evidence = world.evidence([said, world.leaves(0), came, got])
-    (flow,) = gather(replace(resolved, receivers=(pod,)), evidence)
+    (flow,) = flows_of(replace(resolved, receivers=(pod,)), evidence)
     assert netns_names(list(stops(flow))) == ["debug", "> node-b", "> echo-1", "echo-1"]

@@ -1,19 +1,21 @@
 """The API of one cluster: the response to each request.
 
-The response to a watch is a ``Following``, from which the owner of the socket takes lines.
+The response to a watch is a ``Following``, from which the owner of the socket takes lines. Events are the only objects
+that clients create and change.
 """
 
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.encoder import Encoder, dumped
 from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.manifest import Encoder, dumped
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.control.kubeapi.reported import changed_event, created_event
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import discovery
 
@@ -23,6 +25,7 @@ _VERSION: Final = "v1.34.0"
 """The version at ``/version``; kubectl uses it for little but a warning."""
 
 _MOST_EVENTS: Final = 1000
+_TEXT_LIMIT: Final = 1024  # apiserver's noteLengthLimit (pkg/apis/core/validation/events.go)
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 
@@ -86,7 +89,7 @@ class KubeApi:
         thing = self.store.get(key)
         if thing is None:
             raise Refusal.not_found(f'{plural} "{key.name}" not found')
-        return Reply(HTTPStatus.OK, self._encoder.object(thing, self.store.revision_of(key)))
+        return Reply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
 
     def _listed(self, wanted: List) -> Reply:
         revision, collection = self.store.revision, wanted.collection
@@ -101,7 +104,7 @@ class KubeApi:
             "metadata": {"resourceVersion": str(revision)},
         }
         items = (
-            self._encoder.object(thing, self.store.revision_of(thing.key))
+            self._encoder.known(thing, self.store.revision_of(thing.key))
             for thing in self.store.list(resource.cls)
             if collection.holds(thing)
         )
@@ -112,18 +115,74 @@ class KubeApi:
         if not report.name:
             if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
                 raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "too many events", retry_after=60)
-            event = created_event(body, content_type, report.namespace)
+            event = _created_event(body, content_type, report.namespace)
             code = HTTPStatus.CREATED
         else:
             known = self.store.get(key)
             if not isinstance(known, ClusterEvent):
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
-            event = changed_event(known, body, content_type)
+            event = _changed_event(known, body, content_type)
             code = HTTPStatus.OK
-        return Reply(code, self._encoder.object(event, self.store.apply(event)))
+        return Reply(code, self._encoder.known(event, self.store.apply(event)))
 
 
 def refused(refusal: Refusal) -> Reply:
     """A refusal as a Status."""
     headers = (("Retry-After", str(refusal.retry_after)),) if refusal.retry_after else ()
     return Reply(refusal.code, dumped(refusal.status), headers=headers)
+
+
+def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:
+    """The event of a ``POST``. Raises ``Refusal``."""
+    document = _document(body, content_type)
+    metadata, regarding = _part(document, "metadata"), _part(document, "regarding")
+    name = _text(metadata, "name")
+    if not name:
+        raise Refusal(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", "metadata.name: Required value")
+    event = ClusterEvent(
+        namespace=namespace or _text(metadata, "namespace") or "default",
+        name=name,
+        regarding=Key(_text(regarding, "kind"), _text(regarding, "namespace"), _text(regarding, "name")),
+        reason=_text(document, "reason"),
+        reporter=_text(document, "reportingController"),
+        reporting_instance=_text(document, "reportingInstance"),
+        action=_text(document, "action"),
+        time=_text(document, "eventTime"),
+    )
+    return _with_series(event, document)
+
+
+def _changed_event(event: ClusterEvent, body: bytes, content_type: str) -> ClusterEvent:
+    """The event after a ``PATCH``, which counts up its series. Raises ``Refusal``."""
+    return _with_series(event, _document(body, content_type))
+
+
+def _with_series(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:
+    series = _part(document, "series")
+    count = series.get("count", event.count)
+    return replace(
+        event,
+        note=_text(document, "note") or event.note,
+        type=_text(document, "type") or event.type,
+        count=count if isinstance(count, int) else event.count,
+    )
+
+
+def _document(body: bytes, content_type: str) -> dict[str, Any]:
+    if "json" not in content_type:
+        message = f"the body of the request is {content_type or 'of no content type'}, and must be JSON"
+        raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise Refusal.bad_request("the body of the request is not a JSON object") from None
+
+
+def _part(document: dict[str, Any], key: str) -> dict[str, Any]:
+    part = document.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _text(document: dict[str, Any], key: str) -> str:
+    text = document.get(key)
+    return text[:_TEXT_LIMIT] if isinstance(text, str) else ""

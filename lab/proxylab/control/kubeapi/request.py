@@ -25,11 +25,16 @@ _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 
 
 class Collection(Struct, frozen=True):
-    """The selected objects of one kind, in one namespace or in all (empty)."""
+    """The selected objects of one kind, in one namespace or in all (empty).
+
+    Attributes:
+        form: equal for collections that hold the same objects because requests say the same.
+    """
 
     resource: Resource
     namespace: str
     selection: Selection
+    form: tuple[str, ...]
 
     def holds(self, thing: KubeObject) -> bool:
         """Whether an object belongs to the collection."""
@@ -177,10 +182,11 @@ class _Options(Struct, frozen=True):
 
 
 def _collection_request(resource: Resource, namespace: str, options: _Options) -> List | Watch:
-    selection = Selection.of(options.text("labelSelector"), options.text("fieldSelector"))
+    labels, fields = options.text("labelSelector"), options.text("fieldSelector")
+    selection = Selection.of(labels, fields)
     for name in sorted(selection.field_names - resource.field_names):
         raise Refusal.bad_request(f"field label not supported: {name}")
-    collection = Collection(resource, namespace, selection)
+    collection = Collection(resource, namespace, selection, (resource.plural, namespace, labels, fields))
     revision, match = options.number("resourceVersion"), options.text("resourceVersionMatch")
     if match not in ("", _EXACT, _NOT_OLDER):
         raise _invalid(f"resourceVersionMatch: {match!r} is not supported")

@@ -15,8 +15,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from proxylab.cluster.objects import Key
-from proxylab.control.http import Answer
-from proxylab.control.servers import PathHandler
+from proxylab.control.http_server import Answer, PathHandler
 from proxylab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics

@@ -11,7 +11,7 @@ from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
-from proxylab.control.ask import fetch
+from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import reached
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
@@ -22,7 +22,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, xtables_rules
-from proxylab.kernel.sandbox.chosen_tools import CHOSEN_FIRST, links_to
+from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline

@@ -19,8 +19,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from proxylab.errors import InternalError, LabEndedError
-from proxylab.kernel.sandbox.chosen_tools import PATH
 from proxylab.kernel.sandbox.commands import MARK, Command
+from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import here

@@ -77,7 +77,7 @@ class ControlSocket(Struct, frozen=True):
         The name goes last: a client that waits for the end of a lab watches the name.
         """
         bound = Path(str(self.socket.getsockname()))
-        for name in (bound.stem + ".keeper", bound.name) if bound.name else ():
+        for name in (bound.stem + ".supervisor", bound.name) if bound.name else ():
             with suppress(OSError):
                 os.unlink(name, dir_fd=self.folder)
 

@@ -15,13 +15,13 @@ from proxylab.evidence.words import amount, endpoint, times
 from proxylab.plan.resolved import STACK
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import informative
+from proxylab.verdict.counted_rules import informative_rules
 from proxylab.verdict.flows import Flow
+from proxylab.verdict.hop_table import missing, testimony
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_actions import short
 from proxylab.verdict.rules import Rule, ending
 from proxylab.verdict.stops import Ends, Stop, stops
-from proxylab.verdict.way import missing, testimony
 
 __all__ = ["MOST_COLUMNS", "ladder"]
 
@@ -99,7 +99,7 @@ class _Drawing:
         self._case = case
         self._probed = probed
         self._columns = columns
-        self._rules = informative(case, probed.traced)
+        self._rules = informative_rules(case, probed.traced)
 
     def heads(self) -> Markup:
         """The names of the namespaces, above their columns."""
@@ -108,7 +108,7 @@ class _Drawing:
                 "div",
                 tag("b", netns_name),
                 tag("small", self._address(netns_name)),
-                class_=f"place {self._role(netns_name)} p{column}",
+                class_=f"netns {self._role(netns_name)} p{column}",
             )
             for netns_name, column in self._columns.items()
         ]
@@ -179,7 +179,7 @@ class _Drawing:
         lines = [
             tag(
                 "span",
-                tag("b", _TRANSLATIONS[request, there], class_="deed"),
+                tag("b", _TRANSLATIONS[request, there], class_="translation"),
                 tag("code", was),
                 tag("span", " becomes ", class_="becomes"),
                 tag("span", " ⇒ ", class_="into", aria_hidden="true"),

@@ -6,7 +6,7 @@ from typing import Final
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted import informative, work
+from proxylab.verdict.counted_rules import action_of, informative_rules
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_actions import short
@@ -19,7 +19,7 @@ _MOST: Final = 30
 
 def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
     """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
-    found = informative(case, probed.traced)
+    found = informative_rules(case, probed.traced)
     if not found:
         return None
     head = tag(
@@ -51,7 +51,7 @@ def _row(rule: Rule, case: Case) -> Markup:
         tag("td", count.node),
         tag("td", f"{count.packets:,}", class_="number"),
         tag("td", tag("code", short(count.chain), title=count.chain)),
-        tag("td", work(rule, case), tag("code", text, class_="rule") if text else None),
+        tag("td", action_of(rule, case), tag("code", text, class_="rule") if text else None),
     )
 
 

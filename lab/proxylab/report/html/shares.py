@@ -7,7 +7,7 @@ from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.model import Shares, Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
-from proxylab.verdict.arrivals import due_shares, hits
+from proxylab.verdict.arrivals import arrivals_by_pod, due_shares
 from proxylab.verdict.case import Case
 
 __all__ = ["shares"]
@@ -21,7 +21,7 @@ _ROOM: Final = 1.1
 
 def shares(case: Case) -> Markup | None:
     """A bar for each backend; ``None`` for a single flow."""
-    found = hits(case)
+    found = arrivals_by_pod(case)
     total = found.total()
     if len(case.flows) == 1 or not total:
         return None
@@ -69,7 +69,7 @@ def _due(case: Case) -> Mapping[str, float]:
 
 def _chance(case: Case, due: Mapping[str, float], hit: Sequence[str], total: int) -> str:
     """The probability of these counts by chance alone, as the judge computes it."""
-    found = hits(case)
+    found = arrivals_by_pod(case)
     if len(due) < 2 or any(name not in due for name in hit):
         return ""
     chance = spread_p_value([found[name] for name in due], tuple(due.values()))

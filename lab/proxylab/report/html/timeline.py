@@ -7,7 +7,7 @@ from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFa
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.timeline import happenings
+from proxylab.verdict.timeline import step_events
 
 __all__ = ["timeline"]
 
@@ -63,7 +63,7 @@ def _mark(evidence: StepEvidence, packet: StreamPacket, width: float, kinds: Map
         StreamPacketFate.LOST: ("70%", "20%"),
     }[packet.fate]
     left = min(max(_at(evidence, packet.at), 0.0), 100.0 - width)
-    return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"pulse {kind}")
+    return tag("rect", x=f"{left:.2f}%", width=f"{width:.2f}%", y=top, height=height, class_=f"packet {kind}")
 
 
 def _line(at: float, kind: str) -> Markup:
@@ -108,7 +108,7 @@ def _key(kind: str, words: str) -> Markup:
 
 
 def _table(verdict: StepVerdict) -> Markup:
-    rows = happenings(verdict)
+    rows = step_events(verdict)
     words = (("ms", "number"), ("stream", ""), ("what", ""))
     head = tag("tr", [tag("th", word, scope="col", class_=kind) for word, kind in words])
     body = [

@@ -28,7 +28,7 @@ from proxylab.plan.model import (
     ends_by_namespace,
 )
 from proxylab.plan.names import FABRIC
-from proxylab.plan.reach import Absences
+from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, sysctls_for
 

@@ -13,7 +13,7 @@ from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.evidence.evidence import Packet
 from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
-from proxylab.plan.reach import Absences
+from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import STACK
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle

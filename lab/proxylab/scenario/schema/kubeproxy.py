@@ -197,14 +197,18 @@ class KubeProxyShape(ManifestShape):
     )
     metadata: Ignored = Field(default=None, description="Not used.")
     client_connection: Ignored = Field(default=None, description="The lab has its own API server.")
-    logging: Ignored = Field(default=None, description="For the upstream binary only.")
+    logging: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
     hostname_override: Ignored = Field(default=None, description="The lab names its nodes itself.")
-    bind_address_hard_fail: Ignored = Field(default=None, description="For the upstream binary only.")
-    enable_profiling: Ignored = Field(default=None, description="For the upstream binary only.")
-    show_hidden_metrics_for_version: Ignored = Field(default=None, description="For the upstream binary only.")
+    bind_address_hard_fail: Ignored = Field(
+        default=None, description="It changes no rule; the lab does not pass it on."
+    )
+    enable_profiling: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
+    show_hidden_metrics_for_version: Ignored = Field(
+        default=None, description="It changes no rule; the lab does not pass it on."
+    )
     ipvs: Ignored = Field(default=None, description="For mode ipvs.")
     winkernel: Ignored = Field(default=None, description="For mode kernelspace.")
-    oom_score_adj: Ignored = Field(default=None, description="For the upstream binary only.")
+    oom_score_adj: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
     config_sync_period: Ignored = Field(default=None, description="The proxy never polls the lab's store.")
     port_range: Ignored = Field(default=None, description="For mode userspace.")
     windows_run_as_service: Ignored = Field(default=None, description="For Windows.")

@@ -1,0 +1,48 @@
+"""Writes a run's HTML page to disk. ``proxylab.report.html`` makes its content."""
+
+import platform
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from msgspec import Struct
+
+import proxylab
+from proxylab.report.html import Entry, page
+
+__all__ = ["RunStart", "write_page"]
+
+
+class RunStart(Struct, frozen=True):
+    """When a run began, and with which seed."""
+
+    at: datetime
+    seed: int = 0
+
+    @classmethod
+    def now(cls, seed: int = 0) -> "RunStart":
+        """A run that begins now."""
+        return cls(datetime.now(UTC), seed)
+
+
+def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
+    """Write the page of a run that is over.
+
+    Returns:
+        The reason if it could not be written, else an empty string. A full disk must not end a run.
+    """
+    took = (datetime.now(UTC) - begun.at).total_seconds()
+    about = {
+        "begun": f"{begun.at:%Y-%m-%d %H:%M} UTC",
+        "took": f"{took:,.1f} s",
+        "kernel": f"{platform.release()} {platform.machine()}",
+        "proxylab": proxylab.__version__,
+    }
+    if begun.seed:
+        about["seed"] = str(begun.seed)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(page(entries, about, f"proxylab, {about['begun']}"), encoding="utf-8")
+    except OSError as error:
+        return f"cannot write the report: {error}"
+    return ""

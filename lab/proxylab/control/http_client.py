@@ -1,0 +1,59 @@
+"""An HTTP client inside a lab, which gets one document."""
+
+import asyncio
+import socket
+from typing import Final
+
+import h11
+from h11 import RemoteProtocolError
+
+from proxylab.addresses import IPAddress
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.timing import Deadline
+
+__all__ = ["fetch"]
+
+_CHUNK: Final = 65536
+_MOST: Final = 16 << 20
+
+
+async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline: Deadline) -> tuple[int, bytes]:
+    """GET one document from inside ``netns``; returns its status and its body.
+
+    Raises:
+        OSError: the connection fails, or the peer does not speak HTTP.
+        TimeoutError: the response was not complete by the deadline.
+    """
+    with inside(netns):
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    with asking:
+        async with asyncio.timeout(deadline.remaining):
+            await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
+            try:
+                return await _converse(asking, address, path)
+            except RemoteProtocolError as error:
+                raise OSError(f"{address} port {port} does not speak HTTP: {error}") from error
+
+
+async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tuple[int, bytes]:
+    loop = asyncio.get_running_loop()
+    connection = h11.Connection(h11.CLIENT)
+    host = str(address) if address.version == 4 else f"[{address}]"
+    request = h11.Request(method="GET", target=path, headers=[("Host", host), ("Connection", "close")])
+    await loop.sock_sendall(asking, (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+    status, body = 0, bytearray()
+    while True:
+        match connection.next_event():
+            case h11.Response(status_code=status):
+                pass
+            case h11.Data(data=data):
+                body += data
+                if len(body) > _MOST:
+                    raise OSError(f"{host}{path} answers with more than {_MOST} bytes")
+            case h11.EndOfMessage():
+                return status, bytes(body)
+            case h11.ConnectionClosed():
+                raise OSError(f"{host} closed the connection before it had answered")
+            case _:
+                connection.receive_data(await loop.sock_recv(asking, _CHUNK))

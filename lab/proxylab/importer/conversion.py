@@ -1,0 +1,251 @@
+"""Turns kubectl's output into the parts of a scenario: its nodes, pods and hosts with their names and addresses.
+
+Theory of operation. Proxies act on Services and EndpointSlices, so the import keeps both as they are. The scenario
+has a pod because a slice has its address, with the ports of the slice; its containers need not declare them. Any other
+address of a slice belongs to a program on a node, which becomes a pod with the node's network, or to a machine outside
+the cluster, which becomes a host with an address of the lab's choice. For a Service with a selector and without slices,
+the import finds the pods by their labels, and the lab derives the slices.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.cluster.objects import SERVICE_NAME_LABEL
+from proxylab.importer.backing import Backing, Listener, PodKey
+from proxylab.importer.leftovers import Leftovers, note_unneeded
+from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
+from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
+from proxylab.importer.names import Names
+from proxylab.importer.networks import Networks, find_networks
+from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
+
+__all__ = ["Converted", "convert"]
+
+_OUTSIDE: Final = {Family.IPV4: ip_network("203.0.113.0/24"), Family.IPV6: ip_network("2001:db8:113::/64")}
+_FIRST_NODE: Final = 2
+_FIRST_HOST: Final = 10
+"""The positions of nodes and outside hosts in their networks, in the order of the scenario."""
+
+Translation = Mapping[IPAddress, IPAddress]
+"""The lab's addresses for those addresses of the cluster that the lab cannot use."""
+
+
+class Converted(Struct, frozen=True, kw_only=True):
+    """The parts of the scenario.
+
+    Attributes:
+        network: ``spec.network``.
+        nodes: ``spec.nodes``, in the order of kubectl's output.
+        pods: ``spec.pods``.
+        hosts: ``spec.hosts``.
+        services: the Services.
+        slices: their EndpointSlices.
+        listeners: the name of the pod or host that listens at an address and port of a slice.
+        node_addresses: the fixed addresses of nodes, by name.
+        workers: the nodes without a control-plane taint.
+        names: gives further names.
+    """
+
+    network: Data
+    nodes: Mapping[str, Data]
+    pods: Mapping[str, Data]
+    hosts: Mapping[str, Data]
+    services: tuple[Data, ...]
+    slices: tuple[Data, ...]
+    listeners: Mapping[tuple[IPAddress, PortKey], str]
+    node_addresses: Mapping[str, tuple[IPAddress, ...]]
+    workers: tuple[str, ...]
+    names: Names
+
+
+def convert(kubectl_output: KubectlOutput, left: Leftovers) -> Converted:
+    """Make the parts of the scenario; ``left`` gets what they leave out."""
+    services = {namespaced(each): each for each in kubectl_output.services}
+    slices = [each for each in kubectl_output.slices if _is_of_use(each, services, left)]
+    pods = list(map(read_pod, kubectl_output.pods))
+    nodes = _nodes(kubectl_output, pods, slices)
+    backing = Backing(pods, nodes, left)
+    backing.follow_slices(slices)
+    backing.follow_selectors(services, slices)
+    return _Converter(kubectl_output, slices, nodes, backing, left).converted()
+
+
+class _Converter:
+    """Gives the needed nodes, pods and hosts their names and addresses."""
+
+    def __init__(
+        self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[LiveNode], backing: Backing, left: Leftovers
+    ) -> None:
+        self._kubectl_output = kubectl_output
+        self._slices = slices
+        self._nodes = nodes
+        self._backing = backing
+        self._left = left
+        self._names = Names()
+        self._networks = _networks(kubectl_output.services, nodes, backing)
+        self._here = _translation(self._networks, nodes, backing)
+
+    def converted(self) -> Converted:
+        """Nodes choose their names first, then pods, then hosts."""
+        networks = self._networks
+        note_unneeded(
+            self._kubectl_output, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left
+        )
+        nodes = {self._node_name(each.name): self._node_entry(each) for each in self._nodes}
+        pods = {self._pod_name(key): self._pod_entry(key) for key in self._backing.ports}
+        return Converted(
+            network={
+                "families": [str(Family.of(each)) for each in networks.services],
+                "podCIDR": list(map(str, networks.pods)),
+                "serviceCIDR": list(map(str, networks.services)),
+                "nodeCIDR": list(map(str, networks.nodes)),
+            },
+            nodes=nodes,
+            pods=pods,
+            hosts={self._listener_name(each): {} for each in self._backing.strangers},
+            services=tuple(map(reduced_service, self._kubectl_output.services)),
+            slices=tuple(reduced_slice(each, self._node_name, self._address) for each in self._slices),
+            listeners={
+                (self._here.get(address, address), port): self._listener_name(listener)
+                for (address, port), listener in self._backing.listeners.items()
+            },
+            node_addresses={
+                self._node_name(each.name): each.addresses if networks.nodes_stay else () for each in self._nodes
+            },
+            workers=tuple(self._node_name(each.name) for each in self._nodes if not each.is_control_plane),
+            names=self._names,
+        )
+
+    def _address(self, text: str) -> str:
+        return str(self._here.get(ip_address(text), text))
+
+    def _node_name(self, name: str) -> str:
+        here = self._names.of(("node", name), name, name.partition(".")[0])
+        if here != name:
+            self._left.add("names that a lab's nodes cannot have", f"{name} is called {here}")
+        return here
+
+    def _pod_name(self, key: PodKey) -> str:
+        here = self._names.of(("pod", *key), key[1], f"{key[0]}-{key[1]}")
+        if here != key[1]:
+            self._left.add("names of pods that others have, or that are too long", f"{'/'.join(key)} is called {here}")
+        return here
+
+    def _listener_name(self, listener: Listener) -> str:
+        if isinstance(listener, tuple):
+            return self._pod_name(listener)
+        what = "addresses outside the cluster; hosts with other addresses stand for them"
+        name = self._names.of(("host", str(listener)), f"outside-{list(self._backing.strangers).index(listener) + 1}")
+        self._left.add(what, f"{listener} is {name}")
+        return name
+
+    def _node_entry(self, node: LiveNode) -> Data:
+        return pruned(
+            {
+                "labels": dict(node.labels),
+                "taints": list(node.taints),
+                "terminating": True if node.leaving else None,
+                "internalIPs": self._own(node.addresses) if self._networks.nodes_stay else None,
+            }
+        )
+
+    def _pod_entry(self, key: PodKey) -> Data:
+        pod, ports = self._backing.pods[key], self._backing.ports[key]
+        selected = {
+            label
+            for raw in self._kubectl_output.services
+            if namespaced(raw)[0] == pod.namespace
+            for label in at(raw, "spec", "selector") or {}
+        }
+        return pruned(
+            {
+                "namespace": pod.namespace if pod.namespace != "default" else None,
+                "nodes": [self._node_name(pod.node)] if pod.node else None,
+                "hostNetwork": True if pod.host_network else None,
+                "addresses": self._own(pod.addresses) if not pod.host_network else None,
+                "labels": {label: value for label, value in pod.labels.items() if label in selected},
+                "ports": [_port_entry(port, name) for port, name in sorted(ports.items())],
+                "ready": None if pod.ready else False,
+                "terminating": True if pod.leaving else None,
+            }
+        )
+
+    def _own(self, addresses: tuple[IPAddress, ...]) -> list[str]:
+        """The addresses in the lab, of the lab's families only."""
+        families = {Family.of(each) for each in self._networks.nodes}
+        return [str(self._here.get(each, each)) for each in addresses if Family.of(each) in families]
+
+
+def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftovers) -> bool:
+    namespace, name = namespaced(raw)
+    if (namespace, at(raw, "metadata", "labels", SERVICE_NAME_LABEL)) not in services:
+        left.add("EndpointSlices of no Service that is there", f"{namespace}/{name}")
+        return False
+    if at(raw, "addressType") not in list(Family):
+        left.add("EndpointSlices of names instead of addresses, which no proxy looks at", f"{namespace}/{name}")
+        return False
+    return True
+
+
+def _nodes(kubectl_output: KubectlOutput, pods: list[LivePod], slices: list[Raw]) -> list[LiveNode]:
+    """The listed nodes, and those that only pods and slices mention."""
+    nodes = {node.name: node for node in map(read_node, kubectl_output.nodes)}
+    spoken_of = [pod.node for pod in pods]
+    spoken_of += [str(each.get("nodeName") or "") for raw in slices for each in at(raw, "endpoints") or []]
+    for name in filter(None, spoken_of):
+        nodes.setdefault(name, LiveNode(name=name))
+    return list(nodes.values()) or [LiveNode(name="node-a")]
+
+
+def _networks(services: Collection[Raw], nodes: list[LiveNode], backing: Backing) -> Networks:
+    """The networks; the families are those of the Services, the first Service's first, or else those of the nodes."""
+    cluster_ips = [address for raw in services for address in _cluster_ips(raw)]
+    spoken = [Family(each) for raw in services for each in at(raw, "spec", "ipFamilies") or []]
+    spoken += map(Family.of, cluster_ips)
+    spoken += [Family.of(address) for node in nodes for address in node.addresses[:1]]
+    pods = [backing.pods[key] for key in backing.ports]
+    return find_networks(
+        list(dict.fromkeys(spoken)) or [Family.IPV4],
+        nodes=[address for node in nodes for address in node.addresses],
+        pods=[
+            *(network for node in nodes for network in node.pod_networks),
+            *(address for pod in pods if not pod.host_network for address in pod.addresses),
+        ],
+        services=cluster_ips,
+        number_of_nodes=len(nodes),
+    )
+
+
+def _cluster_ips(raw: Raw) -> Iterator[IPAddress]:
+    texts = at(raw, "spec", "clusterIPs") or [at(raw, "spec", "clusterIP") or ""]
+    yield from (ip_address(each) for each in texts if each not in ("", "None"))
+
+
+def _translation(networks: Networks, nodes: list[LiveNode], backing: Backing) -> Translation:
+    here: dict[IPAddress, IPAddress] = {}
+    for number, address in enumerate(backing.strangers):
+        here[address] = _OUTSIDE[Family.of(address)][_FIRST_HOST + number]
+    if not networks.nodes_stay:
+        for number, node in enumerate(nodes):
+            here |= {each: _of(networks.nodes, each)[_FIRST_NODE + number] for each in node.addresses}
+    if not networks.pods_stay:
+        pods = [backing.pods[key] for key in backing.ports if not backing.pods[key].host_network]
+        addresses = [address for pod in pods for address in pod.addresses]
+        # From the end of the network, which belongs to no node unless there are hundreds.
+        here |= {address: _of(networks.pods, address)[-2 - number] for number, address in enumerate(addresses)}
+    return here
+
+
+def _of(networks: tuple[IPNetwork, ...], address: IPAddress) -> IPNetwork:
+    return next(each for each in networks if each.version == address.version)
+
+
+def _port_entry(port: PortKey, name: str) -> object:
+    protocol, number = port
+    if not name and protocol is Protocol.TCP:
+        return number
+    return pruned({"name": name, "port": number, "protocol": str(protocol) if protocol is not Protocol.TCP else None})

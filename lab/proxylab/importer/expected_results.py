@@ -1,0 +1,149 @@
+"""What Kubernetes promises a pod that dials a Service: the endpoints, and the source address that they see.
+
+It follows from the objects alone (https://kubernetes.io/docs/reference/networking/virtual-ips/), independent of every
+engine, so that a lab can compare engines with it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
+from proxylab.importer.live_objects import PortKey
+
+__all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_frontend"]
+
+PRESERVED: Final = "preserved"
+
+
+class Caller(Struct, frozen=True, kw_only=True):
+    """A pod that dials: its node, and the node's zone."""
+
+    node: str
+    zone: str
+
+
+class UsedEndpoint(Struct, frozen=True):
+    """An endpoint that may get the packet: its address and port, and its node, if any."""
+
+    address: IPAddress
+    port: PortKey
+    node: str
+
+
+class ExpectedResult(Struct, frozen=True, kw_only=True):
+    """The outcome of a packet. ``source`` is ``None`` where the backends see different sources."""
+
+    outcome: str
+    used: tuple[UsedEndpoint, ...] = ()
+    source: object = None
+
+
+_REJECTED: Final = ExpectedResult(outcome="rejected")
+_DROPPED: Final = ExpectedResult(outcome="dropped")
+
+
+def through_cluster_ip(
+    service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice], caller: Caller
+) -> ExpectedResult:
+    """The promise for the cluster IP. ``internalTrafficPolicy: Local`` drops where only other nodes have endpoints."""
+    endpoints = _endpoints(service, port, family, slices)
+    everywhere = _chosen(endpoints, caller)
+    if service.internal_traffic_policy is TrafficPolicy.LOCAL:
+        local = _chosen([each for each in endpoints if each[0].node_name == caller.node], caller, by_hints=False)
+        if not local:
+            return _DROPPED if everywhere else _REJECTED
+        everywhere = local
+    return _delivered(everywhere, PRESERVED) if everywhere else _REJECTED
+
+
+def through_other_frontend(
+    service: Service,
+    port: ServicePort,
+    family: Family,
+    slices: Iterable[EndpointSlice],
+    caller: Caller,
+    *,
+    on_the_node: Collection[tuple[IPAddress, PortKey]],
+    allowed: Sequence[IPNetwork] = (),
+    own: Sequence[IPNetwork] = (),
+) -> ExpectedResult:
+    """The promise for a node port of the caller's own node, an external IP, or a load balancer's address.
+
+    The caller's own node translates all three. ``externalTrafficPolicy: Local`` applies to clients from outside: pods
+    reach all endpoints with their own address. Otherwise the node masquerades, except for its own programs.
+
+    Args:
+        service: the Service.
+        port: its port.
+        family: of the dialled address.
+        slices: the Service's slices among others.
+        caller: the pod that dials.
+        on_the_node: the address and port of every listener in its node's network.
+        allowed: ``loadBalancerSourceRanges``, where they apply.
+        own: the pod networks, which contain the caller's address.
+    """
+    used = _chosen(_endpoints(service, port, family, slices), caller)
+    if not used:
+        return _REJECTED
+    if allowed and not any(_within(each, allowed) for each in own if Family.of(each) is family):
+        return _DROPPED
+    if service.external_traffic_policy is TrafficPolicy.LOCAL:
+        return _delivered(used, PRESERVED)
+    sources = [_hidden(each, caller, on_the_node) for each in used]
+    return _delivered(used, sources[0] if all(each == sources[0] for each in sources) else None)
+
+
+def _endpoints(
+    service: Service, port: ServicePort, family: Family, slices: Iterable[EndpointSlice]
+) -> list[tuple[Endpoint, PortKey]]:
+    return [
+        (endpoint, (each.protocol, each.port))
+        for found in slices
+        if (found.namespace, found.service, found.address_type) == (service.namespace, service.name, family)
+        for each in found.ports
+        if (each.name, each.protocol) == (port.name, port.protocol)
+        for endpoint in found.endpoints
+    ]
+
+
+def _chosen(
+    endpoints: list[tuple[Endpoint, PortKey]], caller: Caller, *, by_hints: bool = True
+) -> list[tuple[Endpoint, PortKey]]:
+    """The ready endpoints, by hints if all have some; else those that terminate and still serve."""
+    ready = [each for each in endpoints if each[0].ready]
+    if not ready:
+        return [each for each in endpoints if each[0].serving and each[0].terminating]
+    if not by_hints:
+        return ready
+    here = [each for each in ready if caller.node in each[0].for_nodes]
+    if here and all(each.for_nodes for each, _ in ready):
+        return here
+    near = [each for each in ready if caller.zone in each[0].for_zones]
+    return near if caller.zone and near and all(each.for_zones for each, _ in ready) else ready
+
+
+def _delivered(chosen: Iterable[tuple[Endpoint, PortKey]], source: object) -> ExpectedResult:
+    used = dict.fromkeys(UsedEndpoint(each.addresses[0], port, each.node_name) for each, port in chosen)
+    return ExpectedResult(outcome="delivered", used=tuple(used), source=source)
+
+
+def _hidden(
+    chosen: tuple[Endpoint, PortKey], caller: Caller, on_the_node: Collection[tuple[IPAddress, PortKey]]
+) -> str | Mapping[str, str]:
+    """The source that a backend sees for a masqueraded pod: the address of the device by which the packet leaves."""
+    endpoint, port = chosen
+    if endpoint.node_name != caller.node:
+        return {"node": caller.node, "device": "uplink"}
+    if (endpoint.addresses[0], port) in on_the_node:  # the packet never leaves the node, so nothing masquerades it
+        return PRESERVED
+    return {"node": caller.node, "device": "pods"}
+
+
+def _within(network: IPNetwork, allowed: Sequence[IPNetwork]) -> bool:
+    return any(
+        each.version == network.version and network.subnet_of(each)  # type: ignore[arg-type]  # they are of one family
+        for each in allowed
+    )

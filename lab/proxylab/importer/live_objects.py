@@ -1,0 +1,105 @@
+"""The fields of Nodes and Pods that the import needs, as types."""
+
+from collections.abc import Iterator, Mapping
+from ipaddress import ip_address, ip_network
+
+from msgspec import Struct, field
+
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.importer.reading import Raw, at, namespaced
+
+__all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
+
+PortKey = tuple[Protocol, int]
+
+_KEPT_LABELS = ("topology.kubernetes.io/region", "topology.kubernetes.io/zone")
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_FINISHED = ("Succeeded", "Failed")
+
+
+class LiveNode(Struct, frozen=True, kw_only=True):
+    """A node. ``addresses`` are its internal ones, primary first; ``other_addresses`` its external ones."""
+
+    name: str
+    addresses: tuple[IPAddress, ...] = ()
+    other_addresses: tuple[str, ...] = ()
+    pod_networks: tuple[IPNetwork, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[str, ...] = ()
+    ready: bool = True
+    leaving: bool = False
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether it has a taint of the control plane."""
+        return any(taint in _CONTROL_PLANE for taint in self.taints)
+
+
+class LivePod(Struct, frozen=True, kw_only=True):
+    """A pod. ``ports`` are those that its containers declare, with their names; they may listen on others too."""
+
+    namespace: str = "default"
+    name: str
+    node: str
+    addresses: tuple[IPAddress, ...]
+    host_network: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    ports: Mapping[PortKey, str] = field(default_factory=dict)
+    finished: bool = False
+    ready: bool = True
+    leaving: bool = False
+
+
+def read_node(raw: Raw) -> LiveNode:
+    """Read a Node."""
+    given = [(at(each, "type"), str(at(each, "address"))) for each in at(raw, "status", "addresses") or []]
+    networks = at(raw, "spec", "podCIDRs") or filter(None, [at(raw, "spec", "podCIDR")])
+    labels = at(raw, "metadata", "labels") or {}
+    return LiveNode(
+        name=namespaced(raw)[1],
+        addresses=_one_of_each_family(address for kind, address in given if kind == "InternalIP"),
+        other_addresses=tuple(address for kind, address in given if kind == "ExternalIP"),
+        pod_networks=tuple(ip_network(str(each), strict=False) for each in networks),
+        labels={key: str(labels[key]) for key in _KEPT_LABELS if key in labels},
+        taints=tuple(dict.fromkeys(str(at(each, "key")) for each in at(raw, "spec", "taints") or [])),
+        ready=_condition(raw, "Ready"),
+        leaving=at(raw, "metadata", "deletionTimestamp") is not None,
+    )
+
+
+def read_pod(raw: Raw) -> LivePod:
+    """Read a Pod."""
+    namespace, name = namespaced(raw)
+    addresses = [at(each, "ip") for each in at(raw, "status", "podIPs") or []] or [at(raw, "status", "podIP")]
+    return LivePod(
+        namespace=namespace,
+        name=name,
+        node=str(at(raw, "spec", "nodeName") or ""),
+        addresses=_one_of_each_family(str(each) for each in addresses if each),
+        host_network=bool(at(raw, "spec", "hostNetwork")),
+        labels=at(raw, "metadata", "labels") or {},
+        ports=dict(_ports(raw)),
+        finished=at(raw, "status", "phase") in _FINISHED,
+        ready=_condition(raw, "Ready"),
+        leaving=at(raw, "metadata", "deletionTimestamp") is not None,
+    )
+
+
+def _ports(raw: Raw) -> Iterator[tuple[PortKey, str]]:
+    for container in at(raw, "spec", "containers") or []:
+        for port in at(container, "ports") or []:
+            yield (Protocol(at(port, "protocol") or "TCP"), int(at(port, "containerPort"))), str(at(port, "name") or "")
+
+
+def _condition(raw: Raw, wanted: str) -> bool:
+    """Whether a condition is True; a missing condition counts as True."""
+    found = [at(each, "status") for each in at(raw, "status", "conditions") or [] if at(each, "type") == wanted]
+    return found[0] == "True" if found else True
+
+
+def _one_of_each_family(texts: Iterator[str]) -> tuple[IPAddress, ...]:
+    by_family: dict[Family, IPAddress] = {}
+    for text in texts:
+        address = ip_address(text)
+        by_family.setdefault(Family.of(address), address)
+    return tuple(by_family.values())

@@ -1,0 +1,150 @@
+"""The turns of one run: send, answer, read the taps; and the proof that nothing more will come.
+
+``runner`` chooses flows, ports and identities, and reads the rule counters.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from proxylab.evidence.evidence import ConnectReport, TapLoss
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.affinity import one_cpu
+from proxylab.traffic.associations import Associations
+from proxylab.traffic.identity import Identity
+from proxylab.traffic.match import Matcher, TapPoint
+from proxylab.traffic.responder import Responders
+from proxylab.traffic.sentinels import Sentinels
+from proxylab.traffic.watch import AnyTap, Watch
+
+__all__ = ["Exchange", "Sending"]
+
+_SENTINEL_SECONDS: Final = 1.0
+
+
+class Sending(Protocol):
+    """What sends the flows of a run: ``Dispatch`` by crafted frames, ``Dialogues`` by kernel sockets."""
+
+    sent: int
+    refused: list[str]
+    reports: list[ConnectReport]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to send or, for sockets, to receive."""
+
+    def advance(self) -> bool:
+        """Do what can be done now. Returns whether there was anything."""
+
+    def abandon(self) -> bool:
+        """Give up what is under way: nothing can come for it any more. Returns whether there was anything."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+class Exchange:
+    """One run, taken turn by turn."""
+
+    def __init__(
+        self,
+        *,
+        resolved: ResolvedProbe,
+        identity: Identity,
+        tap: AnyTap,
+        sending: Sending,
+        sockets: Mapping[int, int] | None,
+        watch: Watch,
+        responders: Responders,
+        before_sentinels: Callable[[], Awaitable[None]],
+        associations: Associations | None = None,
+    ) -> None:
+        self.sending = sending
+        self.matcher = Matcher(identity, resolved.protocol, sockets)
+        self.sentinels = Sentinels(resolved, identity, tap)
+        self.unpinned = ""
+        self._by_taps = sockets is None
+        self._tap = tap
+        self._watch = watch
+        self._responders = responders
+        self._associations = associations
+        self._before_sentinels = before_sentinels
+        self._nodes = frozenset(resolved.nodes)
+        self._sent_at_sentinels = 0
+
+    async def take(self, deadline: Deadline) -> str:
+        """Take turns until every flow is settled or provably lost.
+
+        Returns:
+            What was still awaited when the deadline passed; empty when nothing was.
+        """
+        self._watch.discard()
+        with one_cpu() as self.unpinned:
+            while not self._settled:
+                if deadline.passed:
+                    return self._awaited()
+                await asyncio.sleep(0)  # let the rest of the lab's event loop run
+                if self._turn():
+                    continue
+                await self._send_sentinels(deadline)
+                if not self._turn() and not self.sending.abandon():
+                    break
+            self._look()
+            if self._sent_at_sentinels and self.matcher.requests_sent > self._sent_at_sentinels:
+                # A stack has sent its SYN again since the sentinels left: only later sentinels can follow it.
+                await self._send_sentinels(deadline)
+        return ""
+
+    def losses(self) -> tuple[TapLoss, ...]:
+        """What the taps could not keep of this run."""
+        return self._watch.losses()
+
+    def close(self) -> None:
+        """Close what the run opened."""
+        self.sending.close()
+
+    @property
+    def _settled(self) -> bool:
+        """Whether nothing is awaited: kernel sockets know it themselves, and for crafted flows only the taps do."""
+        return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
+
+    def _turn(self) -> bool:
+        """Send, answer, read the taps. Returns whether anything moved."""
+        moved = self.sending.advance()
+        return self._look() or moved
+
+    def _look(self) -> bool:
+        """Answer what is ready, then read the taps, which have the answers by then. Returns whether anything came."""
+        answered = self._responders.pump()
+        seen = self.matcher.seen
+        # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
+        batches = self._watch.collect()
+        for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
+            if self._associations is not None:
+                answered += self._associations.answer(tap, frames)
+            transit = tap.netns_name in self._nodes and tap.device != STACK
+            self.matcher.take(TapPoint(tap.netns_name, tap.device, tap is self._tap, transit), frames)
+        self.sentinels.take(self.matcher.sentinels)
+        self.matcher.sentinels = []
+        return answered > 0 or self.matcher.seen > seen
+
+    async def _send_sentinels(self, deadline: Deadline) -> None:
+        """Send a round of sentinel packets and take turns until all are back, for a second at most."""
+        await self._before_sentinels()
+        self._sent_at_sentinels = self.matcher.requests_sent
+        self.sentinels.send()
+        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS).at))
+        try:
+            await wait_until(self._sentinels_answered, patience, "the sentinel packets of a run come back")
+        except DeadlineExceededError:
+            self.sentinels.give_up()
+
+    def _sentinels_answered(self) -> bool:
+        self._look()
+        return self.sentinels.back
+
+    def _awaited(self) -> str:
+        if not self.sending.finished:
+            return "the run's deadline passed while flows were still to be sent or under way"
+        return f"the run's deadline passed while {self.matcher.unsettled} flows were neither answered nor turned away"

@@ -1,0 +1,110 @@
+"""Keeps two kernels out of a dialogue that the lab conducts with their addresses.
+
+``KernelBypass`` sets the rules by which the namespaces of client and server ignore the segments of one dialogue. The
+taps still see every segment: a packet socket gets a frame before netfilter does.
+
+A kernel answers a segment of an unknown connection with a reset (RFC 9293, section 3.10.7.1). A test may want to see
+that reset after a stray segment, but it must not end a proper dialogue. So the client's kernel gets no segment that
+comes from the dialled address and port, and gets everything else. The server's kernel gets no segment that bears or
+acknowledges the numbers of this dialogue, from whatever address a masquerade gave it.
+
+Where the client is a node, its own connection tracking translates the answers, so only after that do they come from the
+dialled address; and the node forwards other traffic. So there the rule is in INPUT, behind the tap on the node's
+programs.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.traffic.dissect import TCP
+
+__all__ = ["KernelBypass"]
+
+# include/uapi/linux/netfilter/nf_tables.h
+_NETWORK_HEADER: Final = 1
+_TRANSPORT_HEADER: Final = 2
+_META_L4PROTO: Final = 16
+_META_NFPROTO: Final = 15
+_REGISTER_1: Final = 1
+_VERDICT_REGISTER: Final = 0
+_DROP: Final = 0
+
+_FAMILY: Final = {4: 2, 6: 10}
+_SOURCE_AT: Final = {4: 12, 6: 8}
+_PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before every other chain
+_INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
+_TABLE: Final = "proxylab-dialogue"
+
+
+class KernelBypass:
+    """Two kernels that ignore a dialogue, until ``close``."""
+
+    def __init__(
+        self,
+        client: NetNs,
+        server: NetNs,
+        dialled: tuple[IPAddress, int],
+        port: int,
+        numbers: tuple[int, int],
+        *,
+        of_node: bool = False,
+    ) -> None:
+        """Install the rules in both namespaces.
+
+        Args:
+            client: the namespace of the client.
+            server: the namespace of the server.
+            dialled: the address and port that the client dials.
+            port: that it dials from.
+            numbers: the upper halves of all sequence numbers of client and server.
+            of_node: whether the client is a program of a node.
+
+        Raises:
+            CapabilityError: the kernel has no nf_tables.
+        """
+        address, dialled_port = dialled
+        source = _loaded(_NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
+        ports = _loaded(_TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
+        family = equal(
+            expression("meta", number(1, _REGISTER_1), number(2, _META_NFPROTO)), bytes([_FAMILY[address.version]])
+        )
+        theirs, ours = (each.to_bytes(2, "big") for each in numbers)
+        self._stack = ExitStack()
+        with ExitStack() as opened:
+            from_dialled = [*family, *_TCP_ONLY, *source, *ports, _DROPPED]
+            self._install(opened, client, _INPUT if of_node else _PREROUTING, [from_dialled])
+            bearing = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 4, theirs), _DROPPED]
+            acknowledging = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 8, ours), _DROPPED]
+            self._install(opened, server, _PREROUTING, [bearing, acknowledging])
+            self._stack = opened.pop_all()
+
+    def close(self) -> None:
+        """Remove the rules."""
+        self._stack.close()
+
+    @staticmethod
+    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]) -> None:
+        try:
+            table = OwnTable(netns, _TABLE, chain)
+            opened.callback(table.close)
+            table.append(rules)
+        except OSError as error:
+            raise CapabilityError(
+                f"keeping a kernel out of a dialogue ({error})", "as root: 'modprobe nf_tables'"
+            ) from error
+
+
+def _loaded(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
+    """Match only packets that have ``value`` at that offset."""
+    location = (number(2, header), number(3, at), number(4, len(value)))
+    return equal(expression("payload", number(1, _REGISTER_1), *location), value)
+
+
+_TCP_ONLY: Final = equal(expression("meta", number(1, _REGISTER_1), number(2, _META_L4PROTO)), bytes([TCP]))
+_DROPPED: Final = expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP))))

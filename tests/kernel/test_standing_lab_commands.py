@@ -1,0 +1,184 @@
+"""Commands at a detached lab: edit, watch, capture, and names by their prefix."""
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from command_line import CommandLine, TerminalOutput, wait_for
+from sandboxed import ROOT
+from scapy.layers.inet import TCP
+from scapy.utils import PcapNgReader
+
+
+def test_the_lab_is_brought_to_an_edited_file(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    before = cli.type("get", "svc", "nobody", "-o", "json").output
+    assert cli.type("probe", "client", "nobody", "--expect", "rejected").status == 0
+    counted = cli.type("rules", "node-a").output
+    edited = tmp_path / "edited.lab.yaml"
+    text = (ROOT / "tests/kernel/killed.lab.yaml").read_text()
+    edited.write_text(text.replace("selector: {app: nobody}, ports: [{port: 80}]",
+                                   "selector: {app: echo}, ports: [{port: 80, targetPort: 8080}]"))  # fmt: skip
+    shown = cli.type("apply", "-f", str(edited), "--dry-run")
+    assert "~ Service default/nobody: spec.selector.app: nobody -> echo" in shown.output
+    assert "nothing changed" in shown.errors
+    assert cli.type("get", "svc", "nobody", "-o", "json").output == before
+    done = cli.type("apply", "-f", str(edited), "--color", "always")
+    assert (done.status, done.output == shown.output) == (0, False), "coloured"
+    after = json.loads(cli.type("get", "svc", "nobody", "-o", "json").output)
+    assert after["spec"]["clusterIP"] == json.loads(before)["spec"]["clusterIP"]
+    assert cli.type("probe", "client", "nobody").status == 0
+    assert "edited.lab.yaml" in cli.type("ps").output
+    assert ":KUBE-SERVICES" in counted, "and nothing was flushed"
+    assert cli.type("apply", "-f", str(edited)).output == "the lab already matches the file\n"
+    edited.write_text(edited.read_text().replace("hosts: {outside: {}}", "hosts: {outside: {}, further: {}}"))
+    refused = cli.type("apply", "-f", str(edited))
+    assert refused.status == 2
+    assert "further: a standing lab cannot get a new node, pod or host" in refused.errors
+    assert "`proxylab down killed` and `proxylab up" in refused.errors
+
+
+def test_a_sysctl_is_written_in_place(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    edited = tmp_path / "edited.lab.yaml"
+    text = (ROOT / "tests/kernel/killed.lab.yaml").read_text()
+    edited.write_text(text.replace("node-b: {}", "node-b: {sysctls: {net.ipv4.ip_forward: 0}}"))
+    assert cli.type("apply", "-f", str(edited)).output == "~ node-b: net.ipv4.ip_forward: 1 -> 0\n"
+    assert cli.type("exec", "node-b", "--", "cat", "/proc/sys/net/ipv4/ip_forward").output == "0\n"
+
+
+def test_what_crosses_a_device_is_seen_in_every_form(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    lines = cli.start("capture", "node-a:client", "-c", "3", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    file = tmp_path / "all.pcapng"
+    written = cli.start("capture", "client", "-w", str(file), stderr=subprocess.PIPE)
+    for each in (lines, written):
+        assert each.stderr is not None
+        assert each.stderr.readline().startswith(b"listening on ")
+    cli.type("probe", "client", "echo", "--as", "packet")
+    output, errors = lines.communicate(timeout=30)
+    assert [line.split(b" TCP ")[1].split()[0] for line in output.splitlines()] == [b"SYN", b"SYN+ACK", b"RST"]
+    assert errors == b"3 frames\n"
+    flags = json.loads(cli.type("exec", "node-a", "--", "ip", "-j", "-d", "link", "show", "client").output)[0]
+    assert flags["promiscuity"] == 0
+    written.send_signal(signal.SIGINT)
+    written.communicate(timeout=30)
+    assert written.returncode == 0
+    with PcapNgReader(str(file)) as frames:
+        assert len(list(frames)) == 3
+    assert cli.type("capture", "client:eth7").errors.count("client has no device 'eth7'") == 1
+
+
+@pytest.fixture
+def wireshark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A stand-in for Wireshark: records its arguments and its input, or closes at once."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "wireshark"
+    program.write_text(f'#!/bin/sh\necho "$@" > {folder}/called\n[ -e {folder}/closed ] || exec cat > {folder}/given\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def test_wireshark_is_shown_what_crosses_as_it_comes(cli: CommandLine, wireshark: Path) -> None:
+    cli.up()
+    for closed in (False, True):
+        if closed:
+            (wireshark / "closed").touch()
+        shown = cli.start("capture", "node-a:client", "--wireshark", "-c", "3", stderr=subprocess.PIPE)
+        assert shown.stderr is not None
+        assert shown.stderr.readline() == b"listening on node-a:client\n"
+        cli.type("probe", "client", "echo", "--as", "packet")
+        _, errors = shown.communicate(timeout=30)
+        assert shown.returncode == 0, errors
+        assert re.fullmatch(rb"[0-3] frames\n" if closed else rb"3 frames\n", errors)
+    assert (wireshark / "called").read_text() == "-k -i -\n"
+    with PcapNgReader(str(wireshark / "given")) as frames:
+        flags = [str(frame[TCP].flags) for frame in frames]
+    assert flags == ["S", "SA", "R"]
+
+
+def test_without_wireshark_there_is_a_cure(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.up()
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(cli.runtime))
+        done = cli.type("capture", "client", "--wireshark")
+    assert done.status == 4
+    cure = "install it, or write a file with -w and open that on a machine that has it"
+    assert done.errors == f"this machine lacks wireshark; {cure}\n"
+
+
+def test_an_engine_s_log_is_printed_and_followed(cli: CommandLine, tmp_path: Path) -> None:
+    cli.up()
+    assert "in a full sync" in cli.type("logs", "node-a").output
+    following = cli.start("logs", "-f", "node-a", stdout=subprocess.PIPE)
+    assert following.stdout is not None
+    assert b"in a full sync" in following.stdout.readline()
+    edited = tmp_path / "edited.lab.yaml"
+    edited.write_text((ROOT / "tests/kernel/killed.lab.yaml").read_text().replace("port: 80}", "port: 81}"))
+    assert cli.type("apply", "-f", str(edited)).status == 0
+    assert b"revision" in following.stdout.readline()
+    following.send_signal(signal.SIGINT)
+    following.communicate(timeout=30)
+    assert following.returncode == 0
+
+
+ESCAPE = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|[=>])")
+SHELLS = {
+    "bash": ("--norc", "--noprofile", "-i"),
+    "zsh": ("-f", "-i"),
+}
+PREPARED = {"bash": "bind 'set enable-bracketed-paste off'", "zsh": "autoload -Uz compinit; compinit -D -u"}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_a_real_shell_completes_the_names_of_a_standing_lab(cli: CommandLine, tmp_path: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}; Debian's package is {shell}")
+    cli.up("--name", "mine")
+    program = tmp_path / "bin" / "proxylab"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT}/lab exec {sys.executable} -m proxylab "$@"\n')
+    program.chmod(0o755)
+    ours, theirs = pty.openpty()
+    os.set_blocking(ours, False)
+    subprocess.run(["stty", "cols", "200"], stdin=theirs, check=True)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PS1": "> ", "TERM": "vt100"}
+    typing = subprocess.Popen(
+        [shell, *SHELLS[shell]], env=environment, cwd=tmp_path, stdin=theirs, stdout=theirs, stderr=theirs,
+        start_new_session=True,
+    )  # fmt: skip
+    said = TerminalOutput(ours)
+
+    def typed(text: str, then: str) -> None:
+        os.write(ours, text.encode())
+        wait_for(lambda: then in ESCAPE.sub("", said.so_far()), f"{then!r} in {shell}", said.so_far)
+
+    typed(f'{PREPARED[shell]}; eval "$(proxylab completion {shell})"; echo taught-$((40 + 2))\r', "taught-42")
+    typed("proxylab exec cl\t", "exec client")
+    typed("-- echo one-$((40 + 2))\r", "one-42")
+    typed("proxylab down --a\t", "down --all")
+    typed("\r", "mine is gone")
+    os.write(ours, b"exit\r")
+    typing.wait(30)
+    for each in (ours, theirs):
+        os.close(each)
+
+
+def test_the_names_of_a_standing_lab_are_completed(cli: CommandLine) -> None:
+    cli.up("--name", "mine")
+    for words, completed in {
+        "proxylab exec cl": ["client"],
+        "proxylab probe client no": ["node-a", "node-b", "nobody"],
+        "proxylab rules node-": ["node-a", "node-b"],
+        "proxylab down m": ["mine"],
+    }.items():
+        assert cli.complete(words) == completed, words

@@ -1,0 +1,69 @@
+"""The HTTP server over sockets of this process."""
+
+import asyncio
+import socket
+
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer
+
+
+def handler(request: HttpRequest) -> Answer:
+    return Answer(200 if request.path == "/there" else 404, request.path.encode(), {"X-Path": request.path})
+
+
+def exchanged(*pieces: bytes) -> bytes:
+    """What the server sends for these pieces, until it hangs up."""
+
+    async def scenario() -> bytes:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        server = await HttpServer.on(listening, handler)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+        writer.write_eof()
+        said = await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+        await server.close()
+        return said
+
+    return asyncio.run(scenario())
+
+
+def test_one_connection_serves_many_requests() -> None:
+    said = exchanged(
+        b"GET /there?x=1 HTTP/1.1\r\nHost: n\r\n\r\n",
+        b"GET /else",
+        b"where HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n",
+    )
+    assert said.count(b"HTTP/1.1 200") == 1
+    assert said.count(b"HTTP/1.1 404") == 1
+    assert b"X-Path: /there\r\n" in said
+    assert said.endswith(b"/elsewhere")
+
+
+def test_head_has_no_body() -> None:
+    said = exchanged(b"HEAD /there HTTP/1.1\r\nHost: n\r\nConnection: close\r\n\r\n")
+    assert said.startswith(b"HTTP/1.1 200")
+    assert said.endswith(b"\r\n\r\n")
+
+
+def test_nonsense_ends_the_connection_and_nothing_else() -> None:
+    assert exchanged(b"\x16\x03\x01 no HTTP\r\n\r\n") == b""
+
+
+def test_a_client_that_says_nothing_does_not_keep_the_server() -> None:
+    async def scenario() -> None:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        server = await HttpServer.on(listening, handler)
+        reader, writer = await asyncio.open_connection(*listening.getsockname())
+        writer.write(b"GET /there HTTP/1.1\r\nHost: n\r\n\r\n")
+        await reader.readuntil(b"/there")
+        await asyncio.wait_for(server.close(), 5)
+        await asyncio.wait_for(reader.read(), 5)
+        writer.close()
+        await writer.wait_closed()
+
+    asyncio.run(scenario())

@@ -1,0 +1,206 @@
+"""A run ends when all is settled, when nothing can come any more, or at its deadline; and says which."""
+
+import asyncio
+import errno
+import os
+import struct
+from ipaddress import IPv4Address
+from typing import Any
+
+import pytest
+
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import ConnectReport
+from proxylab.kernel.capture.batches import Frame
+from proxylab.plan.resolved import ResolvedProbe, Sender
+from proxylab.scenario.model import Manner
+from proxylab.timing import Deadline
+from proxylab.traffic.exchange import Exchange
+from proxylab.traffic.identity import Identity
+
+A = IPv4Address("10.0.0.1")
+
+
+class Sending:
+    """Sends nothing; is under way until it is abandoned, or until its steps are used up."""
+
+    def __init__(self, steps: int, *, holds: bool = False) -> None:
+        self.sent = 0
+        self.refused: list[str] = []
+        self.reports: list[ConnectReport] = []
+        self.steps = steps
+        self.holds = holds
+        self.closed = False
+
+    @property
+    def finished(self) -> bool:
+        return self.steps <= 0 and not self.holds
+
+    def advance(self) -> bool:
+        self.steps -= 1
+        return self.steps >= 0
+
+    def abandon(self) -> bool:
+        held, self.holds = self.holds, False
+        return held
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Quiet:
+    """Taps that see nothing, and responders without clients."""
+
+    def pump(self) -> int:
+        return 0
+
+    def collect(self, *, ends: bool = False) -> list[Any]:
+        return []
+
+    def discard(self) -> None:
+        pass
+
+
+async def nothing() -> None:
+    """No counters to be read."""
+
+
+def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None) -> Exchange:
+    sender = Sender(name="a", namespace="a", device="eth0", address=A, mac="", next_hop_mac="")
+    resolved = ResolvedProbe(
+        number=0,
+        name="a probe",
+        sender=sender,
+        destination=A,
+        port=80,
+        protocol=Transport.TCP,
+        manner=Manner.PACKET,
+        flows=2,
+        payload=0,
+        receivers=(),
+        sentinels=(),
+        nodes=(),
+    )
+    quiet: Any = Quiet()
+    return Exchange(
+        resolved=resolved,
+        identity=Identity(bytes(8), 0, 4, 2),
+        tap=tap or object(),
+        sending=sending,
+        sockets=None if crafted else {1024: 0},
+        watch=watch or quiet,
+        responders=quiet,
+        before_sentinels=nothing,
+    )
+
+
+def test_sockets_that_have_all_been_heard_end_a_run() -> None:
+    sending = Sending(3)
+    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert sending.steps == 0
+
+
+def test_crafted_flows_that_are_nowhere_to_be_seen_end_a_run_once_nothing_moves() -> None:
+    run = turns(Sending(3), crafted=True)
+    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert run.matcher.unsettled == 2
+
+
+def test_sockets_that_nothing_can_reach_any_more_are_abandoned() -> None:
+    sending = Sending(3, holds=True)
+    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert not sending.holds
+
+
+def test_at_its_deadline_a_run_says_what_it_still_waited_for() -> None:
+    assert "still to be sent" in asyncio.run(turns(Sending(10**9), crafted=True).take(Deadline.after(0.01)))
+    assert "2 flows" in asyncio.run(turns(Sending(0), crafted=True).take(Deadline.after(0)))
+
+
+def test_a_run_gives_the_event_loop_its_turns() -> None:
+    others = []
+
+    async def both() -> None:
+        run = asyncio.create_task(turns(Sending(50), crafted=False).take(Deadline.after(60)))
+        while not run.done():
+            others.append(1)
+            await asyncio.sleep(0)
+
+    asyncio.run(both())
+    assert len(others) >= 50
+
+
+def test_a_run_stays_on_one_cpu_and_may_leave_it_afterwards() -> None:
+    allowed = os.sched_getaffinity(0)
+    seen = []
+
+    class Curious(Sending):
+        def advance(self) -> bool:
+            seen.append(len(os.sched_getaffinity(0)))
+            return super().advance()
+
+    asyncio.run(turns(Curious(2), crafted=False).take(Deadline.after(60)))
+    assert set(seen) == {1}
+    assert os.sched_getaffinity(0) == allowed
+
+
+def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = turns(Sending(1), crafted=False)
+    asyncio.run(run.take(Deadline.after(60)))
+    assert run.unpinned == ""
+
+    def refuse(pid: int, cpus: set[int]) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    run = turns(Sending(1), crafted=False)
+    assert asyncio.run(run.take(Deadline.after(60))) == "", "it goes on all the same"
+    assert run.unpinned == "sched_setaffinity: Operation not permitted"
+
+
+class Tap:
+    """A tap that sees a SYN leave whenever the kernel has said it."""
+
+    netns_name, device = "a", "eth0"
+
+    def __init__(self) -> None:
+        self.waiting: list[Frame] = []
+
+    def says(self) -> None:
+        segment = struct.pack("!HHIIBBHHH", 1024, 80, 99, 0, 0x50, 2, 0, 0, 0)
+        header = struct.pack("!BBHHHBBH", 0x45, 0, 40, 0, 0, 64, 6, 0) + A.packed + A.packed
+        self.waiting.append(Frame(bytes(12) + b"\x08\x00" + header + segment, True, 7))
+
+    def collect(self, *, ends: bool = False) -> list[Any]:
+        frames, self.waiting = self.waiting, []
+        return [(self, frames)] if frames else []
+
+
+class Repeating(Sending):
+    """A socket that is under way, whose kernel sends the SYN once more between two looks at the taps."""
+
+    def __init__(self, tap: Tap) -> None:
+        super().__init__(1, holds=True)
+        self.tap = tap
+
+    def advance(self) -> bool:
+        if self.steps == 1:
+            self.tap.says()
+        return super().advance()
+
+    def abandon(self) -> bool:
+        if self.holds:
+            self.tap.says()
+        return super().abandon()
+
+
+def test_a_syn_that_is_said_again_behind_the_fences_gets_fences_behind_it() -> None:
+    tap = Tap()
+    watch: Any = Quiet()
+    watch.collect = tap.collect
+    run = turns(Repeating(tap), crafted=False, tap=tap, watch=watch)
+    fenced: list[int] = []
+    sentinels: Any = run.sentinels
+    sentinels.send = lambda: fenced.append(run.matcher.requests_sent)
+    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert fenced == [1, 2]

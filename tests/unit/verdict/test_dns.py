@@ -1,0 +1,212 @@
+"""Verdicts on names: the queries, the answers, and the address they give."""
+
+from ipaddress import ip_address
+from typing import Any
+
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.addresses import Family, Transport
+from proxylab.encoding import decode, encode
+from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
+from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
+from proxylab.scenario.model import Preserved, Probe
+from proxylab.verdict.dns import address_of, questions
+from proxylab.verdict.explain import explain
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
+
+PASS, FAIL, INCONCLUSIVE = Judgement.PASS, Judgement.FAIL, Judgement.INCONCLUSIVE
+RESOLVER, SERVER = ip_address("10.96.0.10"), ip_address("10.244.0.2")
+WORLD = World(backends=("echo-1", "echo-2"), source=Preserved())
+PODS = {name: (WORLD.address(name),) for name in ("echo-1", "echo-2", "echo-3")}
+NAME, BELOW = "echo.default.svc.cluster.local", "echo.svc.cluster.local"
+
+CLUSTER_IP = Question(
+    names=(NAME, BELOW),
+    families=(Family.IPV4,),
+    resolvers=(RESOLVER,),
+    servers=(Sentinel(name="coredns", address=SERVER),),
+    service="default/echo",
+    port=80,
+    protocol=Transport.TCP,
+    due=(WORLD.resolved.destination,),
+)
+HEADLESS = replace(CLUSTER_IP, due=(), headless=True, pods=PODS)
+
+
+def lookup(*addresses: object, **words: Any) -> Lookup:
+    records = tuple(NamedRecord(NAME, "A", str(address), 5) for address in addresses)
+    given = {"name": NAME, "kind": "A", "server": RESOLVER, "code": "NOERROR", "served_by": "coredns", **words}
+    return Lookup(answers=records, **given)
+
+
+def judged(question: Question, *lookups: Lookup, probe: Probe = WORLD.probe) -> ProbeVerdict:
+    resolved = replace(WORLD.resolved, question=question)
+    led = address_of(question, lookups) is not None
+    evidence = WORLD.evidence(WORLD.round_trip(0, "echo-2")) if led else Evidence(sent=0)
+    return judge(probe, resolved, None, replace(evidence, lookups=lookups))
+
+
+def name_of(verdict: ProbeVerdict) -> Verdict:
+    return next(each for each in verdict.verdicts if each.expectation == "name")
+
+
+def reasons(question: Question, *lookups: Lookup) -> tuple[Judgement, str]:
+    found = name_of(judged(question, *lookups))
+    return found.judgement, found.reasons[0] if found.reasons else ""
+
+
+def test_a_name_that_gives_the_cluster_ip_passes_with_the_answer_as_its_witness() -> None:
+    expected = WORLD.resolved.destination
+    verdict = judged(CLUSTER_IP, lookup(expected))
+    assert verdict.overall is PASS
+    assert name_of(verdict).observed == str(expected)
+    assert name_of(verdict).witnesses == (f"coredns behind {RESOLVER} answered {NAME} A: {expected}",)
+
+
+def test_a_name_that_gives_another_address_fails() -> None:
+    assert reasons(CLUSTER_IP, lookup("10.96.7.7")) == (
+        FAIL,
+        f"the name does not give {WORLD.resolved.destination}",
+    )
+    both = judged(CLUSTER_IP, lookup(WORLD.resolved.destination, "10.96.7.7"))
+    assert name_of(both).reasons == ("the name gives 10.96.7.7, not of Service default/echo",)
+
+
+def test_a_headless_name_gives_exactly_the_backends() -> None:
+    one, two, three = (PODS[name][0] for name in PODS)
+    assert judged(HEADLESS, lookup(two, one)).overall is PASS
+    assert reasons(HEADLESS, lookup(two)) == (FAIL, f"the name does not give echo-1 ({one})")
+    assert reasons(HEADLESS, lookup(one, two, three)) == (
+        FAIL,
+        f"the name gives echo-3 ({three}), not an expected backend",
+    )
+
+
+def test_a_client_of_a_headless_name_need_not_hit_all_its_pods() -> None:
+    world = replace(WORLD, flows=200)
+    flows = [each for flow in range(200) for each in world.round_trip(flow, "echo-2")]
+    evidence = replace(world.evidence(flows), lookups=(lookup(*(PODS[name][0] for name in ("echo-2", "echo-1"))),))
+    judgements = {
+        headless: next(
+            each.judgement
+            for each in judge(world.probe, replace(world.resolved, question=question), None, evidence).verdicts
+            if each.expectation == "backends"
+        )
+        for headless, question in ((True, HEADLESS), (False, None))
+    }
+    assert judgements == {True: PASS, False: FAIL}
+
+
+def test_what_is_not_there_is_told_from_what_is_empty() -> None:
+    gone = [lookup(code="NXDOMAIN"), lookup(name=BELOW, code="NXDOMAIN")]
+    assert reasons(CLUSTER_IP, *gone) == (FAIL, f"{NAME} does not exist: {RESOLVER} answered NXDOMAIN")
+    empty = [lookup(), lookup(name=BELOW, code="NXDOMAIN")]
+    assert reasons(CLUSTER_IP, *empty) == (
+        FAIL,
+        f"{NAME} has no address: {RESOLVER} answered without a record of type A",
+    )
+    assert reasons(CLUSTER_IP, lookup(code="SERVFAIL")) == (FAIL, f"{RESOLVER} answered SERVFAIL for {NAME} A")
+    assert name_of(judged(CLUSTER_IP, *empty)).observed == "empty answer and NXDOMAIN"
+
+
+def test_silence_is_a_failure_where_the_server_itself_answers() -> None:
+    silent, past = lookup(error="timeout", code=""), lookup("10.96.0.77", server=SERVER)
+    broken = lookup(error="timeout", code="", server=SERVER)
+    assert reasons(CLUSTER_IP, silent, past) == (
+        FAIL,
+        f"{RESOLVER} did not answer for {NAME} A; coredns, asked past the Service, did",
+    )
+    judgement, reason = reasons(CLUSTER_IP, silent, broken)
+    assert judgement is INCONCLUSIVE
+    assert "coredns, asked past the Service, did not" in reason
+    assert reasons(CLUSTER_IP, silent)[0] is INCONCLUSIVE
+    assert reasons(CLUSTER_IP)[0] is INCONCLUSIVE
+
+
+def test_what_a_socket_says_is_a_failure() -> None:
+    assert reasons(CLUSTER_IP, lookup(error="ECONNREFUSED", code="")) == (
+        FAIL,
+        f"asking {RESOLVER} for {NAME} A failed: the socket reports ECONNREFUSED",
+    )
+    assert reasons(CLUSTER_IP, lookup(error="malformed", code=""))[1].endswith("the answer is malformed")
+
+
+def test_where_a_name_leads_nowhere_nothing_else_is_decided() -> None:
+    verdict = judged(CLUSTER_IP, lookup(code="NXDOMAIN"))
+    others = [each for each in verdict.verdicts if each.expectation != "name"]
+    assert {each.expectation for each in others} == {"outcome", "backends", "source"}
+    assert {each.judgement for each in others} == {INCONCLUSIVE}
+    assert verdict.overall is FAIL
+    text = "\n".join(explain(verdict))
+    assert "asking 10.96.0.10 for echo.default.svc.cluster.local: nothing dialled" in " ".join(text.split())
+    assert f"name: {NAME} does not exist" in " ".join(text.split())
+
+
+def test_the_address_that_is_wanted_is_dialled_and_another_pod_rather_than_oneself() -> None:
+    one, two, three = (PODS[name][0] for name in PODS)
+    answers = (lookup(one, two),)
+    assert address_of(HEADLESS, answers) == one
+    assert address_of(replace(HEADLESS, own=(one,)), answers) == two
+    assert address_of(replace(HEADLESS, own=(one, two)), answers) == one
+    assert address_of(replace(HEADLESS, wanted=two), answers) == two
+    assert address_of(replace(HEADLESS, wanted=three), answers) is None
+    assert address_of(replace(HEADLESS, families=(Family.IPV6,)), answers) is None
+
+
+def test_a_question_that_no_rule_translated_has_that_for_its_cause() -> None:
+    silent, past = lookup(error="timeout", code=""), lookup("10.96.0.77", server=SERVER)
+    verdict = judged(CLUSTER_IP, silent, past)
+    left = WORLD.evidence([WORLD.leaves(0)])
+    text = " ".join(" ".join(explain(replace(verdict, traced=left))).split())
+    assert f"why: no rule translated the DNS query: a packet traced after it went on to {dialled(verdict)}" in text
+    led = WORLD.evidence([WORLD.leaves(0), WORLD.arrives(0, "echo-1")])
+    silence = (
+        "why: 10.96.0.10 did not answer for echo.default.svc.cluster.local A; coredns, asked past the Service, did."
+    )
+    assert silence in " ".join(" ".join(explain(replace(verdict, traced=led))).split())
+    unknown = explain(replace(judged(CLUSTER_IP, lookup(code="NXDOMAIN")), traced=left))
+    nothing = "why: echo.default.svc.cluster.local does not exist: 10.96.0.10 answered NXDOMAIN."
+    assert nothing in " ".join(" ".join(unknown).split())
+
+
+def dialled(verdict: ProbeVerdict) -> str:
+    return f"{verdict.resolved.destination}:{verdict.resolved.port} untranslated."
+
+
+def asked(
+    resolved: ResolvedProbe, question: Question, answers: dict[tuple[str, str, str], Lookup]
+) -> list[tuple[str, str, str]]:
+    """The queries of a client that gets these answers and NXDOMAIN for all others."""
+    seen: list[tuple[str, str, str]] = []
+
+    def ask(netns_name: str, query: Query) -> Lookup:
+        assert (netns_name, query.source) == (resolved.sender.namespace, resolved.sender.address)
+        key = (query.name, query.kind, str(query.server))
+        seen.append(key)
+        return answers.get(key, Lookup(name=query.name, kind=query.kind, server=query.server, code="NXDOMAIN"))
+
+    list(questions(resolved, question, ask))
+    return seen
+
+
+def test_a_resolver_asks_below_one_domain_after_the_other_until_it_has_an_address() -> None:
+    resolved = replace(WORLD.resolved, destination=RESOLVER)
+    dual = replace(CLUSTER_IP, families=(Family.IPV4, Family.IPV6))
+    first = [(NAME, "A", "10.96.0.10"), (NAME, "AAAA", "10.96.0.10")]
+    assert asked(resolved, dual, {}) == [*first, (BELOW, "A", "10.96.0.10"), (BELOW, "AAAA", "10.96.0.10")]
+    assert asked(resolved, dual, {first[0]: lookup("10.96.0.77")}) == first
+
+
+def test_after_silence_the_servers_are_asked_themselves_and_then_no_other() -> None:
+    resolved = replace(WORLD.resolved, destination=RESOLVER)
+    silent = {(NAME, "A", "10.96.0.10"): lookup(error="timeout", code="")}
+    assert asked(resolved, CLUSTER_IP, silent) == [(NAME, "A", "10.96.0.10"), (NAME, "A", "10.244.0.2")]
+
+
+def test_lookups_survive_being_sent_and_kept() -> None:
+    evidence = Evidence(sent=0, lookups=(lookup("10.96.0.77"), lookup(error="timeout", code="")))
+    assert decode(encode(evidence), Evidence) == evidence
+    resolved = replace(WORLD.resolved, question=HEADLESS)
+    assert decode(encode(resolved), ResolvedProbe) == resolved
