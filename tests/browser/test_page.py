@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from browser import Browser, browser, chromium
 from made_steps import all_well, entry_remains, torn_connection
+from msgspec.structs import replace
 from probed import CASES, RUN
 from recorded import World
 

@@ -175,9 +175,9 @@ def test_rules_that_cannot_be_loaded_are_told_before_the_deadline() -> None:
 async def both(launcher: Launcher) -> list[list[str]]:
     """How the rules of the two differ for each cluster that the test has drawn."""
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import loads
+    from proxylab.encoding import decode
 
-    clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
+    clusters = decode(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
     async with (
         staged(launcher, "embedded/iptables") as embedded,
@@ -201,7 +201,7 @@ def test_both_write_the_same_rules_for_any_cluster(
     from thoroughness import examples
 
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import dumps
+    from proxylab.encoding import encode
 
     drawn: list[tuple[KubeObject, ...]] = []
 
@@ -212,7 +212,7 @@ def test_both_write_the_same_rules_for_any_cluster(
 
     draw()
     file = tmp_path / "clusters"
-    file.write_bytes(dumps(tuple(drawn), tuple[tuple[KubeObject, ...], ...]))
+    file.write_bytes(encode(drawn))
     monkeypatch.setenv("TEST_CLUSTERS", str(file))
     found = sandboxed(both)
     assert len(found) == len(drawn)

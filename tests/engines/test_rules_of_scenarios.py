@@ -7,11 +7,11 @@ configured alike go from one scenario to the next, and the API tells them what h
 import asyncio
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 

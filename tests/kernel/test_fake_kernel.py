@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from network_scenarios import BASIC, TUNNELLED
 from sandboxed import sandboxed
 from small_plan import small_plan
@@ -81,7 +81,7 @@ def seen_in(network: Any, namespace: Namespace) -> Any:
     survey = network.survey(namespace.name)
     sysctls = (*namespace.sysctls, *namespace.device_sysctls)
     return {
-        **{kind: sorted(str(asdict(each)) for each in getattr(survey, kind)) for kind in survey.__slots__},
+        **{kind: sorted(str(each) for each in getattr(survey, kind)) for kind in survey.__struct_fields__},
         "sysctls": {each.name: network.sysctl(namespace.name, each.name) for each in sysctls},
     }
 

@@ -6,11 +6,12 @@ import shutil
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, node_port, slice_of
 from sandboxed import sandboxed
 

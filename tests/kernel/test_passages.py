@@ -11,7 +11,6 @@ from users import EITHER
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence
-from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
 from proxylab.verdict.explain import explain
@@ -38,8 +37,8 @@ def way(evidence: Evidence, flow: int) -> list[str]:
 
 def ways(evidence: Evidence) -> list[int]:
     """How many flows crossed how many devices of the node, there and back, in any order."""
-    book = PackedPassages(evidence.passages)
-    return sorted(Counter(len(book.of(flow)) for flow in range(evidence.sent)).elements())
+    on_nodes = Counter(seen.flow for seen in evidence.observations if seen.netns_name.startswith("node-"))
+    return sorted(Counter(on_nodes[flow] for flow in range(evidence.sent)).elements())
 
 
 async def many(launcher: Launcher) -> dict[str, Any]:

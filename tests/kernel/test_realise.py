@@ -2,9 +2,9 @@
 
 import json
 import socket
-from dataclasses import replace
 from typing import Any
 
+from msgspec.structs import replace
 from network_scenarios import BASIC, TUNNELLED
 from sandboxed import sandboxed
 from small_plan import small_plan

@@ -1,10 +1,10 @@
 """Packets of a node's own programs: the lab sees them as sent, before every rule, and the answers as received."""
 
 import socket
-from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
+from msgspec.structs import replace
 from sandboxed import sandboxed
 from test_traffic import Stage, nat, stage, told
 from traffic_plan import PODS, VIP, resolved

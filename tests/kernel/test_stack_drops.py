@@ -1,11 +1,11 @@
 """A packet that a node's stack drops has a witness: what the kernel counted of it, and of nothing else."""
 
 import re
-from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
 from recorded import World
 from sandboxed import sandboxed
 from test_traffic import Stage, stage

@@ -5,17 +5,16 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
 from sandboxed import sandboxed
 from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread, traffic_plan
 from users import EITHER
 
 from proxylab.addresses import Family, Transport
 from proxylab.evidence.evidence import Direction, Evidence, Packet
-from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -90,9 +89,7 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
 
 def seen(evidence: Evidence) -> Counter[str]:
     """The number of observations of each kind, at any device of a namespace."""
-    book = PackedPassages(evidence.passages)
-    passed = chain.from_iterable(map(book.of, range(evidence.sent)))
-    return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
+    return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in evidence.observations)
 
 
 def told(evidence: Evidence) -> dict[str, Any]:

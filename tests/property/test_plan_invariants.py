@@ -1,10 +1,10 @@
 """Invariants of the plan of every scenario."""
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scenario_cases import DUAL, IPV6, host, node, pods, scenario
 from thoroughness import examples
 

@@ -1,12 +1,13 @@
 """Parse, print, parse gives the same scenario; drawn scenarios have no mistakes and get a plan."""
 
-from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
+from msgspec import Struct
+from msgspec.structs import asdict, replace
 from thoroughness import examples
 
 from proxylab.plan.assembly import lay_out
@@ -27,9 +28,9 @@ def placeless(value: object) -> object:
     """A value without positions, which printing does not keep."""
     if isinstance(value, Position):
         return None
-    if is_dataclass(value):
+    if isinstance(value, Struct):
         return type(value).__name__, {
-            field.name: placeless(getattr(value, field.name)) for field in fields(value) if field.name != "positions"
+            name: placeless(each) for name, each in asdict(value).items() if name != "positions"
         }
     if isinstance(value, dict):
         return {key: placeless(each) for key, each in value.items()}

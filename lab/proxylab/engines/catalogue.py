@@ -4,9 +4,10 @@ Owns ``make_engine``, with a maker for each of the ``names``. It starts nothing,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers

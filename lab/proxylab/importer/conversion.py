@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.frozen import dataclass
 from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
@@ -33,8 +34,7 @@ Translation = Mapping[IPAddress, IPAddress]
 """The lab's addresses for those addresses of the cluster that the lab cannot use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class Converted(Struct, frozen=True, kw_only=True):
     """The parts of the scenario.
 
     Attributes:

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from msgspec import Struct
+
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
 
@@ -19,8 +20,7 @@ Raw = Mapping[str, Any]
 _LOOKED_AT: Final = ("Service", "EndpointSlice", "Pod", "Node")
 
 
-@dataclass(frozen=True, slots=True)
-class KubectlOutput:
+class KubectlOutput(Struct, frozen=True):
     """The objects of a cluster in the order of the output, and the number of objects of each other kind."""
 
     services: tuple[Raw, ...]

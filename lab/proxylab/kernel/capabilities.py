@@ -15,9 +15,10 @@ from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.capability import Capability, in_words
 from proxylab.errors import CapabilityError, InternalError
-from proxylab.frozen import dataclass
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
@@ -64,8 +65,7 @@ table ip trial {
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A capability without its outcome. ``find`` returns what it found, and raises where the capability is missing."""
 
     name: str

@@ -6,8 +6,10 @@ every change, as their controller does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.cluster.allocate import allocate_services
 from proxylab.cluster.ingress import Pool, give_ingress
@@ -16,7 +18,6 @@ from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, 
 from proxylab.cluster.slices import derive_slices
 from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.outages import Links
@@ -27,8 +28,7 @@ __all__ = ["Cluster", "begin"]
 Named = TypeVar("Named", Node, Pod)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """The objects of the API server at one time.
 
     Attributes:

@@ -1,10 +1,11 @@
 """Resolve probes and streams: look up every name and every address."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from ipaddress import ip_network
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT

@@ -1,9 +1,9 @@
 """The page entries of an item: collected while it runs, taken when pytest makes its report (see ``report_page``)."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import explanation

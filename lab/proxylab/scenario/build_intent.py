@@ -1,11 +1,12 @@
 """Build the frozen objects of probes and streams from shapes that passed every check."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service
-from proxylab.frozen import dataclass
 from proxylab.scenario.conditions import conditions_of
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
@@ -28,6 +29,7 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Shares,
     Source,
+    SourceAddress,
     SourceExpectation,
     Stream,
     Target,
@@ -50,8 +52,7 @@ from proxylab.scenario.schema.probe import (
 __all__ = ["NamedObjects", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
 
-@dataclass(frozen=True, slots=True)
-class NamedObjects:
+class NamedObjects(Struct, frozen=True):
     """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]
@@ -232,5 +233,7 @@ def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpe
             return NodeDevice(node, device.value)
         case str():
             return Preserved()
+        case None:
+            return None
         case address:
-            return address
+            return SourceAddress(address)

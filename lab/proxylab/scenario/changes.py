@@ -6,11 +6,12 @@ silent. ``proxylab.scenario.streams`` checks what a step waits for and expects.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.addresses import IPNetwork
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
@@ -38,8 +39,7 @@ _FIRST_DEVICE: Final = "eth0"
 _Patcher = Callable[[Location, Location], Location]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterState:
+class ClusterState(Struct, frozen=True, kw_only=True):
     """The cluster's state after a step's change.
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
@@ -78,8 +78,7 @@ def read_changes(
     return tuple(states)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads the change at ``location``."""
 
     parts: Parts

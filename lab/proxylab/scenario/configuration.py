@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
@@ -11,7 +13,6 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
     SocketAddress,
 )
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import ignored_keys
@@ -34,8 +35,7 @@ CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 _DEFAULT = ProxyConfiguration()
 
 
-@dataclass(frozen=True, slots=True)
-class Configured:
+class Configured(Struct, frozen=True):
     """What a file says of its proxies; ``ignored`` are the keys that are there and have no effect."""
 
     configuration: ProxyConfiguration | None = None

@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.scenario.model import Position
 
 __all__ = ["Document", "Location", "Marks", "Path", "Spot", "path_text"]
@@ -31,8 +32,7 @@ class Spot(NamedTuple):
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One document of a stream: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None`` only.
 
     ``marks`` holds the marks of each container's entries, by the ``id`` of the container. Containers live as long as
@@ -58,8 +58,7 @@ class Document:
         return Location(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A path into a document. If it has no value there, its spots are those of the nearest enclosing entry."""
 
     document: Document

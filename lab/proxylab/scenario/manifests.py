@@ -5,8 +5,9 @@ compares the fields of an object, ``proxylab.cluster.allocate`` allocates addres
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
@@ -45,16 +46,14 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestObject:
+class ManifestObject(Struct, frozen=True):
     """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
 
     shape: Any
     location: Location
 
 
-@dataclass(slots=True)
-class Manifests:
+class Manifests(Struct):
     """The contents of a file's manifests.
 
     Attributes:

@@ -5,12 +5,12 @@ rest of the same probe. ``inventory`` and ``probes`` compare parts with each oth
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.problems import Problems
@@ -36,8 +36,7 @@ from proxylab.scenario.validation import validated
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeParts:
+class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
     name: str | None
@@ -48,8 +47,7 @@ class ProbeParts:
     exceptions: tuple[ExceptionShape | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepParts:
+class StepParts(Struct, frozen=True, kw_only=True):
     """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
 
     shape: "StepShape | None"
@@ -57,8 +55,7 @@ class StepParts:
     probes: tuple[ProbeParts, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """A Scenario document, part by part. A part is ``None`` if it is there but not well-formed.
 
     ``document`` is the whole document, if all of it is well-formed.

@@ -12,12 +12,12 @@ then the module reads the object at fault once more, as YAML.
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache
 from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
 from proxylab.scenario.document import Document, Marks, Path, Spot
 from proxylab.scenario.model import Position

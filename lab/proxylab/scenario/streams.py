@@ -5,8 +5,9 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
-from proxylab.frozen import dataclass
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
@@ -80,8 +81,7 @@ def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterStat
         _Checker(parts, inventory, state, problems).check(step.shape, location)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checker:
+class _Checker(Struct, frozen=True):
     """Checks one step."""
 
     parts: Parts

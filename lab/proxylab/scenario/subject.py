@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
@@ -17,8 +18,7 @@ from proxylab.scenario.schema.probe import ServiceTargetShape
 __all__ = ["Subject", "is_echo", "names_pods"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """One probe, and its scenario at the moment when the lab sends the probe.
 
     ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.

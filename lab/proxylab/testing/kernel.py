@@ -15,7 +15,8 @@ Example:
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError, InternalError

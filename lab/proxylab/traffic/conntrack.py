@@ -5,10 +5,10 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
 from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
@@ -46,7 +46,7 @@ class ConntrackReader:
                     (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
                 )
         rows += self._further(resolved, rows)
-        return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
+        return tuple(starmap(TrackedFlow, rows))
 
     def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
         """The entries on other nodes, of flows that one node sent on to an address that is no pod's.

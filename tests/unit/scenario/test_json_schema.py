@@ -83,6 +83,12 @@ def test_it_finds_mistakes_of_shape(name: str) -> None:
     assert faults(case.text) != []
 
 
+def test_a_bind_address_is_a_text() -> None:
+    kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+    assert faults(f"{kind}healthzBindAddress: 0.0.0.0:10256\nmetricsBindAddress: '[::]:10249'\n") == []
+    assert faults(f"{kind}healthzBindAddress: {{address: 0.0.0.0, port: 10256}}\n") != []
+
+
 def test_every_key_has_a_description_and_every_example_is_as_the_schema_wants_it() -> None:
     for name, definition in SCHEMA["definitions"].items():
         for key, schema in definition.get("properties", {}).items():

@@ -23,6 +23,7 @@ from proxylab.scenario.model import (
     Preserved,
     ServiceTarget,
     Source,
+    SourceAddress,
     Spread,
 )
 from proxylab.scenario.source import MOST_BYTES
@@ -165,7 +166,7 @@ def test_a_sender_with_address_and_port() -> None:
     ("written", "source"),
     [
         ("preserved", Preserved()),
-        ("192.0.2.7", ip_address("192.0.2.7")),
+        ("192.0.2.7", SourceAddress(ip_address("192.0.2.7"))),
         ("{node: node-b, device: uplink}", NodeDevice("node-b", "uplink")),
         ("{node: node-b, device: pods}", NodeDevice("node-b", "pods")),
     ],

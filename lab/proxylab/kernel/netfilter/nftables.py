@@ -11,8 +11,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
-from proxylab.frozen import dataclass
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import (
     NLM_F_ACK,
@@ -57,8 +58,7 @@ Request = tuple[int, int, bytes]
 """The type of a message, its flags, and its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """The hook of a base chain: the number of the netfilter hook (``NF_INET_*``), and the priority."""
 
     number: int

@@ -12,8 +12,9 @@ of these waits for an RCU grace period of 10 to 25 ms.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from msgspec import Struct
+
 from proxylab.errors import InternalError
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink.answering import make_addresses_answer
 from proxylab.kernel.netlink.carry import make_links_carry
 from proxylab.kernel.netlink.messages import Request
@@ -39,8 +40,7 @@ from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namesp
 __all__ = ["Wiring", "realise"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """A built plan: its namespaces, and a route socket in each."""
 
     plan: Plan

@@ -12,9 +12,10 @@ import socket
 import struct
 from collections.abc import Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, unpacked
 from proxylab.errors import CapabilityError, InternalError
@@ -52,8 +53,7 @@ class Tuple(NamedTuple):
     destination_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One connection.
 
     Attributes:
@@ -78,8 +78,7 @@ class Entry:
         return self.reply[1:3]
 
 
-@dataclass(frozen=True, slots=True)
-class _LookUp:
+class _LookUp(Struct, frozen=True):
     """The look-up of a flow that differs from an encoded one in one port."""
 
     encoded: bytes

@@ -10,7 +10,8 @@ pod. The node must keep its route to the pod, as with a cut cable, so the pod's 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxylab.kernel.netlink.answering import make_addresses_answer
 from proxylab.kernel.netlink.build import Wiring

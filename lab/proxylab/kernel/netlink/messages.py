@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
+from msgspec import Struct
 from pyroute2.netlink import NLA_F_NESTED, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ctrlmsg, nlmsgerr
 from pyroute2.netlink.diag import SOCK_DESTROY, SOCK_DIAG_BY_FAMILY, inet_diag_msg, inet_diag_req
 from pyroute2.netlink.nfnetlink.nfctsocket import nfct_msg, nfct_stats
@@ -21,8 +22,6 @@ from pyroute2.netlink.rtnl.ndmsg import ndmsg
 from pyroute2.netlink.rtnl.ndtmsg import ndtmsg
 from pyroute2.netlink.rtnl.nsidmsg import nsidmsg
 from pyroute2.netlink.rtnl.rtmsg import rtmsg
-
-from proxylab.frozen import dataclass
 
 __all__ = ["Answer", "Content", "Decoded", "Kind", "Request", "Value", "answers"]
 
@@ -67,8 +66,7 @@ class Kind(Enum):
     GET_GENERIC_FAMILY = 16, ctrlmsg, ctrlmsg
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request to the kernel.
 
     Attributes:
@@ -144,8 +142,7 @@ class Decoded:
         return map(Decoded, self._found.get(attribute, ()))
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One message from the kernel. ``data`` is all of it, with its header."""
 
     kind: int

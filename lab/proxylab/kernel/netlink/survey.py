@@ -11,8 +11,9 @@ from contextlib import closing, contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.netlink.messages import Decoded, Kind
 from proxylab.kernel.netlink.socket import Netlink, open_netlink
@@ -33,8 +34,7 @@ _NUD_PERMANENT: Final = 0x80
 _OWN_RULES: Final = frozenset({0, 32766, 32767})  # priorities of the kernel's rules for local, main and default
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A device. ``master`` is the bridge of a port; ``mac`` is empty for a device without one."""
 
     device: str
@@ -45,8 +45,7 @@ class Link:
     master: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """One namespace."""
 
     links: frozenset[Link]
