@@ -8,20 +8,11 @@ Decoding is strict: a document that does not fit its type is a ``MisfitError``, 
 
 from collections.abc import Callable
 from functools import cache, lru_cache
-from ipaddress import (
-    IPv4Address,
-    IPv4Interface,
-    IPv4Network,
-    IPv6Address,
-    IPv6Interface,
-    IPv6Network,
-    ip_address,
-    ip_interface,
-    ip_network,
-)
+from ipaddress import ip_address, ip_interface, ip_network
+from json import dumps, loads
 from typing import Any, Final, TypeVar, overload
 
-from msgspec import Struct, ValidationError, json
+from msgspec import Struct, ValidationError, convert, json, to_builtins
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
 
@@ -33,7 +24,6 @@ _PARSERS: Final[dict[Any, Callable[[str], object]]] = {
     IPAddress: ip_address,
     IPInterface: ip_interface,
     IPNetwork: ip_network,
-    **{each: each for each in (IPv4Address, IPv6Address, IPv4Interface, IPv6Interface, IPv4Network, IPv6Network)},
 }
 
 
@@ -70,7 +60,10 @@ def encode(value: object) -> bytes:
             text = texts[id(address)] = str(address)
         return text
 
-    return json.encode(value, enc_hook=written)
+    try:
+        return json.encode(value, enc_hook=written)
+    except UnicodeEncodeError:  # the name of a file that is not UTF-8; the standard library escapes its bytes
+        return dumps(to_builtins(value, enc_hook=written)).encode("ascii")
 
 
 @overload
@@ -85,6 +78,8 @@ def decode(data: bytes, hint: object) -> Any:
         TypeError: msgspec cannot carry ``hint``.
     """
     try:
+        if b"\\udc" in data:  # see encode
+            return convert(loads(data), hint, dec_hook=_address)  # type: ignore[arg-type]  # a type is hashable
         return _decoder(hint).decode(data)
     except (ValueError, RecursionError) as error:
         what = "" if isinstance(error, ValidationError) else "not JSON: "
