@@ -75,9 +75,9 @@ def test_it_loads_nothing_runs_only_its_own_script_and_logs_no_error(shown: Brow
 @pytest.mark.parametrize(
     ("width", "dark"),
     [
-        pytest.param(width, dark, marks=[] if dark is (width == 390) else [pytest.mark.thorough])
+        pytest.param(width, scheme == "dark", id=f"{width}-{scheme}", marks=[] if plain else [pytest.mark.thorough])
         for width in (390, 900, 1600)
-        for dark in (False, True)
+        for scheme, plain in (("light", width != 390), ("dark", width == 390))
     ],
 )
 def test_it_fits_its_window_with_everything_open(shown: Browser, width: int, dark: bool) -> None:

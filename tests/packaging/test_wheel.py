@@ -80,18 +80,16 @@ def test_the_command_is_that_of_the_wheel(environment: Environment, tmp_path: Pa
 @pytest.mark.parametrize(
     ("project", "command", "mode"),
     [
-        ("beside_lab", ("python", "-m", "pytest"), "prepend"),
-        ("beside_proxylab", ("python", "-m", "pytest"), "importlib"),
-        pytest.param("beside_lab", ("pytest",), "importlib", marks=pytest.mark.thorough),
-        pytest.param("beside_proxylab", ("pytest",), "prepend", marks=pytest.mark.thorough),
+        ("beside_lab", "python -m pytest", "prepend"),
+        ("beside_proxylab", "python -m pytest", "importlib"),
+        pytest.param("beside_lab", "pytest", "importlib", marks=pytest.mark.thorough),
+        pytest.param("beside_proxylab", "pytest", "prepend", marks=pytest.mark.thorough),
     ],
     indirect=["project"],
 )
-def test_pytest_with_the_folder_on_its_path(
-    environment: Environment, project: Path, command: tuple[str, ...], mode: str
-) -> None:
+def test_pytest_with_the_folder_on_its_path(environment: Environment, project: Path, command: str, mode: str) -> None:
     (project / "pytest.ini").write_text(INI.format(mode))
-    assert "4 passed" in environment.lab(project, *command).splitlines()[-1]
+    assert "4 passed" in environment.lab(project, *command.split()).splitlines()[-1]
 
 
 def test_commands_with_the_folder_on_the_path_of_python(environment: Environment, project: Path) -> None:
