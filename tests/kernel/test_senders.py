@@ -70,6 +70,8 @@ def test_a_node_s_packet_is_seen_as_it_was_sent_and_not_as_a_rule_of_output_made
             [
                 ["echo-1 eth0 in", "request", "10.244.0.1", "10.244.0.11"],
                 ["echo-1 eth0 out", "reply", "10.244.0.11", "10.244.0.1"],
+                ["node-a echo-1 in", "reply", "10.244.0.11", "10.244.0.1"],
+                ["node-a echo-1 out", "request", "10.244.0.1", "10.244.0.11"],
                 ["node-a stack in", "reply", str(VIP), str(NODE)],
                 ["node-a stack out", "request", str(NODE), str(VIP)],
             ]
