@@ -8,10 +8,10 @@ import resource
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from statistics import median
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store

@@ -9,6 +9,7 @@ import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
@@ -51,7 +52,7 @@ async def nftables_story(launcher: Launcher) -> dict[str, Any]:
     return await story(launcher, "kube-proxy/nftables")
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
+@EITHER
 @pytest.mark.parametrize("telling", [iptables_story, nftables_story], ids=["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_it_follows_the_cluster(telling: Any, ordinary: bool) -> None:
@@ -175,9 +176,9 @@ def test_rules_that_cannot_be_loaded_are_told_before_the_deadline() -> None:
 async def both(launcher: Launcher) -> list[list[str]]:
     """How the rules of the two differ for each cluster that the test has drawn."""
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import loads
+    from proxylab.encoding import decode
 
-    clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
+    clusters = decode(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
     mode = os.environ["TEST_MODE"]
     async with (
@@ -203,18 +204,18 @@ def test_both_write_the_same_rules_for_any_cluster(
     from thoroughness import examples
 
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import dumps
+    from proxylab.encoding import encode
 
     drawn: list[tuple[KubeObject, ...]] = []
 
-    @settings(max_examples=examples(25), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(10), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(clusters(family))
     def draw(view: Any) -> None:
         drawn.append((*view.services, *view.slices))
 
     draw()
     file = tmp_path / "clusters"
-    file.write_bytes(dumps(tuple(drawn), tuple[tuple[KubeObject, ...], ...]))
+    file.write_bytes(encode(drawn))
     monkeypatch.setenv("TEST_CLUSTERS", str(file))
     monkeypatch.setenv("TEST_MODE", mode)
     found = sandboxed(both)

@@ -2,10 +2,10 @@
 
 import asyncio
 import shutil
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import sandboxed
 
 from proxylab.cluster.objects import Namespace, Node, Pod

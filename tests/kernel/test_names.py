@@ -5,11 +5,11 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import IPv4Network, ip_address
 from typing import Any
 
 import dns.message
+from msgspec.structs import replace
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, traffic_plan
 

@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_table import MemoryTables
+from msgspec.structs import replace
 from rule_worlds import ZONES, World, clusters, edited, proxies, worlds
 from thoroughness import examples as many
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import Key, KubeObject
-from proxylab.frozen import dataclass
 
 __all__ = ["CompactedError", "Event", "EventType", "Store"]
 
@@ -26,8 +27,7 @@ class EventType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One change. ``object`` is the new state, or the last one before a deletion.
 
     ``previous`` is the state that a modification replaced: a watch with a selector must know whether it matched.

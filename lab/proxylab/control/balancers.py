@@ -18,7 +18,7 @@ from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
 from proxylab.control.http_client import fetch
 from proxylab.kernel.netlink.requests import delete_route, replace_route
-from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.balance import Followed, follow, followed_route
 from proxylab.plan.model import Balancer, Route
@@ -50,7 +50,7 @@ class HealthChecks:
     def __init__(
         self,
         router: NetNs,
-        routes: RouteSocket,
+        routes: Netlink,
         indexes: Mapping[str, int],
         balancers: tuple[Balancer, ...],
         store: Store,

@@ -12,16 +12,15 @@ import asyncio
 import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import field
 from errno import EAFNOSUPPORT
 from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 
 import h11
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Answer", "HttpRequest", "HttpServer", "NodeServers", "PathHandler", "Stream", "listen_inside"]
@@ -36,8 +35,7 @@ _BODY_LIMIT: Final = 1 << 20
 _BACKLOG: Final = 128
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(Struct, frozen=True):
     """A request. Names of headers are in lower case."""
 
     method: str
@@ -47,8 +45,7 @@ class HttpRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A complete response."""
 
     status: int

@@ -4,8 +4,9 @@ Owns ``make_engine``. It starts nothing, and does not choose the engine.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
@@ -20,7 +21,7 @@ from proxylab.engines.names import read_engine
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netfilter.conntrack import Conntrack
+from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls

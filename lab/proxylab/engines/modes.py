@@ -7,6 +7,8 @@ entry in both tables.
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
@@ -15,13 +17,11 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.programmed import Programmed
-from proxylab.frozen import dataclass
 
 __all__ = ["MODES", "Mode"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mode:
+class Mode(Struct, frozen=True, kw_only=True):
     """One mode.
 
     Attributes:

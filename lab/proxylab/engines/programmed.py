@@ -5,8 +5,9 @@ Owns ``Programmed``, the rules of one node and family as far as a diagnosis need
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, Protocol
-from proxylab.frozen import dataclass
 
 __all__ = ["Entry", "Hook", "Programmed", "Way"]
 
@@ -19,8 +20,7 @@ class Hook:
     LEAVING = "packets that leave"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One dispatch rule, or element of a map, that matches a frontend.
 
     Attributes:
@@ -38,8 +38,7 @@ class Entry:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """One choice of a chain that balances.
 
     Attributes:
@@ -53,8 +52,7 @@ class Way:
     to: tuple[IPAddress, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Programmed:
+class Programmed(Struct, frozen=True, kw_only=True):
     """The rules of one node in one family.
 
     Attributes:

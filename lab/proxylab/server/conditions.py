@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
 from proxylab.evidence.words import listed
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
@@ -22,8 +23,7 @@ _LAST_LINES: Final = 30
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class StepConditions:
+class StepConditions(Struct, frozen=True):
     """Waits for conditions in one lab."""
 
     fleet: Fleet

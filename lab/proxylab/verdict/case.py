@@ -18,6 +18,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol as Interface
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed, tally
@@ -44,8 +46,7 @@ _ERRNO_OF = {
 _UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One probe and its evidence.
 
     Attributes:
@@ -203,9 +204,7 @@ def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]
     if evidence.sent > resolved.flows:
         yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
     numbers = range(resolved.flows)
-    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations) or any(
-        seen.protocol is not resolved.protocol for seen in evidence.passages
-    ):
+    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations):
         yield "the taps saw packets that claim to be of this probe, but of none of its flows"
     # A send that the kernel refused leaves no trace: only flows without a trace can be the refused ones.
     unsent = [flow for flow in flows if not flow.departures]

@@ -6,8 +6,9 @@ where the name server itself, asked at once past the Service, answers the same q
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Lookup

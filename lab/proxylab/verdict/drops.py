@@ -6,12 +6,13 @@ probe and again before the first sentinel packet leaves, so that they count the 
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, KernelCount
 from proxylab.evidence.words import amount
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.foreign import may_have_ended
@@ -47,8 +48,7 @@ _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
 
 
-@dataclass(frozen=True, slots=True)
-class KernelDrop:
+class KernelDrop(Struct, frozen=True):
     """A node that dropped every packet of a probe: what dropped them, and the counter that shows it."""
 
     node: str

@@ -40,7 +40,7 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Direction, Evidence
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK, ResolvedProbe
-from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply
+from proxylab.scenario.model import Expect, NodeDevice, Outcome, Preserved, Probe, Reply, SourceAddress
 from proxylab.verdict.arrivals import judge_backends, judge_source, judge_spread
 from proxylab.verdict.case import Case, Findings, open_case
 from proxylab.verdict.conntrack import expected_entries, judge_conntrack
@@ -142,7 +142,7 @@ def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None)
             )
         case NodeDevice() | None:
             return source or resolved.sender.address
-        case address:
+        case SourceAddress(address):
             return source or address
 
 

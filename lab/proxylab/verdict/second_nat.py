@@ -10,9 +10,10 @@ captured at every hop decide: only the second node can have changed a packet bet
 
 from itertools import pairwise
 
+from msgspec import Struct
+
 from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.flows import Flow
 from proxylab.verdict.stops import Stop, stops
@@ -20,8 +21,7 @@ from proxylab.verdict.stops import Stop, stops
 __all__ = ["SecondNat", "Translation", "second_nat"]
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(Struct, frozen=True):
     """A request as it came to a node, and as the node sent it on."""
 
     node: str
@@ -40,8 +40,7 @@ class Translation:
         return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
 
 
-@dataclass(frozen=True, slots=True)
-class SecondNat:
+class SecondNat(Struct, frozen=True):
     """The last translation that a Service asks for, and the one that no Service asks for."""
 
     first: Translation

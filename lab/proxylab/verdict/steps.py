@@ -9,11 +9,12 @@ expectations ``backend`` and ``source`` are about the packets sent after the ste
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.streams import BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, listed, times
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Count, Position, Step, StreamExpect
 from proxylab.verdict.case import Findings
@@ -25,8 +26,7 @@ __all__ = ["judge_step"]
 _MILLISECOND = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Case:
+class _Case(Struct, frozen=True):
     """One stream in one step, or the tables at its end: the subject of findings."""
 
     step: Step
@@ -82,8 +82,7 @@ def judge_step(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(Struct, frozen=True):
     """The expectations of one stream in one step."""
 
     step: Step

@@ -2,25 +2,24 @@
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.flows import Flow, hops
 
 __all__ = ["Ends", "Stop", "stops"]
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """From where to where a packet goes, each as an address with its port."""
 
     source: str
     destination: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """One packet in one node, pod or host, from its first sighting there to its last.
 
     Attributes:

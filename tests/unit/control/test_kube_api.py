@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -10,6 +9,7 @@ import kubernetes_validate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import (

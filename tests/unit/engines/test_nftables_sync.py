@@ -2,11 +2,11 @@
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from ipaddress import ip_network
 
 import pytest
 from memory_table import MemoryTables
+from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, facts, load_balancer, node_port, slice_of
 
 from proxylab.addresses import Family

@@ -4,11 +4,12 @@ The response to a watch is a ``Following``, from which the owner of the socket t
 that clients create and change.
 """
 
-from dataclasses import field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
@@ -17,7 +18,6 @@ from proxylab.control.kubeapi.manifest import Encoder, dumped
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import discovery
-from proxylab.frozen import dataclass
 
 __all__ = ["KubeApi", "Reply", "WatchReply"]
 
@@ -29,18 +29,16 @@ _TEXT_LIMIT: Final = 1024  # apiserver's noteLengthLimit (pkg/apis/core/validati
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A complete response."""
 
     code: int
     body: bytes
     content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = field(default=())
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchReply:
+class WatchReply(Struct, frozen=True):
     """A streaming response: the lines of ``following``, for as long as ``watch`` allows."""
 
     watch: Watch

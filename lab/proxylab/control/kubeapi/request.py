@@ -5,12 +5,13 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import labels_of
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.resources import RESOURCES, Resource
 from proxylab.control.kubeapi.selectors import Selection
-from proxylab.frozen import dataclass
 
 __all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
 
@@ -23,8 +24,7 @@ _WATCH_SECONDS: Final = 3600
 _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
+class Collection(Struct, frozen=True):
     """The selected objects of one kind, in one namespace or in all (empty).
 
     Attributes:
@@ -45,15 +45,13 @@ class Collection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Discover:
+class Discover(Struct, frozen=True):
     """A discovery document."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Struct, frozen=True):
     """One object."""
 
     resource: Resource
@@ -61,8 +59,7 @@ class Get:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(Struct, frozen=True):
     """A collection as it is now.
 
     Attributes:
@@ -75,8 +72,7 @@ class List:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """The changes of a collection.
 
     Attributes:
@@ -95,8 +91,7 @@ class Watch:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """An object that a client creates (``POST``) or changes (``PATCH``, with its ``name``)."""
 
     resource: Resource
@@ -148,8 +143,7 @@ def _only_read(method: str, request: Request) -> Request:
     return request
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(Struct, frozen=True):
     """``metav1.ListOptions``."""
 
     values: dict[str, str]

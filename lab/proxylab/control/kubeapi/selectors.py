@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.frozen import dataclass
 
 __all__ = ["Selection"]
 
@@ -33,15 +34,13 @@ _FIELD: Final = re.compile(r"\s*([A-Za-z0-9_.\-]+)\s*(==|=|!=)\s*([^,=!]*?)\s*")
 _LabelTerm = Callable[[Labels], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldTerm:
+class _FieldTerm(Struct, frozen=True):
     name: str
     value: str
     equal: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Both selectors of a request."""
 
     _labels: tuple[_LabelTerm, ...] = ()

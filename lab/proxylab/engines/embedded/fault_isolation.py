@@ -14,9 +14,10 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Generic, Protocol, Self, TypeVar
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.proxier import RulesRefusedError, SyncFailedError
-from proxylab.frozen import dataclass
 
 __all__ = ["Block", "FaultIsolation", "Loaded", "lines_of"]
 
@@ -71,8 +72,7 @@ def lines_of(blocks: Iterable[Block]) -> tuple[tuple[str, Key | None], ...]:
     return tuple([(line, service) for text, service in blocks for line in text.split("\n")])
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded(Generic[R, T]):
+class Loaded(Struct, Generic[R, T], frozen=True):
     """The kernel's rules after the loads.
 
     Attributes:

@@ -6,6 +6,8 @@ that of local pods. The caller hands in the addresses on the node's interfaces.
 
 from ipaddress import IPv4Address, IPv6Address
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import ZONE_LABEL, Node
 from proxylab.engines.embedded.settings import (
@@ -16,15 +18,13 @@ from proxylab.engines.embedded.settings import (
     NodeCIDR,
     ProxySettings,
 )
-from proxylab.frozen import dataclass
 
 __all__ = ["NodeFacts", "local_source", "node_port_addresses"]
 
 LOOPBACK: dict[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """One node, as its proxy sees it.
 
     Attributes:

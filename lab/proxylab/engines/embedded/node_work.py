@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from proxylab.cluster.objects import Key
@@ -23,7 +25,6 @@ from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
-from proxylab.frozen import dataclass
 
 __all__ = ["Node", "NodeWork", "Servers", "healthz", "local_endpoints", "proxy_sysctls", "service_health"]
 
@@ -43,8 +44,7 @@ class Servers(Protocol):
         """Close all servers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """The node as the engine may act on it."""
 
     flows: FlowTable

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     HEADLESS_LABEL,
@@ -25,7 +27,6 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.cluster.store import Store
-from proxylab.frozen import dataclass
 
 __all__ = [
     "ClusterView",
@@ -37,8 +38,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True):
     """The objects that determine the rules, in any order."""
 
     services: tuple[Service, ...] = ()

@@ -1,9 +1,10 @@
 """Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service

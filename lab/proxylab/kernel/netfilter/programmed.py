@@ -9,11 +9,9 @@ import struct
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import ask, nested
 from proxylab.kernel.netfilter.xtables import TableReader
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.framing import nested
-from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
@@ -69,6 +67,6 @@ def _of_table(netns: NetNs, family: Family, table: str, kind: int) -> list[dict[
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:
     try:
-        return ask(netns, NETLINK_NETFILTER, kind, body, dump=True)
+        return ask(netns, kind, body, dump=True)
     except FileNotFoundError:  # ENOENT: no such table yet
         return []

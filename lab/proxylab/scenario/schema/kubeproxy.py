@@ -10,7 +10,7 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, InstanceOf
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, SocketAddress
@@ -61,7 +61,7 @@ def _socket_address(default_port: int) -> object:
         allowed = f"write it as 0.0.0.0:{default_port}"
         raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
 
-    return BeforeValidator(validate)
+    return BeforeValidator(validate, json_schema_input_type=str)
 
 
 def _networks(value: object) -> tuple[IPNetwork, ...]:
@@ -104,8 +104,8 @@ Duration = Annotated[float, BeforeValidator(_duration, json_schema_input_type=st
 Networks = Annotated[tuple[IPNetwork, ...], BeforeValidator(_networks, json_schema_input_type=str)]
 NetworkOrPrimary = Annotated[IPNetwork | str, BeforeValidator(_network_or_primary)]
 Device = Annotated[str, BeforeValidator(_device)]
-Healthz = Annotated[SocketAddress, _socket_address(10256)]
-Metrics = Annotated[SocketAddress, _socket_address(10249)]
+Healthz = Annotated[InstanceOf[SocketAddress], _socket_address(10256)]
+Metrics = Annotated[InstanceOf[SocketAddress], _socket_address(10249)]
 
 
 class NftablesShape(ManifestShape):

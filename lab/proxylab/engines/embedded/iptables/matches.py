@@ -2,10 +2,11 @@
 
 from functools import lru_cache
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.engines.embedded.node import NodeFacts, local_source
 from proxylab.engines.embedded.settings import BridgeInterface, DetectLocal, InterfaceNamePrefix
-from proxylab.frozen import dataclass
 
 __all__ = [
     "FROM_LOCAL",
@@ -68,8 +69,7 @@ def share(index: int, count: int) -> str:
     return f"-m statistic --mode random --probability {1 / left:0.10f}" if left > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDetector:
+class LocalDetector(Struct, frozen=True):
     """Detects traffic of this node's pods (with ``ClusterCIDR``: of all pods)."""
 
     if_local: str

@@ -1,8 +1,9 @@
 """Mode iptables on one node: the ``NodeMode`` that runs iptables-restore, and reads tables from the kernel."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration

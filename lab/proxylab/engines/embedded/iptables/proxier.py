@@ -6,8 +6,9 @@ Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows th
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.fault_isolation import FaultIsolation, Loaded

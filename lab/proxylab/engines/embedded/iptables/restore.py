@@ -15,12 +15,13 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.fault_isolation import Block, lines_of
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
-from proxylab.frozen import dataclass
 
 __all__ = ["RestoreText", "restore", "restore_changes", "stale_chains"]
 
@@ -28,8 +29,7 @@ REFUSED_LINE = re.compile(r"\bline:?\s+(\d+)")
 """Matches all versions: ``line 5 failed``, ``Error occurred at line: 5``, ``line 5: RULE_APPEND failed``."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreText:
+class RestoreText(Struct, frozen=True):
     """The text of one load, in blocks without a final line feed.
 
     Attributes:

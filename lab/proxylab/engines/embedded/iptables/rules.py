@@ -9,8 +9,10 @@ cluster has tens of thousands, and no code reads their parts.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
@@ -19,7 +21,6 @@ from proxylab.engines.embedded.iptables.scope import ProxyScope
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.frozen import dataclass
 
 __all__ = ["PortRules", "Rule", "Ruleset", "Shape", "Written", "write"]
 
@@ -69,8 +70,7 @@ class PortRules(NamedTuple):
     service_chains: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(Struct, frozen=True):
     """All rules of one proxy in one family.
 
     Attributes:
@@ -98,8 +98,7 @@ class Ruleset:
         return replace(self, ports=tuple(ports))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """One generation of kube-proxy's rules: what makes each part of a ``Ruleset``; ``port`` those of a service port."""
 
     jumps: tuple[Rule, ...]

@@ -7,10 +7,11 @@ kube-proxy's own (pkg/proxy/iptables/proxier.go).
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from itertools import zip_longest
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.engines.embedded.iptables import meaning

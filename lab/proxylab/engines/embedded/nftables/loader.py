@@ -1,17 +1,16 @@
 """What the mode needs of nft and of the node: loading a text and reading back what there is; ``node`` implements it."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol
 
+from msgspec import Struct, field
+
 from proxylab.addresses import Family
-from proxylab.frozen import dataclass
 
 __all__ = ["Present", "TableLoader"]
 
 
-@dataclass(frozen=True, slots=True)
-class Present:
+class Present(Struct, frozen=True):
     """The table as the kernel has it, as far as it decides the content of a load; empty where there is none.
 
     Attributes:

@@ -7,9 +7,10 @@ no code reads their parts.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
-from proxylab.frozen import dataclass
 
 __all__ = ["Element", "PortRules", "Ruleset"]
 
@@ -35,8 +36,7 @@ class PortRules(NamedTuple):
     rules: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(Struct, frozen=True):
     """The table of one proxy in one family.
 
     Attributes:

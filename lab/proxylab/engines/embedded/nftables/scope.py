@@ -1,23 +1,22 @@
 """What all service ports of one proxy share."""
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.node import NodeFacts, local_source
 from proxylab.engines.embedded.settings import BridgeInterface, InterfaceNamePrefix, ProxySettings
-from proxylab.frozen import dataclass
 
 __all__ = ["LocalDetector", "ProxyScope"]
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDetector:
+class LocalDetector(Struct, frozen=True):
     """Detects traffic of this node's pods (with ``ClusterCIDR``: of all pods)."""
 
     if_local: str
     if_not_local: str
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyScope:
+class ProxyScope(Struct, frozen=True):
     """The proxy of one family on one node.
 
     Attributes:

@@ -7,9 +7,10 @@ which take a dump apart; and ``differences`` of two dumps. The names of maps and
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration

@@ -15,6 +15,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.fault_isolation import Block, lines_of
@@ -22,7 +24,6 @@ from proxylab.engines.embedded.nftables.fixed import BASE_CHAINS
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.names import AFFINITY, TABLE, is_of_service
 from proxylab.engines.embedded.nftables.rules import Element, PortRules, Ruleset
-from proxylab.frozen import dataclass
 
 __all__ = ["Transaction", "write_changes", "write_table"]
 
@@ -30,8 +31,7 @@ _REFUSED: Final = re.compile(r"^\S*:(\d+):\d+-\d+: Error: (.*)", re.MULTILINE)
 """nft(8) names the place of an error as ``/dev/stdin:LINE:COLUMN-COLUMN:``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(Struct, frozen=True):
     """The text of one load, in blocks without a final line feed.
 
     Attributes:
