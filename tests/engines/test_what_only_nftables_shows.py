@@ -23,6 +23,16 @@ EDITS = {
             )
         },
     ),
+    "steps/proxy-mode-changes-from-nftables": (
+        "change: {engines: {node-a: iptables}}\n    until: {engines: {node-a: synced}, backends: {queries: echo}}\n",
+        "change: {engines: {node-a: flush}}\n    until: {rules: {node-a: absent}}\n",
+        {
+            (
+                "the proxy changes to mode iptables, and the stream is answered again: "
+                "ClusterIP is served after the change to mode iptables"
+            )
+        },
+    ),
 }
 
 
