@@ -119,6 +119,19 @@ EDITS = [
         {"NodePort of another node with policy Local and NodeCIDR drops a pod's packet"},
     ),
     Edit(
+        "masquerade/a-foreign-masquerade-rule",
+        "-A POSTROUTING -s 10.244.0.0/16 -o eth0 -j MASQUERADE",
+        "-A POSTROUTING -s 10.245.0.0/16 -o eth0 -j MASQUERADE",
+        {"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
+        {"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
+    ),
+    Edit(
+        "network/pods-on-the-nodes-subnet",
+        "clusterCIDR: 172.18.0.0/16,fd00:172:18::/48",
+        "clusterCIDR: 172.18.128.0/17,fd00:172:18:8000::/49",
+        {"ClusterIP from a neighbour of the nodes gets an untranslated reply"},
+    ),
+    Edit(
         "masquerade/all",
         "masqueradeAll: true",
         "masqueradeAll: false",
@@ -274,29 +287,5 @@ EDITS = [
                 "ClientIP affinity at a NodePort ends after timeoutSeconds without a connection"
             )
         },
-    ),
-    Edit(
-        "steps/proxy-mode-switches",
-        "change: {engines: {node-a: nftables}}",
-        "change: {engines: {node-a: restart}}",
-        {
-            (
-                "the proxy changes to mode nftables, and streams lose nothing: "
-                "NodePort on 127.0.0.1 is refused in mode nftables"
-            )
-        },
-    ),
-    Edit(
-        "network/pods-on-the-nodes-subnet",
-        "clusterCIDR: 172.18.0.0/16,fd00:172:18::/48",
-        "clusterCIDR: 172.18.128.0/17,fd00:172:18:8000::/49",
-        {"ClusterIP from a neighbour of the nodes gets an untranslated reply"},
-    ),
-    Edit(
-        "masquerade/a-foreign-masquerade-rule",
-        "-s 10.244.0.0/16 -o eth0",
-        "-s 10.244.0.0/16 ! -d 10.244.0.0/16 -o eth0",
-        {"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
-        over_one_family={"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
     ),
 ]
