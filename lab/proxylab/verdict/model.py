@@ -1,7 +1,7 @@
 """The data of judgements: ``Verdict`` for an expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 
 from proxylab.addresses import IPAddress
@@ -10,10 +10,9 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect
+from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect, StreamExpect
 
 __all__ = [
-    "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
     "Judgement",
@@ -40,9 +39,6 @@ class Judgement(StrEnum):
 
 UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
 """The judgements that a person must look at."""
-
-STREAM_KEYS = ("backend", "backends", "source", "lost", "rejected", "resets", "delay")
-"""The keys of a stream's expectations, in the order of judging."""
 
 _WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
 
@@ -243,17 +239,17 @@ class ScenarioResult:
 
 def expectations(expect: Expect) -> tuple[str, ...]:
     """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome."""
-    optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
     outcome = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
-    return (*outcome, *(key for key in optional if getattr(expect, key) is not None))
+    return (*outcome, *(key for key in _keys(expect) if key != "outcome"))
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:
     """The expectations of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
-    of_streams = [
-        f"{name}.{key}"
-        for name, each in expect.streams.items()
-        for key in STREAM_KEYS
-        if getattr(each, key) is not None
-    ]
+    of_streams = (f"{name}.{key}" for name, each in expect.streams.items() for key in _keys(each))
     return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))
+
+
+def _keys(expect: Expect | StreamExpect) -> list[str]:
+    """The keys that the author filled in: all fields but those that say where."""
+    names = (field.name for field in fields(expect) if field.name not in ("position", "positions"))
+    return [name for name in names if getattr(expect, name) is not None]

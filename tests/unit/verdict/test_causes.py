@@ -10,9 +10,9 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.case import open_case
-from proxylab.verdict.causes import cause
+from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge
-from proxylab.verdict.rule_actions import why_masqueraded
+from proxylab.verdict.rule_words import why_masqueraded
 from proxylab.verdict.rules import read
 
 WORLD = World(backends=("echo-2",), source=Preserved())

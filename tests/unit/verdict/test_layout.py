@@ -7,7 +7,7 @@ from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
 from proxylab.plan.topology import draw
-from proxylab.verdict.layout import bridge_of, calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered, is_hairpin, port_of
 
 ON_A_BRIDGE = {"pod_network": "bridge"}
 NODE_B = ip_address("172.18.0.3")

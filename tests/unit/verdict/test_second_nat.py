@@ -10,7 +10,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, Observation, Packet, TrackedFlow
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import why
+from proxylab.verdict.causes.table import why
 
 WORLD = World(backends=("echo-1",), source=Preserved())
 NODE_B = WORLD.address("node-b")

@@ -7,9 +7,9 @@ from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, l
 
 from proxylab.evidence.streams import Break, BreakKind
 from proxylab.scenario.model import Count
+from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.step_causes import cause_of_step
 
 BEFORE = answered(9, 0.2, "old")
 
@@ -19,9 +19,9 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
         "conntrack on node-a still sends queries to old (10.244.0.3:5353), which answered before: "
         "nothing deleted that entry."
     )
-    assert cause_of_step(entry_remains()) == sentence
+    assert why_step(entry_remains()) == sentence
     stranger = judged(step(backend="new"), replace(record(answered(10, 25, "old")), tracked=tracked(OLD)))
-    assert cause_of_step(stranger) == "old answered packet 10, sent 24.0 ms after the change was made."
+    assert why_step(stranger) == "old answered packet 10, sent 24.0 ms after the change was made."
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_the_table_is_the_cause_where_it_leads_to_who_answered_before() -> None:
     ],
 )
 def test_otherwise_it_says_when(verdict: StepVerdict, sentence: str) -> None:
-    assert cause_of_step(verdict) == sentence
+    assert why_step(verdict) == sentence
     assert any(line.startswith("  why: ") for line in explain(verdict)) is bool(sentence)
