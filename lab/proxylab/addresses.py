@@ -3,6 +3,7 @@
 They are unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, and enums.
 """
 
+from abc import ABCMeta
 from enum import StrEnum
 from functools import lru_cache
 from ipaddress import (
@@ -14,10 +15,24 @@ from ipaddress import (
     IPv6Network,
     ip_address,
 )
+from typing import TYPE_CHECKING
 
-IPAddress = IPv4Address | IPv6Address
-IPInterface = IPv4Interface | IPv6Interface
-IPNetwork = IPv4Network | IPv6Network
+if TYPE_CHECKING:
+    IPAddress = IPv4Address | IPv6Address
+    IPInterface = IPv4Interface | IPv6Interface
+    IPNetwork = IPv4Network | IPv6Network
+else:
+
+    def _either(name: str, four: type, six: type) -> type:
+        """One class for both: msgspec refuses a union of two classes that it does not know. Pydantic gets the union."""
+        made = ABCMeta(name, (), {"__get_pydantic_core_schema__": lambda source, handler: handler(four | six)})
+        made.register(four)
+        made.register(six)
+        return made
+
+    IPAddress = _either("IPAddress", IPv4Address, IPv6Address)
+    IPInterface = _either("IPInterface", IPv4Interface, IPv6Interface)
+    IPNetwork = _either("IPNetwork", IPv4Network, IPv6Network)
 
 __all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport", "unpacked"]
 

@@ -1,12 +1,11 @@
 """``Capability``: what a machine can do for a lab. The kernel room tries it, and ``proxylab doctor`` shows it."""
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = ["Capability", "in_words"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capability:
+class Capability(Record, frozen=True, kw_only=True):
     """One thing that the lab can use, and whether this machine has it.
 
     Attributes:

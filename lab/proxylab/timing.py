@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
 
 __all__ = [
     "Deadline",
@@ -27,8 +27,7 @@ class DeadlineExceededError(TimeoutError):
     """A condition did not come true in time. The message names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
+class Deadline(Struct, frozen=True):
     """A point on the monotonic clock, in seconds."""
 
     at: float

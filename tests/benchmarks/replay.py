@@ -13,12 +13,14 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from proxylab.kernel.netlink.build import Wiring, _interior_requests, _make_links
-from proxylab.kernel.netlink.requests import Request, get_link
+from proxylab.kernel.netlink.messages import Request
+from proxylab.kernel.netlink.requests import get_link
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan, ends_by_namespace
 
-_BATCH = 64
+_BATCH = 16
+_ERROR, _NEWLINK = 2, 16  # an acknowledgement or a refusal, and the answer to RTM_GETLINK
 _MARK = 0x7B6A5C00  # stands for the descriptor of a namespace, which is known when the tape is played
 
 
@@ -38,9 +40,7 @@ class _Recorder:
         self._messages = messages
 
     def send(self, requests: Sequence[Request]) -> None:
-        for request in requests:
-            header = struct.pack("=IHHII", 16 + len(request.body), request.kind, request.flags | 5, 1, 0)
-            self._messages.append(header + request.body)
+        self._messages += (request.encode(1) for request in requests)
 
 
 def record(plan: Plan) -> list[Track]:
@@ -114,7 +114,6 @@ def _send(sock: socket.socket, messages: Sequence[bytes]) -> None:
             data, offset = sock.recv(1 << 18), 0
             while offset < len(data):
                 length, kind, _, _, _, error = struct.unpack_from("=IHHIIi", data, offset)
-                if kind == 2:
-                    assert error == 0, os.strerror(-error)
-                    missing -= 1
+                assert kind != _ERROR or error == 0, os.strerror(-error)
+                missing -= kind in (_ERROR, _NEWLINK)
                 offset += (length + 3) & ~3

@@ -14,11 +14,11 @@ import sys
 import time
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rule_cases import Addresses, facts, settings
 
 from proxylab.addresses import Family

@@ -3,13 +3,13 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
 from browser import Browser, browser, chromium
 from made_steps import all_well, entry_remains, torn_connection
+from msgspec.structs import replace
 from probed import CASES, RUN
 from recorded import World
 
@@ -71,8 +71,15 @@ def test_it_loads_nothing_runs_only_its_own_script_and_logs_no_error(shown: Brow
     assert [url.partition(":")[0] for url in shown.asked] == ["file"]
 
 
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("width", [390, 900, 1600])
+# Colours change no width.
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        pytest.param(width, scheme == "dark", id=f"{width}-{scheme}", marks=[] if plain else [pytest.mark.thorough])
+        for width in (390, 900, 1600)
+        for scheme, plain in (("light", width != 390), ("dark", width == 390))
+    ],
+)
 def test_it_fits_its_window_with_everything_open(shown: Browser, width: int, dark: bool) -> None:
     shown.look(width, dark=dark)
     shown.tell("document.querySelectorAll('details').forEach((each) => { each.open = true })")

@@ -29,6 +29,7 @@ CLONE = "git clone https://github.com/kubernetes/kubernetes"
 NOT_TYPED = {
     "./dev lab": "runs every scenario, as the tests do anyway; tests/unit/test_dev.py types it elsewhere",
     "./dev test": "runs this test",
+    "./dev test --all": "runs this test",
     "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0": "changes the machine",
     CLONE: "is a gigabyte; tests/engines/test_checkout.py puts a checkout there instead",
     "./dev pytest tests/unit": "is of the tests that run now",

@@ -3,10 +3,10 @@
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.binaries.binary import Binary, inspect
 from proxylab.binaries.cache import Cache

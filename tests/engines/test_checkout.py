@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from documents import Command, clone_of_a_reader, needs_a_checkout, pages, play, steps
 from kubernetes_checkout import NoSourcesError, make_checkout
+from msgspec.structs import replace
 
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
@@ -113,7 +113,9 @@ def typed(command: Command, home: Path, cache: Path) -> str:
     return done.stdout
 
 
+# tests/unit/binaries/test_checkout.py builds a small checkout, and tests/docs types such commands for another engine.
 @needs
+@pytest.mark.thorough
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_pages_run_a_patch_of_ones_own(kube_proxy: Binary, tmp_path: Path) -> None:
     """Typed as they stand, by a user whose home is the clone's folder; of the scenarios there is the one they trace.

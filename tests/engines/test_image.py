@@ -23,7 +23,8 @@ from proxylab.binaries.cache import Cache
 from proxylab.binaries.image import ImageSource
 from proxylab.errors import CapabilityError, ExitCode
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a Docker engine needs root")
+# tests/unit/binaries/test_image.py shows the same with a fake engine.
+pytestmark = [pytest.mark.thorough, pytest.mark.skipif(os.geteuid() != 0, reason="a Docker engine needs root")]
 
 ROOT = Path(__file__).parents[2]
 CONTENT = PROGRAM.format(version="v1.36.3").encode()

@@ -9,10 +9,11 @@ import pytest
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from sandboxed import sandboxed
 from staged_engines import staged
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import ClusterEvent, Service
+from proxylab.cluster.objects import ClusterEvent, Service, ServicePort, ServiceType
 from proxylab.engines.barrier import BARRIER, without_barrier
 from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import EngineError
@@ -50,7 +51,7 @@ async def nftables_story(launcher: Launcher) -> dict[str, Any]:
     return await story(launcher, "kube-proxy/nftables")
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
+@EITHER
 @pytest.mark.parametrize("telling", [iptables_story, nftables_story], ids=["iptables", "nftables"])
 @pytest.mark.usefixtures("binary")
 def test_it_follows_the_cluster(telling: Any, ordinary: bool) -> None:
@@ -126,6 +127,30 @@ def test_feature_gates_and_flags_come_from_the_scenario_and_the_command_line() -
     }
 
 
+async def bound(launcher: Launcher) -> list[list[str]]:
+    """The rules that lead to node ports, by both engines."""
+    node_ports = echo(A, type=ServiceType.NODE_PORT, ports=(ServicePort(port=80, target_port=8080, node_port=30080),))
+    given = ProxyConfiguration(node_port_primary=True, bind_address=A.of("node", 9))
+    found = []
+    for engine in ("embedded/iptables", "kube-proxy/iptables"):
+        async with staged(launcher, engine, configuration=given) as stage:
+            # kube-proxy serves node ports on addresses that the node has.
+            argv = ["ip", "address", "add", f"{given.bind_address}/32", "dev", "lo"]
+            node = stage.context
+            await launcher.run(node.netns, argv, netns_name=node.name, deadline=Deadline.after(10))
+            stage.hold(node_ports, ENDS)
+            lines = (await stage.synced()).splitlines()
+            found.append([line for line in lines if "-A KUBE-SERVICES" in line and "-j KUBE-NODEPORTS" in line])
+    return found
+
+
+@pytest.mark.usefixtures("binary")
+def test_node_ports_are_on_the_bind_address() -> None:
+    by_embedded, by_kube_proxy = sandboxed(bound)
+    assert f"-d {A.of('node', 9)}/32" in by_kube_proxy[0]
+    assert by_kube_proxy == by_embedded
+
+
 async def rejected(launcher: Launcher) -> str:
     """A map stands where kube-proxy wants a set of its own."""
     async with staged(launcher, "kube-proxy/nftables") as stage:
@@ -150,9 +175,9 @@ def test_rules_that_cannot_be_loaded_are_told_before_the_deadline() -> None:
 async def both(launcher: Launcher) -> list[list[str]]:
     """How the rules of the two differ for each cluster that the test has drawn."""
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import loads
+    from proxylab.encoding import decode
 
-    clusters = loads(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
+    clusters = decode(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
     async with (
         staged(launcher, "embedded/iptables") as embedded,
@@ -176,18 +201,18 @@ def test_both_write_the_same_rules_for_any_cluster(
     from thoroughness import examples
 
     from proxylab.cluster.objects import KubeObject
-    from proxylab.codec import dumps
+    from proxylab.encoding import encode
 
     drawn: list[tuple[KubeObject, ...]] = []
 
-    @settings(max_examples=examples(25), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(10), phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(clusters(family))
     def draw(view: Any) -> None:
         drawn.append((*view.services, *view.slices))
 
     draw()
     file = tmp_path / "clusters"
-    file.write_bytes(dumps(tuple(drawn), tuple[tuple[KubeObject, ...], ...]))
+    file.write_bytes(encode(drawn))
     monkeypatch.setenv("TEST_CLUSTERS", str(file))
     found = sandboxed(both)
     assert len(found) == len(drawn)

@@ -2,15 +2,14 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import sandboxed
 
 from proxylab.cluster.objects import Namespace, Node, Pod
-from proxylab.cluster.store import Event, Store
+from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_PORT, ApiServer
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
@@ -18,16 +17,6 @@ from proxylab.timing import Deadline, wait_until
 
 KUBECTL = ("kubectl", "--server", f"http://127.0.0.1:{API_PORT}", "--cache-dir", "/run/kubectl")
 POD = Pod(name="p", node_name="node-a", addresses=(ip_address("10.244.0.5"),), ready=False)
-
-
-class Watched(Store):
-    """A store that counts who is told of what happens in it."""
-
-    watches = 0
-
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        self.watches += 1
-        return super().subscribe(listener)
 
 
 async def asked(launcher: Launcher) -> list[str]:
@@ -38,7 +27,7 @@ async def asked(launcher: Launcher) -> list[str]:
         return done.stdout.decode() or done.stderr.decode()
 
     await run("ip", "link", "set", "lo", "up")
-    store = Watched()
+    store = Store()
     for thing in (Namespace(name="default"), Node(name="node-a"), POD):
         store.apply(thing)
     api = ApiServer(store)
@@ -47,7 +36,7 @@ async def asked(launcher: Launcher) -> list[str]:
         said = [await run(*KUBECTL, "get", "nodes,pods", "-A", "-o", "name")]
         waiting = asyncio.create_task(run(*KUBECTL, "wait", "--for=condition=Ready", "pod/p", "--timeout=20s"))
         watching = asyncio.create_task(run("timeout", "5", *KUBECTL, "get", "pods", "-w", "-o", "name"))
-        await wait_until(lambda: store.watches == 2, Deadline.after(20), "two watches of pods")
+        await wait_until(lambda: len(api._watches) == 2, Deadline.after(20), "two watches of pods")
         store.apply(replace(POD, ready=True))
         said.append(await waiting)
         store.delete(POD.key)

@@ -5,12 +5,14 @@ configured alike go from one scenario to the next, and the API tells them what h
 """
 
 import asyncio
+import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import ROOT, sandboxed
 from staged_engines import Stage, staged
 
@@ -26,6 +28,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 ENGINES = ("embedded/iptables", "kube-proxy/iptables")
+CORE = re.compile(r"^  tags: \[.*\bcore\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
 AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
@@ -33,9 +36,9 @@ AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters() -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+def clusters(*, core: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
-    for path in sorted((ROOT / "scenarios").rglob("*.lab.yaml")):
+    for path in files(core=core):
         for case in cases(load_scenario(path), "iptables"):
             for number, cluster in enumerate(assemble(case).timeline):
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
@@ -44,6 +47,12 @@ def clusters() -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
                 )
                 told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), tuple(bare)
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
+
+
+def files(*, core: bool) -> list[Path]:
+    """The files of the scenarios with or without the tag ``core``."""
+    every = sorted((ROOT / "scenarios").rglob("*.lab.yaml"))
+    return [path for path in every if (CORE.search(path.read_text(encoding="utf-8")) is not None) is core]
 
 
 def by_configuration(
@@ -65,9 +74,17 @@ def parts(clusters: list[Any]) -> Iterator[list[Any]]:
         yield clusters[first : first + AT_MOST]
 
 
-async def compared(launcher: Launcher) -> dict[str, Any]:
+async def compared_of_core(launcher: Launcher) -> dict[str, Any]:
+    return await compared(launcher, core=True)
+
+
+async def compared_of_others(launcher: Launcher) -> dict[str, Any]:
+    return await compared(launcher, core=False)
+
+
+async def compared(launcher: Launcher, *, core: bool) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
-    every = list(clusters())
+    every = list(clusters(core=core))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -119,12 +136,14 @@ async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResp
     return made
 
 
+# Those of the core run on a real kube-proxy in every run of the tests.
 @pytest.mark.timeout(420)
+@pytest.mark.parametrize("core", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["others", "core"])
 @pytest.mark.usefixtures("binary")
-def test_both_write_the_same_rules_for_every_scenario() -> None:
-    result = sandboxed(compared, seconds=400)
+def test_both_write_the_same_rules_for_every_scenario(core: bool) -> None:
+    result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
     assert result["differences"] == {}
-    everything = {path.name.removesuffix(".yaml") for path in (ROOT / "scenarios").rglob("*.lab.yaml")}
+    everything = {path.name.removesuffix(".yaml") for path in files(core=core)}
     only_nftables = {"nftables-table-deleted.lab"}
     assert set(result["scenarios"]) == everything - only_nftables
     assert result["compared"] > 2 * len(everything)

@@ -15,7 +15,7 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
 ENGINE = "kube-proxy/nftables"
-SAMPLE = {"clusterip/from-a-pod": 6, "nodeport/traffic-policy-local": 4}
+SAMPLE = {"clusterip/from-a-pod": 4, "nodeport/traffic-policy-local": 2}
 """Scenarios, and how many of their probes are sent."""
 NO_TRANSLATION = ("meta l4proto tcp dnat to 10.244.1.11:8080", "meta l4proto tcp counter")
 

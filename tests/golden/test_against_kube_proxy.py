@@ -5,10 +5,10 @@ node and had the same configuration. The lab's own Service, by which a proxy is 
 and with it the chains that a large cluster keeps of it for a while. 1.36.3 ran on a kernel with nfacct.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from rule_cases import CASES, Addresses
 
 from proxylab.addresses import Family

@@ -3,11 +3,11 @@
 Write the file anew with ``pytest tests/golden --update-golden``, then look at it with ``cat`` in such a terminal.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
+from msgspec.structs import replace
 from probed import CASES, RUN
 
 from proxylab.cli.run import paint

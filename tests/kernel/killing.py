@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from machine import Machine, descendants
@@ -229,19 +230,18 @@ BLOWS = {
 }
 
 
-def blows(*, ordinary: bool) -> dict[str, tuple[signal.Signals, str, str]]:
+def blows(*, ordinary: bool) -> Iterator[Any]:
     """The kills for one user: half of them where root runs the tests and can be both users, otherwise all.
 
     The halves are like the colours of a chess board. So the tests kill each user's processes in every role and in every
-    stage, and each role in every stage for one of the two users.
+    stage, and each role in every stage for one of the two users. Every second kill of a role is thorough: the role dies
+    in other stages too, and other roles die in that stage.
     """
-    if os.geteuid() != 0:
-        return BLOWS
-    return {
-        name: (blow, role, stage)
-        for name, (blow, role, stage) in BLOWS.items()
-        if (ROLES.index(role) + STAGES.index(stage)) % 2 == ordinary
-    }
+    for name, (blow, role, stage) in BLOWS.items():
+        field = ROLES.index(role) + STAGES.index(stage)
+        if os.geteuid() != 0 or field % 2 == ordinary:
+            thorough = blow is signal.SIGKILL and field % 4 >= 2
+            yield pytest.param(blow, role, stage, id=name, marks=[pytest.mark.thorough] if thorough else [])
 
 
 def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool) -> None:

@@ -7,11 +7,14 @@ module, so it imports a lab's rooms only where it uses them.
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass
 from functools import partial, reduce
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import force_setattr
 
 __all__ = ["Mutation", "follow"]
 
@@ -50,9 +53,9 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
     for module in modules:
         if name in vars(module):
             yield partial(setattr, module, name), vars(module)[name]
-        for record in [each for each in vars(module).values() if is_dataclass(each) and not isinstance(each, type)]:
-            for field in fields(record):
-                yield partial(object.__setattr__, record, field.name), getattr(record, field.name)
+        for record in [each for each in vars(module).values() if isinstance(each, Struct)]:
+            for field in record.__struct_fields__:
+                yield partial(force_setattr, record, field), getattr(record, field)
 
 
 def follow(file: str) -> None:

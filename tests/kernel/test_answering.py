@@ -86,11 +86,12 @@ async def an_address_that_comes_late(launcher: Launcher) -> dict[str, object]:
     with realise(draw(BASIC["ptp IPv6"])) as wiring:
         await ip(launcher, wiring, "address", "del", f"{LATE}/128", "dev", "eth0")
         try:
-            make_addresses_answer(wiring.plan, wiring.namespaces, patience=0.1)
+            make_addresses_answer(wiring.plan, wiring.namespaces, wiring.routes, patience=0.1)
             refusal = ""
         except InternalError as error:
             refusal = str(error)
-        waiting = asyncio.create_task(asyncio.to_thread(make_addresses_answer, wiring.plan, wiring.namespaces))
+        seen = (wiring.plan, wiring.namespaces, wiring.routes)
+        waiting = asyncio.create_task(asyncio.to_thread(make_addresses_answer, *seen))
         await asyncio.wait({waiting}, timeout=0.2)
         early = waiting.done()
         await ip(launcher, wiring, "address", "add", f"{LATE}/128", "dev", "eth0", "nodad")

@@ -9,15 +9,14 @@ from functools import partial
 from ipaddress import ip_address, ip_network
 from typing import Any
 
-import pytest
 from network_scenarios import balanced
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
+from users import EITHER
 
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
-from proxylab.control.http import Answer, HttpServer
-from proxylab.control.listen import listen_inside
+from proxylab.control.http_server import Answer, HttpServer, listen_inside
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -25,8 +24,6 @@ from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.resolved import PolicyRoute
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 PORT = 30900
 ADDRESSES = ("192.0.2.1", "2001:db8:192::1")
@@ -107,7 +104,7 @@ def checks_of(wiring: Wiring, store: Store) -> HealthChecks:
     return HealthChecks(wiring.namespaces["router"], wiring.routes["router"], indexes, wiring.plan.balancers, store)
 
 
-@BOTH
+@EITHER
 def test_the_route_of_an_address_follows_what_nodes_answer(ordinary: bool) -> None:
     found = sandboxed(followed, ordinary=ordinary)
     assert found["no Service"] == found["Service gone"] == ["ab", "ab"], "the pool goes to all of the balancer's nodes"
@@ -137,7 +134,7 @@ async def followed_unasked(launcher: Launcher) -> list[list[str]]:
     return found
 
 
-@BOTH
+@EITHER
 def test_a_standing_balancer_notices_by_itself(ordinary: bool) -> None:
     assert sandboxed(followed_unasked, ordinary=ordinary) == [["ab"], ["b"]]
 
@@ -178,7 +175,7 @@ def heard(sock: socket.socket) -> Iterator[bytes]:
             yield sock.recv(100)
 
 
-@BOTH
+@EITHER
 def test_nodes_share_a_balanced_address_by_flow_in_both_families(ordinary: bool) -> None:
     for to_a, to_b, torn in sandboxed(shared, ordinary=ordinary).values():
         assert to_a + to_b == 200
@@ -204,7 +201,7 @@ def policy_route(via: str) -> PolicyRoute:
     return PolicyRoute(namespace="router", destination=ip_network("192.0.2.33/32"), device="nodes", via=ip_address(via))
 
 
-@BOTH
+@EITHER
 def test_a_detour_covers_the_balancers_route_and_leaves_it_as_it_was(ordinary: bool) -> None:
     (first, *main), (second, *_), (third, *again) = sandboxed(detoured, ordinary=ordinary)
     assert (first, third) == ("172.18.0.4", "172.18.0.2")

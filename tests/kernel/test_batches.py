@@ -4,9 +4,9 @@ import time
 from itertools import pairwise
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from traffic_plan import traffic_plan
+from users import EITHER
 
 from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.capture.taps import Tap, open_tap
@@ -48,7 +48,7 @@ async def read_back(_: Launcher) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+@EITHER
 def test_every_frame_is_read_once_and_whole(ordinary: bool) -> None:
     found = sandboxed(read_back, ordinary=ordinary)
     assert found == {"empty": 0, "whole": [True] * 2, "outgoing": [True] * 2, "in time": True, "again": 0}

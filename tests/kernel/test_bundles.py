@@ -5,8 +5,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
 from sandboxed import ROOT
 
 from proxylab.report.bundle import read_case
@@ -30,21 +32,25 @@ def proxylab(*arguments: str, mutation: Path | None = None) -> subprocess.Comple
     )
 
 
-# Some of every sender and protocol, and steps. In a mutant, senders that wait for an answer get none.
-CHOSEN = (
-    "clusterip/from-a-pod.lab.yaml",
-    "clusterip/one-port-over-tcp-and-udp.lab.yaml",
-    "conntrack",
-    "senders",
-    "steps/a-rolling-update.lab.yaml",
-)
+# Sockets and crafted packets, TCP and UDP, pods and hosts, and steps. In a mutant, senders that wait for an answer get
+# none. The longer selection adds nodes as senders, in nothing but their address another sender of the same packets.
+SHORT = ("clusterip/from-a-pod.lab.yaml", "conntrack", "steps/a-rolling-update.lab.yaml")
+LONG = ("clusterip/one-port-over-tcp-and-udp.lab.yaml", "senders", "steps/a-rolling-update.lab.yaml")
 
 
-def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chosen", [SHORT, pytest.param(LONG, marks=pytest.mark.thorough)], ids=["short", "long"])
+def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(chosen: Sequence[str], tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(MUTATION, encoding="utf-8")
     kept = tmp_path / "kept"
-    chosen = [str(ROOT / "scenarios" / each) for each in CHOSEN]
-    ran = proxylab("run", *chosen, "--bundle-dir", str(kept), "-o", "json", mutation=tmp_path)
+    ran = proxylab(
+        "run",
+        *(str(ROOT / "scenarios" / each) for each in chosen),
+        "--bundle-dir",
+        str(kept),
+        "-o",
+        "json",
+        mutation=tmp_path,
+    )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     scenarios = json.loads(ran.stdout)["scenarios"]
     probes = [probe for scenario in scenarios for probe in scenario["probes"]]
@@ -74,10 +80,10 @@ def test_all_bundles_of_a_run_are_judged_again_to_the_same_verdicts(tmp_path: Pa
 def sent(tmp_path: Path, seed: str) -> tuple[set[bytes], dict[int, int]]:
     """The tokens in the payloads and the source port of each flow, of a run's only probe."""
     kept = tmp_path / "kept"
-    scenario = str(ROOT / "scenarios/clusterip/one-port-over-tcp-and-udp.lab.yaml")
-    ran = proxylab("run", scenario, "--probe", "ClusterIP port 53 over UDP spreads evenly "
-    "over the endpoints[ipv4]", "--seed", seed,
-                   "--bundle-dir", str(kept), mutation=tmp_path)  # fmt: skip
+    scenario = str(ROOT / "scenarios/conntrack/entries-of-a-translation.lab.yaml")
+    probe = "ClusterIP over UDP leaves a conntrack entry with its backend on the client node[ipv4]"
+    choice = ("--probe", probe, "--seed", seed, "--bundle-dir", str(kept))
+    ran = proxylab("run", scenario, *choice, mutation=tmp_path)
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert ("--seed" in ran.stdout) is (seed != "0")  # the command that reproduces it
     (case,) = kept.rglob("case.json")

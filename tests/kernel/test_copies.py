@@ -4,11 +4,12 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import ROOT, sandboxed
 from test_it_cannot_lie import HERE, POD, rules
 from test_traffic import Stage, stage

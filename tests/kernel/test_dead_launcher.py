@@ -15,7 +15,8 @@ from proxylab.errors import ExitCode
 SAID = "its launcher, which starts commands, ended; unless something has killed it"
 
 
-@pytest.mark.parametrize("after", [0.0, 0.1, 0.2, 0.3])
+# test_killed_as_root and test_killed_as_ordinary_user kill the launcher in every stage.
+@pytest.mark.parametrize("after", [0.0, 0.2, *(pytest.param(each, marks=pytest.mark.thorough) for each in (0.1, 0.3))])
 def test_a_run_whose_launcher_is_killed_ends_with_one_line(after: float) -> None:
     client = subprocess.Popen(
         [sys.executable, "-m", "proxylab", "run", "--no-bundles", "tests/kernel/killed.lab.yaml"],

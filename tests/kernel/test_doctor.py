@@ -7,9 +7,8 @@ import sys
 from typing import Any
 
 import pytest
-from sandboxed import ROOT, USERS, checkout_for, python_of
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+from sandboxed import ROOT, checkout_for, python_of
+from users import BOTH
 
 
 def doctor(*argv: str, ordinary: bool = False, within: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:

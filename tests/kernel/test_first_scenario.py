@@ -6,14 +6,14 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from sandboxed import USERS, checkout_for, python_of
+from sandboxed import checkout_for, python_of
+from users import EITHER
 
 from proxylab.errors import ExitCode
 
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
-
-@BOTH
+# All scenarios run as root in every run of the tests.
+@EITHER
 def test_the_first_scenario_passes_check_and_run(ordinary: bool) -> None:
     # Not tmp_path, whose parent only its owner may enter.
     with checkout_for(ordinary=ordinary) as (root, become), tempfile.TemporaryDirectory(dir="/tmp") as folder:

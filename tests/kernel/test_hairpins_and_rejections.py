@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 from network_scenarios import BASIC
 from planned_addresses import PlannedAddress, planned_addresses, udp
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from scenario_cases import DUAL, node, pods, scenario
+from users import EITHER
 
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 GATEWAY, ITSELF, UNREACHED = "its gateway", "itself", "none"
 HAIRPINS = {
@@ -74,7 +73,7 @@ async def seen_address(launcher: Launcher, wiring: Wiring, pod: PlannedAddress, 
     return {pod.address: ITSELF, **dict.fromkeys(gateways, GATEWAY)}[source]
 
 
-@BOTH
+@EITHER
 def test_a_pod_on_a_bridge_reaches_itself_as_its_hairpin_lets_it(ordinary: bool) -> None:
     wanted = [
         [*how, version, seen] for how, both in HAIRPINS.items() for version, seen in zip((4, 6), both, strict=True)
@@ -112,7 +111,7 @@ def is_refused(wiring: Wiring, sender: PlannedAddress, target: str) -> bool:
         return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
 
-@BOTH
+@EITHER
 def test_every_rejection_is_heard_and_with_the_kernels_own_limits_few_are(ordinary: bool) -> None:
     found = sandboxed(rejections_heard, ordinary=ordinary)
     assert found["lab"] == [REJECTED_FLOWS, REJECTED_FLOWS]
@@ -151,7 +150,7 @@ def crossed(wiring: Wiring, node: str) -> int:
     return int(uplink[10])
 
 
-@BOTH
+@EITHER
 def test_a_packet_to_an_unused_cluster_ip_loops_between_node_and_router_until_its_ttl_ends(ordinary: bool) -> None:
     found = sandboxed(looped, ordinary=ordinary)
     for address, error in zip(UNUSED, ([11, 0], [3, 0]), strict=True):

@@ -25,8 +25,14 @@ def proxylab(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str
     )
 
 
+# tests/engines/test_imported_promises.py runs the clusters of kind and of a cloud on the real kube-proxy.
 @pytest.mark.parametrize(
-    ("make", "as_yaml"), [(kind, True), (k3s, False), (cloud, False)], ids=["kind", "k3s", "cloud"]
+    ("make", "as_yaml"),
+    [
+        pytest.param(kind, True, id="kind", marks=pytest.mark.thorough),
+        pytest.param(k3s, False, id="k3s"),
+        pytest.param(cloud, False, id="cloud", marks=pytest.mark.thorough),
+    ],
 )
 def test_a_cluster_at_the_desk(make: Callable[[], Cluster], as_yaml: bool, tmp_path: Path) -> None:
     cluster, file = make(), tmp_path / "mine.lab.yaml"

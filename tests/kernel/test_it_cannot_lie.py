@@ -148,7 +148,7 @@ async def forged_handshake(lab: Stage) -> None:
 
 
 async def flushed_conntrack(lab: Stage) -> None:
-    from proxylab.kernel.netfilter.conntrack import flush
+    from proxylab.kernel.netlink.conntrack import flush
 
     before_answers(lab, lambda: flush(lab.netns["node-a"]))
 

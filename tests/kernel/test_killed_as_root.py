@@ -9,6 +9,6 @@ from killing import blows, strike_and_look
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="as root only; an ordinary user has a file of their own")
 
 
-@pytest.mark.parametrize(("blow", "role", "stage"), (HERE := blows(ordinary=False)).values(), ids=HERE)
+@pytest.mark.parametrize(("blow", "role", "stage"), [*blows(ordinary=False)])
 def test_nothing_is_left(blow: signal.Signals, role: str, stage: str) -> None:
     strike_and_look(blow, role, stage, ordinary=False)

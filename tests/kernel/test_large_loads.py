@@ -2,8 +2,8 @@
 
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError
@@ -11,8 +11,6 @@ from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError, c
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 def text(services: int, more: str = "") -> str:
@@ -59,7 +57,7 @@ async def loads(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@BOTH
+@EITHER
 def test_a_large_transaction_is_whole_or_a_lack_of_the_machine(ordinary: bool) -> None:
     found = sandboxed(loads, ordinary=ordinary, seconds=300)
     assert found["large"] == 2000

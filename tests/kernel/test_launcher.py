@@ -5,17 +5,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from small_plan import small_plan
+from users import BOTH
 
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.linux import mount
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def where_am_i(launcher: Launcher) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from scenario_cases import frontend, probe, two_nodes
 from small_plan import small_plan
+from users import BOTH, EITHER
 
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise
@@ -26,7 +27,6 @@ from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Exe
 from proxylab.server.process import _RequestHandler
 from proxylab.timing import Deadline, wait_until
 
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 LABS = int(os.environ.get("LAB_MANY_LABS", "25"))
 WARM = LABS // 5
 SOME = 5
@@ -132,7 +132,7 @@ def words(answer: object) -> str:
     return answer.fault.words[0]
 
 
-@BOTH
+@EITHER
 def test_a_run_that_leaves_something_fails_and_names_who_made_it(ordinary: bool) -> None:
     found = sandboxed(a_desk_that_leaks, ordinary=ordinary)
     here = r".*tests/kernel/test_leftovers.py:\d+"
@@ -175,7 +175,7 @@ async def many_labs(launcher: Launcher) -> dict[str, Any]:
     }
 
 
-@BOTH
+@EITHER
 @pytest.mark.timeout(60 + 3 * LABS)
 def test_labs_in_a_row_cost_nothing(ordinary: bool) -> None:
     found = sandboxed(many_labs, ordinary=ordinary, seconds=60 + 3 * LABS)

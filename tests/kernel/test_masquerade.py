@@ -2,17 +2,15 @@
 
 from typing import Any
 
-import pytest
 from network_scenarios import BASIC
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.topology import draw
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 OTHERS = "*nat\n:KUBE-POSTROUTING - [0:0]\n-I POSTROUTING -j KUBE-POSTROUTING\nCOMMIT\n"
 
@@ -44,7 +42,7 @@ def rules(saved: str) -> list[str]:
     return [line for line in lines if line.startswith("-A") or (line.startswith(":") and " - " in line)]
 
 
-@BOTH
+@EITHER
 def test_the_masquerade_is_the_wires_and_no_engine_sees_it(ordinary: bool) -> None:
     found = sandboxed(what_an_engine_sees, ordinary=ordinary)
     assert set(found) == {f"{name} {family}" for name in ("legacy", "nft") for family in Family}

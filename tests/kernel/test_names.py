@@ -5,11 +5,11 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from ipaddress import IPv4Network, ip_address
 from typing import Any
 
 import dns.message
+from msgspec.structs import replace
 from sandboxed import USERS, sandboxed
 from traffic_plan import PODS, traffic_plan
 
@@ -17,8 +17,8 @@ from proxylab.addresses import Protocol
 from proxylab.client.session import Session
 from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
 from proxylab.cluster.store import Store
-from proxylab.control.dns import NameService
-from proxylab.control.resolver import ask
+from proxylab.control.dns_client import ask
+from proxylab.control.dns_server import NameService
 from proxylab.engines.names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from itertools import permutations
 from typing import Any
 
-import pytest
 from network_scenarios import BALANCED, BASIC, TUNNELLED, crowded
 from planned_addresses import PlannedAddress, planned_addresses, udp
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from scenario_cases import DUAL, two_nodes
+from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.kernel.netlink.build import Wiring, realise
@@ -21,8 +21,6 @@ from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 def lost(scenario: Scenario) -> list[str]:
@@ -56,12 +54,12 @@ async def lost_in_tunnels(_: Launcher) -> dict[str, list[str]]:
     return {name: lost(scenario) for name, scenario in TUNNELLED.items()}
 
 
-@BOTH
+@EITHER
 def test_addresses_reach_each_other_in_every_topology(ordinary: bool) -> None:
     assert sandboxed(lost_without_tunnels, ordinary=ordinary) == {name: [] for name in BASIC}
 
 
-@BOTH
+@EITHER
 def test_addresses_reach_each_other_through_tunnels(ordinary: bool) -> None:
     assert sandboxed(lost_in_tunnels, ordinary=ordinary) == {name: [] for name in TUNNELLED}
 
@@ -107,7 +105,7 @@ async def what_crowded_nodes_route(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@BOTH
+@EITHER
 def test_policy_routes_hold_for_their_source_and_balanced_addresses_are_shared_by_flow(ordinary: bool) -> None:
     found = sandboxed(what_crowded_nodes_route, ordinary=ordinary)
     assert found["devices"] == {
@@ -131,7 +129,7 @@ async def ports_of_bridges(launcher: Launcher) -> dict[str, Any]:
     return found
 
 
-@BOTH
+@EITHER
 def test_bridges_hairpin_as_planned(ordinary: bool) -> None:
     assert sandboxed(ports_of_bridges, ordinary=ordinary) == {
         "bridge dual": [[True], False, 3],
@@ -187,7 +185,7 @@ async def masqueraded(launcher: Launcher, cases: Mapping[str, Scenario] = MASQUE
     return found
 
 
-@BOTH
+@EITHER
 def test_masquerade_takes_the_planned_source(ordinary: bool) -> None:
     found = sandboxed(masqueraded, ordinary=ordinary)
     uplink = {f"{name} IPv4 uplink": ["172.18.0.2"] * 2 for name in MASQUERADING}
@@ -202,7 +200,7 @@ async def masqueraded_in_tunnels(launcher: Launcher) -> dict[str, list[str]]:
     return await masqueraded(launcher, {"vxlan": TUNNELLED["vxlan ptp dual"]})
 
 
-@BOTH
+@EITHER
 def test_masquerade_into_a_tunnel_takes_the_vxlan_devices_address(ordinary: bool) -> None:
     assert sandboxed(masqueraded_in_tunnels, ordinary=ordinary) == {
         "vxlan IPv4 pods": ["10.244.0.1"] * 2,
@@ -245,6 +243,6 @@ def read(name: str) -> str | None:
         os.close(fd)
 
 
-@BOTH
+@EITHER
 def test_every_sysctl_holds_on_every_device(ordinary: bool) -> None:
     assert sandboxed(sysctls_that_differ, ordinary=ordinary) == []

@@ -2,22 +2,23 @@
 
 import json
 import socket
-from dataclasses import replace
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from msgspec.structs import replace
+from network_scenarios import BASIC, TUNNELLED
+from sandboxed import sandboxed
 from small_plan import small_plan
+from users import BOTH, EITHER
 
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.survey import Kernel
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth
+from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth, ends_by_namespace
+from proxylab.plan.topology import draw
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def ip(launcher: Launcher, wiring: Wiring, netns_name: str, *argv: str) -> Any:
@@ -54,7 +55,7 @@ async def what_the_kernel_has(launcher: Launcher) -> dict[str, Any]:
         }
 
 
-@BOTH
+@EITHER
 def test_the_kernel_has_what_the_plan_says(ordinary: bool) -> None:
     found = sandboxed(what_the_kernel_has, ordinary=ordinary)
     assert found["links"] == {
@@ -78,6 +79,40 @@ def test_the_kernel_has_what_the_plan_says(ordinary: bool) -> None:
     ]
     assert found["neighbours"] == [["10.244.0.1", "02:00:00:00:00:16", "PERMANENT"]]
     assert found["ports"] == ["node-a", "node-b"]
+
+
+def differences(plan: Plan) -> list[str]:
+    """What a plan has and the survey of its built network does not show, and the reverse."""
+    found = []
+    ends = ends_by_namespace(plan)
+    with Kernel().realise(plan) as network:
+        for namespace in plan.namespaces:
+            survey = network.survey(namespace.name)
+            routes = {replace(each, device="") if each.unreachable else each for each in namespace.routes}
+            devices = [*ends[namespace.name], *namespace.bridges, *namespace.vxlans]
+            masters = {end.device: end.master for end in ends[namespace.name]}
+            pairs: list[tuple[set[Any], set[Any]]] = [
+                (
+                    {(each.device, each.index, each.mac, masters.get(each.device), True) for each in devices},
+                    {(each.device, each.index, each.mac, each.master, each.up) for each in survey.links if each.mac},
+                ),
+                (set(namespace.addresses), set(survey.addresses)),
+                (routes, set(survey.routes)),
+                (set(namespace.neighbours), set(survey.neighbours)),
+                (set(namespace.rules), set(survey.rules)),
+            ]
+            found += [f"{namespace.name}: {each}" for planned, seen in pairs for each in planned ^ seen]
+    return found
+
+
+async def surveys_beside_plans(_: Launcher) -> dict[str, list[str]]:
+    return {name: differences(draw(case)) for name, case in (BASIC | TUNNELLED).items()}
+
+
+@BOTH
+def test_a_survey_of_the_kernel_shows_the_plan_and_nothing_else(ordinary: bool) -> None:
+    found = sandboxed(surveys_beside_plans, ordinary=ordinary)
+    assert found == {name: [] for name in BASIC | TUNNELLED}
 
 
 async def sysctls_before_links(_: Launcher) -> list[str]:
@@ -127,7 +162,7 @@ async def first_packets(_: Launcher) -> list[bool]:
     return arrived
 
 
-@BOTH
+@EITHER
 def test_the_first_packet_after_a_build_arrives(ordinary: bool) -> None:
     assert sandboxed(first_packets, ordinary=ordinary) == [True] * 20
 
@@ -138,7 +173,7 @@ async def carry_by_frames(_: Launcher) -> list[bool]:
         return [first_packet_arrives(wiring)]
 
 
-@BOTH
+@EITHER
 def test_on_an_older_kernel_frames_prove_that_links_carry(ordinary: bool) -> None:
     assert sandboxed(carry_by_frames, ordinary=ordinary) == [True]
 
@@ -175,7 +210,7 @@ async def a_bridge_with_many_ports(_: Launcher) -> int:
         return len(wiring.namespaces)
 
 
-@BOTH
+@EITHER
 def test_answers_about_many_ports_fit_the_socket(ordinary: bool) -> None:
     assert sandboxed(a_bridge_with_many_ports, ordinary=ordinary) == 121
 

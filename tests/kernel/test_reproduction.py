@@ -103,8 +103,10 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     by_patch: dict[tuple[str, str], list[Broken]] = {}
     for broken in BROKEN:
         by_patch.setdefault((broken.patch, broken.before), []).append(broken)
+    # Before the threads: the factory makes its own folder at its first call, and anew if two calls are the first.
+    folders = [tmp_path_factory.mktemp("broken") for _ in by_patch]
     with ThreadPoolExecutor(2) as runs:
-        done = runs.map(lambda each: bundles_of(each, tmp_path_factory.mktemp("broken")), by_patch.values())
+        done = runs.map(bundles_of, by_patch.values(), folders)
         return {name: bundle for each in done for name, bundle in each.items()}
 
 
@@ -158,10 +160,12 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
     folder, found = tmp_path_factory.mktemp("passing"), []
     with Session() as session:
         for name, wanted in SAMPLE.items():
-            for case in list(cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of("")))[:2]:
+            both = cases(load_scenario(ROOT / f"scenarios/{name}.lab.yaml"), "iptables", version_of(""))[:2]
+            for number, case in enumerate(both):
                 lab = session.open(case)
                 chosen = [each for each in case.probes if each.name.partition("[")[0] in wanted]
-                for probe in chosen if wanted else case.probes[:MOST_PROBES]:
+                # Of two cases, which are two families, each has every second probe.
+                for probe in (chosen if wanted else case.probes[:MOST_PROBES])[number :: len(both)]:
                     verdict = lab.judged(probe)
                     bundle = folder / str(len(found))
                     for path, data in lab.bundle(verdict).items():
@@ -176,7 +180,7 @@ def passing(tmp_path_factory: pytest.TempPathFactory, pool: ThreadPoolExecutor) 
 def test_scripts_see_what_the_lab_has_seen_of_what_passes(passing: Sequence[Sent]) -> None:
     assert {each.verdict.overall for each in passing} == {Judgement.PASS}
     told = {each.name: (each.done.result(), each) for each in passing if each.done}
-    assert len(told) > 40
+    assert len(told) > 20
     for name, (done, sent) in told.items():
         assert done.returncode == 0, f"{name}:\n{done.stdout}{done.stderr}"
         lab = in_the_lab(read_case(CASE, (sent.bundle / CASE).read_bytes()))

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 from machine import descendants
-from sandboxed import ROOT, USERS, sandboxed
+from sandboxed import ROOT, sandboxed
 from small_plan import small_plan
+from users import BOTH
 
 from proxylab.client.lab_process import LabProcess
 from proxylab.engines.protocol import EngineChoice
@@ -22,8 +23,6 @@ from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.protocol.messages import Build, Built, Execute, Executed
 from proxylab.timing import Deadline
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 
 async def what_is_in_reach(_: Launcher) -> dict[str, Any]:

@@ -4,11 +4,11 @@ The lab's engine deletes such flows when an endpoint goes. So the test writes an
 delete conntrack entries.
 """
 
-from dataclasses import replace
 from ipaddress import IPv4Address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import sandboxed
 from test_traffic import Stage, stage
 from traffic_plan import PODS, VIP, nat, resolved, traffic_plan

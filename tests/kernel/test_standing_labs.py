@@ -21,7 +21,6 @@ from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.standing_lab import attach_to
 from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Execute, Executed
-from proxylab.protocol.standing_labs import AnyRequest
 from proxylab.timing import Deadline
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root may become another user")
@@ -159,7 +158,7 @@ def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLi
     nonsense = cli.control_sockets.connect("killed")
     nonsense.send(b"\0\0\0\4null")
     line = ControlConnection(cli.control_sockets.connect("killed"), "killed")
-    line._channel.send(Execute("client", ("sleep", "0.2")), AnyRequest, Deadline.after(5))
+    line._channel.send(Execute("client", ("sleep", "0.2")), Deadline.after(5))
     line.close()
     assert cli.type("probe", "client", "echo").status == 0
     nonsense.close()
@@ -168,7 +167,7 @@ def test_clients_that_leave_during_a_request_harm_no_other_client(cli: CommandLi
 def test_what_a_killed_client_has_begun_is_brought_to_its_end(cli: CommandLine) -> None:
     cli.up()
     killed = ControlConnection(cli.control_sockets.connect("killed"), "killed")
-    killed._channel.send(Execute("client", ("sleep", "3")), AnyRequest, Deadline.after(5))
+    killed._channel.send(Execute("client", ("sleep", "3")), Deadline.after(5))
     wait_for(lambda: cli.greeting("killed").busy, "the lab to be busy with it")
     killed.close()
     assert cli.greeting("killed").busy

@@ -11,16 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from sandboxed import sandboxed
 from scenario_cases import DUAL, two_nodes
+from users import BOTH
 
 from proxylab.kernel.netlink import build as room
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.topology import draw
-
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 
 # Sysctls that a lab inherits unchanged, by the reason why they have no effect in a lab.
 LEFT_ALONE = {

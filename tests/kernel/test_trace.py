@@ -4,9 +4,10 @@ import re
 from typing import Any
 
 import pytest
-from sandboxed import ROOT, USERS, sandboxed
+from sandboxed import ROOT, sandboxed
 from test_traffic import stage
 from traffic_plan import VIP, nat, resolved
+from users import EITHER
 
 from proxylab.addresses import Transport
 from proxylab.client.session import Session
@@ -56,7 +57,7 @@ async def traced(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("ordinary", [False, True], ids=["as the current user", "ordinary user"])
+@EITHER
 def test_every_rule_is_told_there_and_back(ordinary: bool) -> None:
     found = sandboxed(traced, ordinary=ordinary)
     for protocol in BOTH:
@@ -116,7 +117,7 @@ async def native(launcher: Launcher) -> list[Any]:
     return found
 
 
-@pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
+@EITHER
 def test_maps_and_chains_that_nft_loaded_are_followed(ordinary: bool) -> None:
     mapped, shut = sandboxed(native, ordinary=ordinary)
     rules = [step[:1] + step[2:] for step in mapped["steps"] if step[1] == "rule"]

@@ -8,7 +8,7 @@ import pytest
 from sandboxed import sandboxed
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
 from proxylab.timing import Deadline
@@ -24,8 +24,6 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
     import socket
     import struct
 
-    from proxylab.kernel.netfilter.conntrack import Conntrack
-
     found: dict[str, Any] = {}
     for family, (tool, network, dialled, own, to) in FAMILIES.items():
         netns = make_netns(str(family))
@@ -36,7 +34,7 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
             )
             assert done.status == 0, done.stderr
 
-        lookup = FlowLookup(netns)
+        lookup = Conntrack(netns)
         original = Tuple(17, own, 0, dialled, 53)
         untracked = lookup.replies(original, [2000])
         await run("ip", "link", "set", "lo", "up")
@@ -62,17 +60,17 @@ async def looked_up(launcher: Launcher) -> dict[str, Any]:
                 checksum = 0xFFFF - (words & 0xFFFF) - (words >> 16)
                 sock.sendto(struct.pack("!BBHHH", ask, 0, checksum, identifier, 0), (str(own), 0))
         echoes = lookup.replies(Tuple(icmp, own, 0, own, 0), [77, 78, 79])
-        table = Conntrack(netns)
-        entries = table.entries(family, icmp)
-        every = Counter(each.protocol for each in table.entries(family, 17, icmp))
-        table.close()
+        entries = lookup.entries(family, icmp)
+        every = Counter(each.original.protocol for each in lookup.entries(family, 17, icmp))
         lookup.close()
         found[family] = {
             "untracked": untracked,
             "last": replies[-1],
             "ends": sorted({f"{r.source} {r.source_port} {r.destination} {r.protocol}" for r in replies[:-1] if r}),
             "echoes": [r and (str(r.source), r.source_port, str(r.destination), r.destination_port) for r in echoes],
-            "entries": sorted((*each.source[1:], *each.destination[1:], *each.reply_source[1:]) for each in entries),
+            "entries": sorted(
+                (each.original.source_port, each.original.destination_port, each.reply.source_port) for each in entries
+            ),
             "every": [every[17], every[icmp]],
             "ports": [r.destination_port for r in replies[:-1] if r],
         }

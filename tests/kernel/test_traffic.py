@@ -5,17 +5,16 @@ import socket
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass
 from typing import Any
 
-import pytest
-from sandboxed import USERS, sandboxed
+from msgspec.structs import replace
+from sandboxed import sandboxed
 from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread, traffic_plan
+from users import EITHER
 
 from proxylab.addresses import Family, Transport
 from proxylab.evidence.evidence import Direction, Evidence, Packet
-from proxylab.evidence.passages import PackedPassages
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -28,7 +27,6 @@ from proxylab.traffic.meters import TableMeter
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 
-BOTH = pytest.mark.parametrize("ordinary", USERS.values(), ids=USERS)
 PROTOCOLS = (Transport.TCP, Transport.UDP)
 MANNERS = (Manner.PACKET, Manner.CONNECT)
 ON_THE_NODE = tuple(f"node-a {way}" for way in ("in request", "out request", "in reply", "out reply"))
@@ -91,9 +89,7 @@ async def stage(launcher: Launcher, family: Family = Family.IPV4) -> AsyncIterat
 
 def seen(evidence: Evidence) -> Counter[str]:
     """The number of observations of each kind, at any device of a namespace."""
-    book = PackedPassages(evidence.passages)
-    passed = chain.from_iterable(map(book.of, range(evidence.sent)))
-    return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in chain(evidence.observations, passed))
+    return Counter(f"{o.netns_name} {o.direction} {o.packet}" for o in evidence.observations)
 
 
 def told(evidence: Evidence) -> dict[str, Any]:
@@ -136,7 +132,7 @@ async def delivered(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@BOTH
+@EITHER
 def test_flows_are_followed_through_a_dnat_both_ways(ordinary: bool) -> None:
     for name, found in sandboxed(delivered, ordinary=ordinary).items():
         sights = found["seen"]
@@ -190,7 +186,7 @@ async def not_delivered(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@BOTH
+@EITHER
 def test_what_is_not_delivered_has_a_witness(ordinary: bool) -> None:
     found = sandboxed(not_delivered, ordinary=ordinary)
     for protocol in PROTOCOLS:
@@ -257,7 +253,7 @@ async def hairpin(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@BOTH
+@EITHER
 def test_a_pod_that_reaches_itself_is_sender_and_receiver_at_one_tap(ordinary: bool) -> None:
     for name, found in sandboxed(hairpin, ordinary=ordinary).items():
         ways = ("out request", "in request", "out reply", "in reply")
@@ -390,7 +386,7 @@ async def used_up(launcher: Launcher) -> dict[str, Any]:
     return result
 
 
-@BOTH
+@EITHER
 def test_every_flow_asks_the_rules_however_many_flows_there_were_before(ordinary: bool) -> None:
     for turn, found in sandboxed(used_up, ordinary=ordinary).items():
         flows = 1 if turn in ("third", "fourth") else 50

@@ -1,9 +1,10 @@
 """A plan for traffic: one node, a client pod and two listening pods; and probes for it."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Interface, IPv4Network, IPv6Address, IPv6Interface, IPv6Network
 from typing import Any
+
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, IPNetwork, Protocol, Transport
 from proxylab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth

@@ -177,6 +177,10 @@ def test_markers_choose_by_engine_family_and_tag(project: Project) -> None:
         "one[embedded.iptables]",
         "one[embedded@v1.23.iptables]",
     ]
+    project.pytester.makepyfile(test_x="def test_lab(lab): ...")
+    only = [*BOTH, "--lab-engine", "kube-proxy/nftables", "test_x.py", "-m"]
+    assert collected(project, *only, "engine_kube_proxy or mode_nftables") == ["test_lab[kube-proxy.nftables]"]
+    assert collected(project, "test_x.py", "-m", "engine_embedded and mode_iptables") == ["test_lab"]
 
 
 def test_markers_are_listed_with_their_meaning(project: Project) -> None:

@@ -44,7 +44,8 @@ def test_timeout_watches_probes_as_it_does_tests(project: Project) -> None:
     result.stdout.fnmatch_lines(["*Timeout (>0.5s) from pytest-timeout*"])
 
 
-@pytest.mark.parametrize("distribution", ["loadfile", "worksteal"])
+# With loadfile a file has one worker, as with worksteal at first. test_themes and test_run use it.
+@pytest.mark.parametrize("distribution", [pytest.param("loadfile", marks=pytest.mark.thorough), "worksteal"])
 def test_xdist_shares_files_among_workers(project: Project, distribution: str) -> None:
     for number in range(4):
         project.scenario(f"{number}.lab.yaml", f"holds {number}", f"fails {number}")

@@ -45,7 +45,8 @@ def test_what_kept_a_probe_from_being_judged_is_on_the_page(project: Project) ->
     assert "the engine fails as c.lab.yaml:9:12 foresees: a bug" in text
 
 
-@pytest.mark.parametrize("distribution", ["load", "loadfile"])
+# By load, items of one file are on two workers, which loadfile never does.
+@pytest.mark.parametrize("distribution", ["load", pytest.param("loadfile", marks=pytest.mark.thorough)])
 def test_workers_hand_their_probes_to_the_one_who_writes(project: Project, distribution: str) -> None:
     for number in range(4):
         project.scenario(f"{number}.lab.yaml", f"holds {number}", f"fails {number}", f"stands {number}")

@@ -1,10 +1,10 @@
 """Invariants of allocation for any Services, and of EndpointSlices for any pods."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.allocate import NODE_PORTS, allocate_services

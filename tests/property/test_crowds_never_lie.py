@@ -5,13 +5,14 @@ This file defines the forbidden cases a second time, from the packets at the pod
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from ipaddress import ip_address
 
 from forbidden import POD_ADDRESS, untrustworthy
 from hypothesis import event, example, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import replace
 from recorded import World
 from scipy import stats
 from thoroughness import examples
@@ -29,8 +30,7 @@ ENOUGH = 1411
 ADDRESSES = {**POD_ADDRESS, "echo-3": ip_address("10.244.2.5")}
 
 
-@dataclass(frozen=True)
-class Crowd:
+class Crowd(Struct, frozen=True):
     """The number of flows and clients, and the pod that each flow reaches, if any."""
 
     spread: Spread | Shares

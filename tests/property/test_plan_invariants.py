@@ -1,11 +1,12 @@
 """Invariants of the plan of every scenario."""
 
 from collections import Counter
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from scenario_cases import DUAL, IPV6, host, node, pods, scenario
+from thoroughness import examples
 
 from proxylab.plan.forwarding import path
 from proxylab.plan.model import Plan, Role
@@ -42,7 +43,7 @@ def scenarios(draw_: st.DrawFn) -> Scenario:
 
 
 PLANS = scenarios().map(draw)
-CHECK = settings(max_examples=60, deadline=None)
+CHECK = settings(max_examples=examples(25), deadline=None)
 
 
 @CHECK

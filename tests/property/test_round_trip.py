@@ -1,12 +1,14 @@
 """Parse, print, parse gives the same scenario; drawn scenarios have no mistakes and get a plan."""
 
-from dataclasses import fields, is_dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from broken_scenarios import BASE, broken_scenarios
 from hypothesis import HealthCheck, given, settings
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+from thoroughness import examples
 
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.cases import cases
@@ -26,9 +28,9 @@ def placeless(value: object) -> object:
     """A value without positions, which printing does not keep."""
     if isinstance(value, Position):
         return None
-    if is_dataclass(value):
+    if isinstance(value, Struct):
         return type(value).__name__, {
-            field.name: placeless(getattr(value, field.name)) for field in fields(value) if field.name != "positions"
+            name: placeless(each) for name, each in asdict(value).items() if name != "positions"
         }
     if isinstance(value, dict):
         return {key: placeless(each) for key, each in value.items()}
@@ -48,7 +50,7 @@ def test_files_of_the_tree(file: Path) -> None:
     assert_round(parse_scenario(file.read_text(), "f", to_run=False))
 
 
-@settings(max_examples=60, deadline=SOON, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=SOON, suppress_health_check=[HealthCheck.too_slow])
 @given(scenario_texts())
 def test_drawn_scenarios(text: str) -> None:
     scenario = parse_scenario(text, "f", to_run=False)
@@ -59,7 +61,7 @@ def test_drawn_scenarios(text: str) -> None:
 
 def test_mutated_files_have_mistakes_and_nothing_worse() -> None:
     seeds = [BASE, *(case.text for case in broken_scenarios()), *(file.read_text() for file in FILES)]
-    assert list(fuzz(seeds, files=300, seed=20)) == []
+    assert list(fuzz(seeds, files=examples(120), seed=20)) == []
 
 
 def test_the_fuzz_command_counts_what_it_finds(

@@ -3,11 +3,11 @@
 import random
 import re
 from collections import defaultdict
-from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from memory_loader import BUILT_IN, MemoryLoader, fresh
+from msgspec.structs import replace
 from rule_worlds import ZONES, World, clusters, edited, proxies, worlds
 from thoroughness import examples as many
 

@@ -99,7 +99,7 @@ def test_any_yaml_like_text(text: str) -> None:
     read(text)
 
 
-@settings(max_examples=examples(100), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
 @given(mutated(SEEDS, st.sampled_from(SNIPPETS) | st.sampled_from(WORDS)))
 def test_mutated_scenarios(text: str) -> None:
     read(text)
@@ -136,7 +136,7 @@ def flow(value: object) -> str:
             return str(value)
 
 
-@settings(max_examples=examples(50), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(25), deadline=IN_TIME, suppress_health_check=[HealthCheck.too_slow])
 @given(with_another_value())
 def test_values_of_any_kind_in_any_place(text: str) -> None:
     read(text)

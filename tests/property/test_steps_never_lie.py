@@ -3,7 +3,6 @@
 ``forbidden_in_steps`` defines the forbidden cases a second time.
 """
 
-from dataclasses import replace
 from itertools import combinations, product
 
 import pytest
@@ -11,6 +10,7 @@ from forbidden_in_steps import FORBIDDEN, badly_recorded, other_tables, silent
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from made_steps import ADDRESSES, CLIENT, NEW, OLD, answered, entry, judged, lost, record, rejected, step
+from msgspec.structs import replace
 from thoroughness import examples
 
 from proxylab.addresses import Transport

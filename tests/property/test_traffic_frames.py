@@ -2,13 +2,13 @@
 
 import random
 import struct
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Packet

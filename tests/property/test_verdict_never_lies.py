@@ -3,12 +3,12 @@
 ``forbidden`` defines the forbidden cases a second time.
 """
 
-from dataclasses import replace
 from itertools import product
 
 import pytest
 from forbidden import DIALLED, FORBIDDEN, NO_OUTCOME, PODS, at_pods, heard, untrustworthy
 from hypothesis import event, given, settings
+from msgspec.structs import replace
 from random_evidence import CONNTRACK, HTTP, PLACES, answered, cases, entry, expected_story, tables
 from recorded import World
 from thoroughness import examples

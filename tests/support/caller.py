@@ -1,6 +1,7 @@
 """A user at a shell, for tests of the command line."""
 
 import functools
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,17 @@ class Caller:
         output, errors = self._capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return int(ended.value.code), output, errors
+
+    def complete(self, words: str) -> list[str]:
+        """The completions of bash for the last word of a line."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(self.folder)
+            patch.setenv("_PROXYLAB_COMPLETE", "bash_complete")
+            patch.setenv("COMP_WORDS", words)
+            patch.setenv("COMP_CWORD", str(len(shlex.split(words)) - 1))
+            code, output, errors = self.type()
+        assert code == 0, errors
+        return [line.partition(",")[2] for line in output.splitlines()]
 
     def events(self) -> list[str]:
         return self.journal.read_text().splitlines() if self.journal.exists() else []

@@ -15,13 +15,7 @@ NO_SOURCE = 4
 
 
 def needs_kube_proxy(item: pytest.Item) -> bool:
-    parameters = getattr(item, "callspec", None)
-    engine = "" if parameters is None else str(parameters.params.get("lab_engine", ""))
-    return (
-        item.get_closest_marker("engine_kube_proxy") is not None
-        or engine.startswith("kube-proxy")
-        or "tests/engines" in item.path.as_posix()
-    )
+    return item.get_closest_marker("engine_kube_proxy") is not None or "tests/engines" in item.path.as_posix()
 
 
 class HeldBack:

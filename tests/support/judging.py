@@ -1,9 +1,9 @@
 """Evidence before the judge, for the tests of verdicts: the worlds they share, and how good evidence goes bad."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import (

@@ -1,8 +1,9 @@
 """Steps and their evidence, made by hand."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import TableEntry, TrackedFlow

@@ -1,10 +1,10 @@
 """Scenarios for every kind of network, each with a name."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Any
 
+from msgspec.structs import replace
 from scenario_cases import DUAL, HTTP, IPV6, at, host, node, pods, scenario, two_nodes
 
 from proxylab.scenario.model import (

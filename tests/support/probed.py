@@ -1,9 +1,9 @@
 """Recorded and judged probes, one for each result of a probe; and a run of some of them."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from ipaddress import ip_address
 
+from msgspec.structs import replace
 from recorded import FILE, World
 
 from proxylab.errors import EngineError, ExitCode

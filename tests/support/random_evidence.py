@@ -1,10 +1,10 @@
 """Random evidence: most flows go as expected, and then random faults are added."""
 
-from dataclasses import replace
 from itertools import combinations, product
 
 from forbidden import FILTER, NO_OUTCOME, NODE, NODES, POD_ADDRESS, PODS
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress, Transport

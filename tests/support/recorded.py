@@ -5,9 +5,11 @@ on listen on 8080 on node-b. ``World`` makes the records of each fate a flow can
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
 from ipaddress import ip_address
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import (
@@ -44,8 +46,7 @@ SNAT_PORT = 61000
 SVC = "KUBE-SVC-HV6DMF63W6MGLRDE"
 
 
-@dataclass(frozen=True)
-class World:
+class World(Struct, frozen=True):
     """Addresses of one family, and the records that flows leave behind. Times grow with the flow's number."""
 
     pods: tuple[str, ...] = ("echo-1", "echo-2", "echo-3")

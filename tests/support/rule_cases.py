@@ -4,8 +4,10 @@ Golden files hold what kube-proxy wrote for them, and the kernel tests load what
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (

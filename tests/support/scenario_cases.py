@@ -1,9 +1,10 @@
 """Scenarios built from the types themselves, for tests of the packages that use the loader's result."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from ipaddress import IPv4Network, IPv6Network
 from typing import Any
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import PodPort, Service, ServicePort

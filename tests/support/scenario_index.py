@@ -50,7 +50,7 @@ Together they document what a Service does: where it sends a packet, which sourc
 rejects or drops.
 
 ```console
-$ proxylab run scenarios/nodeport
+$ proxylab run scenarios/externalip
 $ proxylab run scenarios/nodeport --probe 'NodePort with externalTrafficPolicy Local preserves the client IP'
 ```
 

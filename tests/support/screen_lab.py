@@ -4,20 +4,20 @@ An outside host ``debug`` dials the Service ``echo``, and node-a, where it enter
 Kubernetes v1.23 the Service has no endpoint.
 """
 
-from dataclasses import replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 from fake_lab import FakeLab, FakeSession
+from msgspec.structs import replace
 from recorded import SVC, World
 
 from proxylab.addresses import IPAddress
-from proxylab.codec import dumps
+from proxylab.encoding import encode
 from proxylab.evidence.evidence import Evidence, Packet, TraceStep
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.report.bundle import CASE, PLAN, Circumstances, Recorded
+from proxylab.report.bundle import CASE, FORMAT, PLAN, Circumstances, Recorded
 from proxylab.scenario.model import Probe, Scenario, SourceExpectation
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict
@@ -92,6 +92,7 @@ def record(folder: Path, source: SourceExpectation | None = None) -> None:
     )
     judged = judge(probe, OUTSIDE.resolved, None, evidence(circumstances.engine))
     recorded = Recorded(
+        format=FORMAT,
         circumstances=circumstances,
         probe=judged.probe,
         resolved=judged.resolved,
@@ -102,8 +103,8 @@ def record(folder: Path, source: SourceExpectation | None = None) -> None:
         options=judged.options,
     )
     folder.mkdir(parents=True)
-    (folder / CASE).write_bytes(dumps(recorded, Recorded))
-    (folder / PLAN).write_bytes(dumps(Plan(namespaces=(), links=()), Plan))
+    (folder / CASE).write_bytes(encode(recorded))
+    (folder / PLAN).write_bytes(encode(Plan(namespaces=(), links=())))
 
 
 class ScreenSession(FakeSession):

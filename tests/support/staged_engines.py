@@ -3,9 +3,10 @@
 import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from msgspec.structs import replace
 from rule_cases import HERE, Addresses
 
 from proxylab.addresses import Family

@@ -253,6 +253,8 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     given = [word.removeprefix("--lab-engine=") for word in call.split() if word.startswith("--lab-engine=")]
     assert given == engines
     assert call.endswith(" -x")
+    assert ("not thorough and (core or not engine_kube_proxy)" in call) is ("--all" not in option)
+    assert "not budget" in call
     assert ("no kube-proxy can be had here" in errors) is (proxylab == "exit 4")
 
 

@@ -7,8 +7,9 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 
 __all__ = ["Binary", "inspect", "order"]
 
@@ -17,8 +18,7 @@ _VERSION: Final = re.compile(r"Kubernetes (v\d+\.\d+\.\d+\S*)")
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(Struct, frozen=True):
     """A kube-proxy. ``origin`` names its source in a few words."""
 
     path: Path

@@ -16,9 +16,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
+from msgspec import Struct
+
 from proxylab.binaries.binary import Binary, inspect, order
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 
 __all__ = ["Cache"]
 
@@ -26,8 +27,7 @@ _NAME: Final = "kube-proxy"
 _PIECE: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Cache:
+class Cache(Struct, frozen=True):
     """The cache in a folder, which need not exist."""
 
     folder: Path

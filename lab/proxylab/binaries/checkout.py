@@ -9,10 +9,11 @@ import subprocess
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.go import BUILD_SECONDS, linker_flags, run_go
-from proxylab.frozen import dataclass
 
 __all__ = ["CheckoutSource", "is_checkout"]
 
@@ -25,8 +26,7 @@ def is_checkout(path: Path) -> bool:
     return (path / "cmd" / "kube-proxy" / "proxy.go").is_file() and (path / "go.mod").is_file()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckoutSource:
+class CheckoutSource(Struct, frozen=True):
     """Builds a work tree, with its uncommitted changes."""
 
     folder: Path

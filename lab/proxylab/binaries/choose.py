@@ -6,9 +6,10 @@ binary from the cache runs, or else the newest of all sources.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
 from pathlib import Path
 from typing import Final, Protocol
+
+from msgspec import Struct, field
 
 from proxylab.binaries.binary import Binary, inspect, order
 from proxylab.binaries.cache import Cache
@@ -18,7 +19,6 @@ from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
 from proxylab.engines.names import EngineName
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 
 __all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers"]
 
@@ -54,8 +54,7 @@ class Source(Protocol):
         """Put one version into the cache. Raises ``CapabilityError``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class Sources(Struct, frozen=True):
     """The sources of binaries, in order of preference.
 
     Attributes:
@@ -117,8 +116,7 @@ def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary
     raise CapabilityError(f"a kube-proxy: {where} {what}", _CURE)
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(Struct, frozen=True):
     """The versions that one source lists, oldest first, or why it lists none."""
 
     word: str

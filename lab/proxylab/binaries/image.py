@@ -10,10 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -26,8 +27,7 @@ _PATHS: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-prox
 _SECONDS: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class ImageSource:
+class ImageSource(Struct, frozen=True):
     """Uses the Docker engine of the environment (``DOCKER_HOST`` and the rest, or its usual socket)."""
 
     reference: str

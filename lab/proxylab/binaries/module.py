@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from proxylab.binaries.binary import Binary, order
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.go import BUILD_SECONDS, linker_flags, run_go
-from proxylab.frozen import dataclass
 
 __all__ = ["ModuleSource"]
 
@@ -38,8 +39,7 @@ _ASK_SECONDS: Final = 60.0
 _RELEASE: Final = re.compile(r"v1\.\d+\.\d+")
 
 
-@dataclass(frozen=True, slots=True)
-class ModuleSource:
+class ModuleSource(Struct, frozen=True):
     """Builds with a ``go`` command in the user's environment (``GOPROXY`` and the rest)."""
 
     go: str = "go"

@@ -15,10 +15,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.binaries.binary import Binary, order
 from proxylab.binaries.cache import Cache
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 
 __all__ = ["ReleaseSource"]
 
@@ -35,8 +36,7 @@ _ARCHITECTURES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ReleaseSource:
+class ReleaseSource(Struct, frozen=True):
     """Downloads from ``site``."""
 
     site: str = "https://dl.k8s.io"

@@ -19,7 +19,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
 from proxylab.scenario.words import RUNNING_MODES
 
-__all__ = ["command"]
+__all__ = ["command", "plan_cases"]
 
 _DEFAULT_VERSION = "v1.36"
 """The version whose rules the embedded engine renders."""
@@ -53,7 +53,7 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
     if not scenarios:
         click.echo("found no *.lab.yaml", err=True)
         return ExitCode.NOTHING_SELECTED
-    _lay_out(scenarios)
+    plan_cases(scenarios)
     for scenario in scenarios:
         steps = len(scenario.judged) - len(scenario.all_probes)
         judged = amount(len(scenario.all_probes), "probe") + (f" and {amount(steps, 'step')}" if steps else "")
@@ -75,7 +75,7 @@ def _version(written: str | None) -> str | None:
     return version
 
 
-def _lay_out(scenarios: Iterable[Scenario]) -> None:
+def plan_cases(scenarios: Iterable[Scenario]) -> None:
     """Plan every case of the scenarios. Raises ``ScenarioError`` with each mistake once."""
     problems: dict[str, None] = {}
     for case in (each for scenario in scenarios for each in _different_cases(scenario)):

@@ -8,11 +8,11 @@ import json
 import shlex
 import shutil
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from proxylab.cli.netns import check_netns, complete_services
 from proxylab.cli.terminal import COLOR, wants_color

@@ -6,10 +6,10 @@ A lab process tries each capability in the sandbox where it would build a lab.
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
 import click
+from msgspec.structs import asdict
 
 from proxylab.capability import Capability
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color

@@ -6,16 +6,14 @@ from typing import Final
 
 import click
 
+from proxylab.cli.check import plan_cases
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
 from proxylab.importer.reading import COMMAND, read_kubectl_output
-from proxylab.plan.assembly import assemble
-from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import decode
-from proxylab.scenario.words import RUNNING_MODES
 from proxylab.text import wrapped
 
 __all__ = ["command"]
@@ -86,7 +84,4 @@ def _check_size(text: str, file: str) -> None:
 
 def _check(text: str, file: str) -> None:
     """Check the scenario as ``proxylab check`` does: a cluster may hold objects that a lab cannot run."""
-    scenario = parse_scenario(text, file)
-    for mode in RUNNING_MODES:
-        for case in cases(scenario, mode):
-            assemble(case)
+    plan_cases([parse_scenario(text, file)])

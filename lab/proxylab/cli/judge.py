@@ -5,10 +5,10 @@ The verb runs nothing, so a laptop can judge a bundle from a CI system.
 
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from proxylab.cli.run import paint
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color

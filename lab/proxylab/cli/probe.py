@@ -2,10 +2,10 @@
 
 import shlex
 import sys
-from dataclasses import replace
 from typing import Any, Final
 
 import click
+from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.cli.dial_options import dial_options, probe_of

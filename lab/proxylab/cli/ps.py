@@ -3,10 +3,10 @@
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Final
 
 import click
+from msgspec.structs import asdict
 
 from proxylab.cli.durations import age
 from proxylab.client.connection import ControlConnection

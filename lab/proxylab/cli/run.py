@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec import Struct
 
 from proxylab.cli.engine import choices_of, engines_options
 from proxylab.cli.files import files_argument, load_all
@@ -26,7 +27,6 @@ from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
-from proxylab.frozen import dataclass
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
@@ -162,8 +162,7 @@ def _opened(
     return on
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
+class _Run(Struct, frozen=True):
     """One lab: a scenario, or a case of one, on an engine."""
 
     engine: str

@@ -1,9 +1,9 @@
 """``proxylab trace``: send one packet through a lab and print its path, rule by rule. It judges nothing."""
 
-from dataclasses import replace
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from proxylab.cli.dial_options import dial_options, probe_of
 from proxylab.cli.netns import complete_netns_and_services

@@ -6,10 +6,11 @@
 import re
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePath
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from proxylab.report.bundle import CASE
 from proxylab.report.step_bundle import STEP

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self, TypeVar
 
-from proxylab.codec import CodecError
+from proxylab.encoding import MisfitError
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.protocol.channel import Channel, ChannelClosedError
 from proxylab.protocol.faults import raised
@@ -98,7 +98,7 @@ class Connection:
 
     def _send(self, request: AnyRequest, what: str, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
         try:
-            self._channel.send(request, AnyRequest, deadline, descriptors)
+            self._channel.send(request, deadline, descriptors)
         except ChannelClosedError as error:
             raise self._gone(what) from error
         except TimeoutError:
@@ -107,7 +107,7 @@ class Connection:
     def _receive(self, what: str, deadline: Deadline) -> AnyResponse:
         try:
             answer: AnyResponse = self._channel.receive(AnyResponse, deadline)
-        except (ChannelClosedError, CodecError) as error:
+        except (ChannelClosedError, MisfitError) as error:
             raise self._gone(what) from error
         except TimeoutError:
             raise InternalError(f"the lab process did not {what} in time{self._last_words()}") from None

@@ -7,12 +7,13 @@ already. Objects of the cluster are applied as a step applies them, and sysctls 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
-from proxylab.frozen import dataclass
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Namespace, Plan
 from proxylab.plan.topology import draw
@@ -25,8 +26,7 @@ _APPLIED: Final = "apply"
 _NEWLY_WRITTEN: Final = {"sysctls"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Edit:
+class Edit(Struct, frozen=True, kw_only=True):
     """The effect of an edited file.
 
     Attributes:
@@ -107,9 +107,9 @@ def _refused(old: Plan, new: Plan) -> Iterator[str]:
 
 def _parts(old: Namespace, new: Namespace) -> Iterator[str]:
     """The parts of a namespace that differ and cannot be written anew."""
-    for each in fields(Namespace):
-        if each.name not in _NEWLY_WRITTEN and getattr(old, each.name) != getattr(new, each.name):
-            yield {"listeners": "open ports", "device_sysctls": "sysctls of devices"}.get(each.name, each.name)
+    for name in Namespace.__struct_fields__:
+        if name not in _NEWLY_WRITTEN and getattr(old, name) != getattr(new, name):
+            yield {"listeners": "open ports", "device_sysctls": "sysctls of devices"}.get(name, name)
     if {each.name for each in old.sysctls} - {each.name for each in new.sysctls}:
         yield "sysctls (a sysctl without a line keeps its value; write the value that you want)"
 

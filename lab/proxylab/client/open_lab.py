@@ -5,9 +5,10 @@
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
+
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection

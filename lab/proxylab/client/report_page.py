@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec import Struct
+
 import proxylab
-from proxylab.frozen import dataclass
 from proxylab.report.html import Entry, page
 
 __all__ = ["RunStart", "write_page"]
 
 
-@dataclass(frozen=True, slots=True)
-class RunStart:
+class RunStart(Struct, frozen=True):
     """When a run began, and with which seed."""
 
     at: datetime

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
+
+from msgspec.structs import replace
 
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess

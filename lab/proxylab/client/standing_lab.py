@@ -1,7 +1,8 @@
 """A standing lab that a client has attached to over its control socket."""
 
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.client.connection import ControlConnection
 from proxylab.client.edit import Edit, edit

@@ -7,9 +7,11 @@ that request a value, so that such a request seldom takes a value that another S
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Generic, TypeVar
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficPolicy

@@ -5,13 +5,14 @@ seconds. ``scenario.configuration`` reads the document.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Final
 
+from msgspec import field
+
 from proxylab.addresses import IPAddress, IPNetwork
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]
 
@@ -25,8 +26,7 @@ class DetectLocalMode(StrEnum):
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
 
 
-@dataclass(frozen=True, slots=True)
-class SocketAddress:
+class SocketAddress(Record, frozen=True):
     """The address and port on which a server listens."""
 
     address: IPAddress
@@ -36,8 +36,7 @@ class SocketAddress:
         return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConntrackTimeouts:
+class ConntrackTimeouts(Record, frozen=True, kw_only=True):
     """``conntrack``: values that the proxy writes to the node's sysctls. 0 leaves the node's own value.
 
     ``maxPerCore`` and ``min`` are absent: no network namespace can set its own ``nf_conntrack_max``.
@@ -54,8 +53,7 @@ _LEAST_PERIOD: Final = 0.01
 """Seconds. kube-proxy's own default is one second, which would delay every change of a scenario."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NftablesConfiguration:
+class NftablesConfiguration(Record, frozen=True, kw_only=True):
     """``nftables``: the settings of mode nftables, which ignores the keys of ``iptables``."""
 
     masquerade_bit: int = 14
@@ -64,8 +62,7 @@ class NftablesConfiguration:
     min_sync_period: float = _LEAST_PERIOD
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyConfiguration:
+class ProxyConfiguration(Record, frozen=True, kw_only=True):
     """The configuration of every proxy in the cluster.
 
     Attributes:

@@ -1,18 +1,18 @@
 """``give_ingress``: load-balancer addresses for Services, as a cloud's controller assigns them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServiceType
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 
 __all__ = ["Pool", "give_ingress"]
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(Struct, frozen=True):
     """The networks from which the load balancer ``name`` assigns addresses."""
 
     name: str

@@ -21,9 +21,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Service, ServiceType
-from proxylab.frozen import dataclass
 
 __all__ = ["SCHEMA_VERSION", "TTL_SECONDS", "Kind", "Names", "Record", "Srv"]
 
@@ -44,8 +45,7 @@ class Kind(StrEnum):
     TXT = "TXT"
 
 
-@dataclass(frozen=True, slots=True)
-class Srv:
+class Srv(Struct, frozen=True):
     """The location of a port (RFC 2782): ``target`` is a name with an address record."""
 
     target: str
@@ -54,8 +54,7 @@ class Srv:
     weight: int = _WEIGHT
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(Struct, frozen=True):
     """One record of a name. Names in ``value`` are absolute, without the dot at the end."""
 
     kind: Kind

@@ -5,12 +5,13 @@ or ``0`` (a port).
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import field
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record, TaggedRecord
 
 __all__ = [
     "ClusterEvent",
@@ -66,8 +67,7 @@ class TrafficPolicy(StrEnum):
     LOCAL = "Local"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServicePort:
+class ServicePort(Record, frozen=True, kw_only=True):
     """One port of a Service. ``name`` is empty if the manifest gives none."""
 
     name: str = ""
@@ -77,8 +77,7 @@ class ServicePort:
     node_port: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadBalancerIngress:
+class LoadBalancerIngress(Record, frozen=True, kw_only=True):
     """One entry of ``status.loadBalancer.ingress``. A hostname-only entry has no ``ip``."""
 
     ip: IPAddress | None = None
@@ -86,8 +85,7 @@ class LoadBalancerIngress:
     ip_mode: str = "VIP"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class Service(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Service.
 
     ``cluster_ips`` is empty until allocated; ``headless`` means ``clusterIP: None``. ``source_ranges`` are
@@ -125,8 +123,7 @@ class Service:
         return Key("Service", self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointPort:
+class EndpointPort(Record, frozen=True, kw_only=True):
     """One port of an EndpointSlice."""
 
     name: str = ""
@@ -134,8 +131,7 @@ class EndpointPort:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(Record, frozen=True, kw_only=True):
     """One endpoint of a slice. An empty ``node_name`` means local to no node. ``target`` names its pod."""
 
     addresses: tuple[IPAddress, ...]
@@ -150,8 +146,7 @@ class Endpoint:
     target: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndpointSlice:
+class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
     """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label."""
 
     namespace: str = "default"
@@ -168,8 +163,7 @@ class EndpointSlice:
         return Key("EndpointSlice", self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
 
     ``taints`` are the keys of its taints; ``deleting`` means that it has a ``deletionTimestamp``.
@@ -193,8 +187,7 @@ class Node:
         return self.deleting or TO_BE_DELETED in self.taints
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPort:
+class PodPort(Record, frozen=True, kw_only=True):
     """A port on which a container of the pod listens."""
 
     name: str = ""
@@ -202,8 +195,7 @@ class PodPort:
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pod:
+class Pod(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Pod that runs on a node and has its addresses (primary family first)."""
 
     namespace: str = "default"
@@ -225,8 +217,7 @@ class Pod:
         return Key("Pod", self.namespace, self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
+class Namespace(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Namespace."""
 
     name: str
@@ -238,8 +229,7 @@ class Namespace:
         return Key("Namespace", "", self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceCIDR:
+class ServiceCIDR(TaggedRecord, frozen=True, kw_only=True):
     """A networking.k8s.io/v1 ServiceCIDR: the networks of cluster IPs (KEP-1880)."""
 
     name: str = "kubernetes"
@@ -251,8 +241,7 @@ class ServiceCIDR:
         return Key("ServiceCIDR", "", self.name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterEvent:
+class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
     """An events.k8s.io/v1 Event: a message from a component of the cluster about an object.
 
     ``regarding`` is that object. ``count`` is how often the component sent the message (``series.count``).

@@ -60,19 +60,19 @@ def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Seque
         keeps its name when its endpoints change.
     """
     zones = {node.name: node.labels.get(ZONE_LABEL, "") for node in nodes}
-    ordered = sorted(pods, key=lambda pod: pod.key)
+    labelled: dict[tuple[str, str, str], list[Pod]] = {}
+    for pod in sorted(pods, key=lambda pod: pod.key):
+        for key, value in pod.labels.items():
+            labelled.setdefault((pod.namespace, key, value), []).append(pod)
     slices: list[EndpointSlice] = []
     for service in services:
         if not service.selector or service.type is ServiceType.EXTERNAL_NAME:
             continue
-        selected = [pod for pod in ordered if _selects(service, pod)]
+        with_each = [labelled.get((service.namespace, *label), []) for label in service.selector.items()]
+        selected = [pod for pod in min(with_each, key=len) if service.selector.items() <= pod.labels.items()]
         for family in service.ip_families:
             slices.extend(_slices_of(service, family, selected, zones))
     return tuple(slices)
-
-
-def _selects(service: Service, pod: Pod) -> bool:
-    return pod.namespace == service.namespace and service.selector.items() <= pod.labels.items()
 
 
 def _slices_of(

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import Key, KubeObject
-from proxylab.frozen import dataclass
 
 __all__ = ["CompactedError", "Event", "EventType", "Store"]
 
@@ -26,8 +27,7 @@ class EventType(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """One change. ``object`` is the new state, or the last one before a deletion.
 
     ``previous`` is the state that a modification replaced: a watch with a selector must know whether it matched.
@@ -104,7 +104,7 @@ class Store:
         if missed > len(self._events):
             oldest = self._revision - len(self._events)
             raise CompactedError(f"revision {revision} is compacted away: the history begins after {oldest}")
-        return tuple(self._events)[len(self._events) - missed :]
+        return tuple(self._events[at] for at in range(-missed, 0))
 
     def subscribe(self, callback: Callable[[Event], None]) -> Callable[[], None]:
         """Call ``callback`` with every later change, after the store has it, in the order of subscription.

@@ -1,6 +1,6 @@
 """``keep_allocated``: the allocated fields that a Service keeps through an update."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.allocate import NODE_PORT_TYPES, needs_health_check

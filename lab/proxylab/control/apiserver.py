@@ -6,16 +6,14 @@ processes can dial.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import suppress
+from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import IPv4Address
 from typing import Final
 
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http import Answer, HttpRequest, HttpServer, Stream
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer, Stream, listen_inside
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
-from proxylab.control.listen import listen_inside
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -25,7 +23,6 @@ API_ADDRESS: Final = IPv4Address("127.0.0.1")
 API_PORT: Final = 61443
 """Neither a node port nor an ephemeral port. 6443 stays free for pods that stand for an API server."""
 
-_BOOKMARK_SECONDS: Final = 60.0  # apiserver's (storage/cacher: bookmarkFrequency)
 _PIECE: Final = 256 * 1024
 
 
@@ -33,9 +30,11 @@ class ApiServer:
     """Serves one store to the processes of any number of nodes."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
         self._api = KubeApi(store, datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"))
         self._servers: dict[NetNs, HttpServer] = {}
+        self._watches: set[_Watching] = set()
+        self._is_noted = False
+        self._unsubscribe = store.subscribe(self._note)
 
     async def listen(self, netns: NetNs) -> None:
         """Serve on the loopback address of a namespace as well; does nothing where it serves already.
@@ -54,6 +53,7 @@ class ApiServer:
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
+        self._unsubscribe()
         while self._servers:
             _, server = self._servers.popitem()
             await server.close()
@@ -64,38 +64,44 @@ class ApiServer:
             case Reply(code, body, kind, headers):
                 return Answer(code, body, {"Content-Type": kind, **dict(headers)})
             case WatchReply() as watched:
-                return Stream(200, self._follow(watched), {"Content-Type": "application/json"})
+                return _Watching(watched, self._watches)
 
-    async def _follow(self, watched: WatchReply) -> AsyncGenerator[bytes, None]:
-        """The lines of a watch, joined into pieces, until its time is over."""
-        watch, following = watched.watch, watched.following
-        now = asyncio.get_running_loop().time
-        end, bookmark_at = now() + watch.seconds, now() + _BOOKMARK_SECONDS
-        changed = asyncio.Event()
+    def _note(self, _event: Event) -> None:
+        """Advance all watches soon: once for all changes that are made together."""
+        if self._watches and not self._is_noted:
+            self._is_noted = True
+            asyncio.get_running_loop().call_soon(self._advance)
 
-        def note(_event: Event) -> None:
-            changed.set()
+    def _advance(self) -> None:
+        self._is_noted = False
+        for watching in tuple(self._watches):
+            watching.more()
 
-        unsubscribe = self._store.subscribe(note)
-        try:
-            while not following.ended:
-                changed.clear()
-                piece = bytearray()
-                for line in following.news():
-                    piece += line
-                    if len(piece) >= _PIECE:
-                        yield bytes(piece)
-                        piece.clear()
-                if watch.bookmarks and now() >= bookmark_at:
-                    piece += following.bookmark()
-                    bookmark_at = now() + _BOOKMARK_SECONDS
-                if piece:
-                    yield bytes(piece)
-                if now() >= end:
-                    return
-                wake_at = min(end, bookmark_at) if watch.bookmarks else end
-                with suppress(TimeoutError):
-                    async with asyncio.timeout_at(wake_at):
-                        await changed.wait()
-        finally:
-            unsubscribe()
+
+class _Watching(Stream):
+    """A watch, and its place among all that are under way."""
+
+    content_type = "application/json"
+    more: Callable[[], None]
+    _end: asyncio.TimerHandle
+
+    def __init__(self, watched: WatchReply, watches: "set[_Watching]") -> None:
+        self._watched = watched
+        self._watches = watches
+
+    def begin(self, more: Callable[[], None]) -> None:
+        self.more = more
+        self._end = asyncio.get_running_loop().call_later(self._watched.watch.seconds, self._finish)
+        self._watches.add(self)
+
+    def take(self) -> bytes | None:
+        following = self._watched.following
+        return following.news(_PIECE) or (None if following.ended else b"")
+
+    def end(self) -> None:
+        self._watches.discard(self)
+        self._end.cancel()
+
+    def _finish(self) -> None:
+        self._watched.following.finish()
+        self.more()

@@ -10,18 +10,19 @@ balancers in production want several: no check in a lab fails by chance, and a l
 
 import asyncio
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Event, Store
-from proxylab.control.http_client import fetch_status
+from proxylab.control.http_client import fetch
 from proxylab.kernel.netlink.requests import delete_route, replace_route
-from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.balance import Followed, follow, followed_route
 from proxylab.plan.model import Balancer, Route
-from proxylab.timing import together
+from proxylab.timing import Deadline, together
 
 __all__ = ["HealthChecks"]
 
@@ -29,7 +30,6 @@ _PERIOD: Final = 0.5
 """Seconds from the end of one round to the next."""
 _PATIENCE: Final = 1.0
 """Seconds within which a healthy node answers: a round takes no longer."""
-_HEALTHY: Final = 200
 
 _Question = tuple[IPAddress, int]
 
@@ -50,7 +50,7 @@ class HealthChecks:
     def __init__(
         self,
         router: NetNs,
-        routes: RouteSocket,
+        routes: Netlink,
         indexes: Mapping[str, int],
         balancers: tuple[Balancer, ...],
         store: Store,
@@ -117,10 +117,15 @@ class HealthChecks:
     async def _answers(self, followed: tuple[Followed, ...]) -> Mapping[_Question, bool]:
         """Which nodes answer 200; each address and port is checked once, however many routes depend on it."""
         questions = tuple({(address, each.port): None for each in followed for address in each.nodes.values()})
-        answers = await together(
-            fetch_status(self._router, address, port, seconds=_PATIENCE) for address, port in questions
-        )
-        return {question: status == _HEALTHY for question, status in zip(questions, answers, strict=True)}
+        answers = await together(self._is_healthy(address, port) for address, port in questions)
+        return dict(zip(questions, answers, strict=True))
+
+    async def _is_healthy(self, address: IPAddress, port: int) -> bool:
+        try:
+            status, _ = await fetch(self._router, address, port, "/", Deadline.after(_PATIENCE))
+        except OSError:  # a TimeoutError is one
+            return False
+        return status == HTTPStatus.OK
 
     def _write(self, followed: tuple[Followed, ...], answers: Mapping[_Question, bool]) -> None:
         wanted = {

@@ -1,8 +1,7 @@
-"""An HTTP client inside a lab: ``fetch`` gets one document, ``fetch_status`` only the status."""
+"""An HTTP client inside a lab, which gets one document."""
 
 import asyncio
 import socket
-from contextlib import suppress
 from typing import Final
 
 import h11
@@ -12,21 +11,10 @@ from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.timing import Deadline
 
-__all__ = ["fetch", "fetch_status"]
+__all__ = ["fetch"]
 
 _CHUNK: Final = 65536
 _MOST: Final = 16 << 20
-
-
-async def fetch_status(netns: NetNs, address: IPAddress, port: int, path: str = "/", *, seconds: float) -> int | None:
-    """The status of ``address`` for GET ``path`` from inside ``netns``.
-
-    Returns:
-        ``None`` without an HTTP response within ``seconds``.
-    """
-    with suppress(OSError):  # a TimeoutError is an OSError
-        return (await fetch(netns, address, port, path, Deadline.after(seconds)))[0]
-    return None
 
 
 async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline: Deadline) -> tuple[int, bytes]:

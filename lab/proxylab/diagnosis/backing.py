@@ -6,18 +6,18 @@
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.frozen import dataclass
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dial:
+class Dial(Struct, frozen=True, kw_only=True):
     """The result of dialling an endpoint by its own address, past the Service.
 
     Attributes:

@@ -7,19 +7,19 @@ it may still get traffic.
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.frozen import dataclass
 
 __all__ = ["Checked", "due_on", "judge_health"]
 
 _OK, _UNAVAILABLE = 200, 503
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class Checked(Struct, frozen=True, kw_only=True):
     """A node's answer on the health-check port.
 
     Attributes:

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
 
 __all__ = ["Diagnosis", "Finding", "Stage", "Standing", "breaks", "holds", "nothing", "unclear"]
 
@@ -35,8 +35,7 @@ STOPPING = frozenset({Standing.BREAKS, Standing.UNCLEAR})
 """The results that make later stages meaningless."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class Finding(Struct, frozen=True, kw_only=True):
     """The finding of one stage.
 
     Attributes:
@@ -59,8 +58,7 @@ class Finding:
         return self.standing in STOPPING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(Struct, frozen=True, kw_only=True):
     """The whole diagnosis.
 
     Attributes:

@@ -5,13 +5,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.path_tests import Kind, PathTest
 from proxylab.diagnosis.ruling import Rules
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, listed
-from proxylab.frozen import dataclass
 from proxylab.scenario.model import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
@@ -24,8 +25,7 @@ __all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_transla
 _TRANSLATION = ("outcome", "backends")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathTestResult:
+class PathTestResult(Struct, frozen=True, kw_only=True):
     """A path test, and the verdict on its packets."""
 
     path_test: PathTest

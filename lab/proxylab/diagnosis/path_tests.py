@@ -7,11 +7,12 @@ closes to every sender have none.
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
-from proxylab.frozen import dataclass
 from proxylab.scenario.model import Frontend, Scenario
 
 __all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "loops", "nodes_at", "path_tests"]
@@ -21,8 +22,7 @@ _MOST = 64
 _MOST_LOOPS = 8
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class Terms(Struct, frozen=True, kw_only=True):
     """The settings that decide, besides the objects, which senders get in and with which source address.
 
     Attributes:
@@ -58,8 +58,7 @@ class Kind(StrEnum):
     HOST = "host"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialler:
+class Dialler(Struct, frozen=True, kw_only=True):
     """A sender of path tests. ``node`` is a pod's node or the node itself; ``backs`` says that it is an endpoint."""
 
     name: str
@@ -73,8 +72,7 @@ class Dialler:
         return next((each for each in self.addresses if Family.of(each) is family), None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PathTest:
+class PathTest(Struct, frozen=True, kw_only=True):
     """One frontend dialled by one sender.
 
     Attributes:

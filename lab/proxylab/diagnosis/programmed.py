@@ -7,8 +7,9 @@ a dump.
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, Protocol
-from proxylab.frozen import dataclass
 
 __all__ = ["Entry", "Hook", "Programmed", "Way", "by_family"]
 
@@ -21,8 +22,7 @@ class Hook:
     LEAVING = "packets that leave"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Struct, frozen=True, kw_only=True):
     """One dispatch rule, or element of a map, that matches a frontend.
 
     Attributes:
@@ -40,8 +40,7 @@ class Entry:
     refused: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class Way(Struct, frozen=True, kw_only=True):
     """One choice of a chain that balances.
 
     Attributes:
@@ -55,8 +54,7 @@ class Way:
     to: tuple[IPAddress, int] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Programmed:
+class Programmed(Struct, frozen=True, kw_only=True):
     """The rules of one node in one family.
 
     Attributes:

@@ -6,13 +6,14 @@ It sends nothing: a right rule does not mean that packets reach it, which path t
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
 from proxylab.diagnosis.programmed import Entry, Hook, Programmed
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.frozen import dataclass
 
 __all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]
 
@@ -26,8 +27,7 @@ _TOLERANCE: Final = 1e-6
 """kube-proxy writes a probability with ten digits, and the kernel rounds it to a multiple of 2^-31."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Choice:
+class _Choice(Struct, frozen=True, kw_only=True):
     """A balancing chain, its node, and the endpoints that it must choose among."""
 
     node: str

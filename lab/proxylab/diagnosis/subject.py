@@ -5,7 +5,9 @@ them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import (
@@ -22,7 +24,6 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.model import Frontend
 
@@ -32,8 +33,7 @@ Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FrontendAddress:
+class FrontendAddress(Struct, frozen=True, kw_only=True):
     """One frontend: an address and number that clients dial. A node port has no address."""
 
     via: Frontend
@@ -60,8 +60,7 @@ _CALLED = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subject:
+class Subject(Struct, frozen=True, kw_only=True):
     """One Service among the objects of a lab.
 
     Attributes:

@@ -4,12 +4,13 @@ Owns ``make_engine``, with a maker for each of the ``names``. It starts nothing,
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, Protocol
-from proxylab.control.servers import NodeServers
+from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.around import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.iptables.legacy import V1_23
@@ -25,9 +26,9 @@ from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.names import read_engine
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netfilter.conntrack import Conntrack
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError
+from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import read_sysctl, write_sysctls

@@ -1,9 +1,10 @@
 """The node and the cluster that an engine works on; ``catalogue`` hands each engine the parts that it needs."""
 
+from msgspec import Struct
+
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier
-from proxylab.frozen import dataclass
 from proxylab.kernel.netfilter.rules import IptablesTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
@@ -11,8 +12,7 @@ from proxylab.kernel.sandbox.netns import NetNs
 __all__ = ["Cluster", "NodeContext"]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeContext:
+class NodeContext(Struct, frozen=True):
     """One node: its namespace, the launcher of commands and the name by which it knows the namespace, its iptables."""
 
     netns: NetNs
@@ -21,8 +21,7 @@ class NodeContext:
     tool: IptablesTool
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
+class Cluster(Struct, frozen=True):
     """What all nodes share: the objects, the API server, and the barrier that shows how far a proxy has come."""
 
     store: Store

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
 
 __all__ = [
     "ABOUT",
@@ -63,8 +63,7 @@ _NUMBERS: Final = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
 _VERSION: Final = re.compile(r"v1\.[1-9][0-9](?:\.[0-9]+)?(?:-[0-9A-Za-z.-]+)?")
 
 
-@dataclass(frozen=True, slots=True)
-class EngineName:
+class EngineName(Struct, frozen=True):
     """The parts of a name. ``version`` is empty where the name has none."""
 
     proxy: str

@@ -4,21 +4,21 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Protocol, runtime_checkable
+
+from msgspec import field
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.encoding import Record
 from proxylab.engines.names import ENGINES, version_of
 from proxylab.evidence.engine_progress import Progress
-from proxylab.frozen import dataclass
 from proxylab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Upstream:
+class Upstream(Record, frozen=True):
     """A kube-proxy binary, ready to run.
 
     Attributes:
@@ -46,8 +46,7 @@ class Upstream:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class EngineChoice:
+class EngineChoice(Record, frozen=True):
     """Which engine to run and how it is configured, the same for every node.
 
     Attributes:

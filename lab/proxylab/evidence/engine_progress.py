@@ -3,13 +3,12 @@
 Pure data; ``proxylab.diagnosis`` judges it.
 """
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = ["Progress", "ProxyRecord"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class Progress(Record, frozen=True, kw_only=True):
     """How far an engine has synchronised.
 
     Attributes:
@@ -25,8 +24,7 @@ class Progress:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxyRecord:
+class ProxyRecord(Record, frozen=True, kw_only=True):
     """The engine of one node.
 
     Attributes:

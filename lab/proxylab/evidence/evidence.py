@@ -8,9 +8,8 @@ Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAM
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.encoding import Record
 from proxylab.evidence.observation import Direction, Observation, Packet
-from proxylab.evidence.passages import PackedPassages, Passages
-from proxylab.frozen import dataclass
 
 __all__ = [
     "Capture",
@@ -25,7 +24,6 @@ __all__ = [
     "NamedRecord",
     "Observation",
     "Packet",
-    "Passages",
     "RuleCount",
     "SeenFrame",
     "SentinelReport",
@@ -36,12 +34,8 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFrame:
-    """The bytes of one observation, as hexadecimal digits.
-
-    ``length`` is the frame's length on the network where the record holds only its beginning; 0 for a whole frame.
-    """
+class SeenFrame(Record, frozen=True, array_like=True, gc=False):
+    """The bytes of one observation, as hexadecimal digits."""
 
     flow: int
     netns_name: str
@@ -50,11 +44,9 @@ class SeenFrame:
     packet: Packet
     at: int
     data: str
-    length: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Record, frozen=True):
     """The frames of one run, of every flow and at every tap, in the order of reading.
 
     ``left_out`` counts the last frames, which exceeded the limit.
@@ -64,8 +56,7 @@ class Capture:
     left_out: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectReport:
+class ConnectReport(Record, frozen=True, array_like=True, gc=False):
     """What the kernel's sockets reported of one ``connect`` flow.
 
     ``error`` is an errno name such as ``ECONNREFUSED``, ``timeout`` when no answer came, empty when one came.
@@ -81,8 +72,7 @@ class ConnectReport:
     peer_port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class HttpReport:
+class HttpReport(Record, frozen=True, array_like=True, gc=False):
     """The HTTP answer to one flow. ``error`` is an errno's name or ``timeout``; then the status is 0."""
 
     flow: int
@@ -91,8 +81,7 @@ class HttpReport:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RuleCount:
+class RuleCount(Record, frozen=True):
     """How many packets one rule counted during the probe. ``text`` is the rule as iptables-save or nft prints it.
 
     Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
@@ -110,8 +99,7 @@ class RuleCount:
     destination_port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ForeignRule:
+class ForeignRule(Record, frozen=True):
     """One rule of a node that belongs neither to its engine nor to the lab, or the policy of such a chain.
 
     ``table`` is as its tool names it: ``inet guard`` for nft, ``raw`` for legacy iptables. ``hook`` and ``priority``
@@ -128,8 +116,7 @@ class ForeignRule:
     packets: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class KernelCount:
+class KernelCount(Record, frozen=True):
     """How far one counter of a network stack moved before the first sentinel packet, by nstat's name for it.
 
     ``node`` is the node, or the namespace of the watched pod or host.
@@ -140,8 +127,7 @@ class KernelCount:
     packets: int
 
 
-@dataclass(frozen=True, slots=True)
-class SentinelReport:
+class SentinelReport(Record, frozen=True):
     """Whether an answer to a sentinel packet came, and when."""
 
     name: str
@@ -149,8 +135,7 @@ class SentinelReport:
     at: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TapLoss:
+class TapLoss(Record, frozen=True):
     """Frames that a tap could not keep (PACKET_STATISTICS, packet(7))."""
 
     netns_name: str
@@ -158,8 +143,7 @@ class TapLoss:
     frames: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedFlow:
+class TrackedFlow(Record, frozen=True, array_like=True, gc=False):
     """A node's conntrack entry for a flow at the end of the run: the source and destination of its replies.
 
     Without translation ``reply_source`` is the dialled address, and ``reply_destination`` the sender.
@@ -173,8 +157,7 @@ class TrackedFlow:
     reply_destination_port: int
 
 
-@dataclass(frozen=True, slots=True)
-class TableEntry:
+class TableEntry(Record, frozen=True, array_like=True, gc=False):
     """Any entry of a node's connection tracking: both ends of the original packets and of the replies."""
 
     node: str
@@ -189,8 +172,7 @@ class TableEntry:
     reply_destination_port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceStep:
+class TraceStep(Record, frozen=True, kw_only=True):
     """One rule, return or policy that a traced packet met in a node, and the packet before it.
 
     ``kind`` is the kernel's word: ``rule``, ``return`` or ``policy``; or ``entry`` for the packet before any rule but
@@ -217,8 +199,7 @@ class TraceStep:
     verdict: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DropReason:
+class DropReason(Record, frozen=True):
     """A drop that the kernel reported during a trace, with the kernel's own word for the reason.
 
     The kernel does not report which packet it dropped, only its IP version and the time.
@@ -229,8 +210,7 @@ class DropReason:
     at: int
 
 
-@dataclass(frozen=True, slots=True)
-class NamedRecord:
+class NamedRecord(Record, frozen=True):
     """One record of an answer: ``value`` as zone files spell it (RFC 1035, section 5.1), names without the last dot."""
 
     name: str
@@ -239,8 +219,7 @@ class NamedRecord:
     ttl: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lookup:
+class Lookup(Record, frozen=True, kw_only=True):
     """One DNS query, and its answer.
 
     Attributes:
@@ -275,12 +254,10 @@ class Lookup:
         return tuple(ip_address(each.value) for each in self.answers if each.kind in ("A", "AAAA"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Record, frozen=True, kw_only=True):
     """The record of one probe. ``sent`` counts the flows that left; ``refused_sends`` holds the errors of others.
 
-    With many flows ``passages`` packs the observations at devices of nodes, and ``observations`` holds the others;
-    ``of_flow`` reads both. ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
+    ``foreign`` holds the rules of nodes that belong to no engine and no meter counts.
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
@@ -292,7 +269,6 @@ class Evidence:
 
     sent: int
     observations: tuple[Observation, ...] = ()
-    passages: tuple[Passages, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()
@@ -313,9 +289,5 @@ class Evidence:
     seconds: float = 0.0
 
     def of_flow(self, number: int) -> tuple[Observation, ...]:
-        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time.
-
-        For many flows, make one ``PackedPassages``: it unpacks once.
-        """
-        single = (each for each in self.observations if each.flow == number)
-        return tuple(sorted((*single, *PackedPassages(self.passages).of(number)), key=lambda seen: seen.at))
+        """Every observation of one flow, at the sender, in and out of every node, at the pod, and back, by time."""
+        return tuple(sorted((each for each in self.observations if each.flow == number), key=lambda seen: seen.at))

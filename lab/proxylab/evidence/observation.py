@@ -1,9 +1,9 @@
 """``Observation``: one packet of one flow, as one tap saw it; with its kind and direction."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from proxylab.addresses import IPAddress, Transport
+from proxylab.encoding import Record
 
 __all__ = ["Direction", "Observation", "Packet"]
 
@@ -25,8 +25,7 @@ class Direction(StrEnum):
     OUT = "out"
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(Record, frozen=True, array_like=True, gc=False):
     """One packet of one flow at one tap.
 
     For ICMP errors ``source``/``destination`` are those of the error itself, ports are 0, and ``icmp`` is

@@ -6,9 +6,9 @@ A dialogue has no expectations but those of its test.
 from collections.abc import Iterator
 
 from proxylab.addresses import IPAddress
+from proxylab.encoding import Record
 from proxylab.evidence.evidence import RuleCount, TapLoss
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.dialogue import FLAGS, Turn
 from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
@@ -16,8 +16,7 @@ from proxylab.text import table, wrapped
 __all__ = ["Segment", "Spoken"]
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Record, frozen=True):
     """One TCP segment at one tap. ``turn`` counts from 1; a kernel's answer to a segment belongs to its turn.
 
     ``at`` is CLOCK_REALTIME in nanoseconds.
@@ -49,8 +48,7 @@ class Segment:
         return flags + (f", {len(self.data)} bytes" if self.data else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(Record, frozen=True):
     """A dialogue, or the part of it that took place.
 
     ``stopped`` is why it could not go on; ``unproven`` are turns whose sentinel packets did not come back, so that

@@ -6,8 +6,8 @@ A stream packet is a datagram, or a line on a connection. Times are nanoseconds 
 from enum import StrEnum
 
 from proxylab.addresses import IPAddress
+from proxylab.encoding import Record
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
-from proxylab.frozen import dataclass
 
 __all__ = ["Break", "BreakKind", "StepEvidence", "StreamPacket", "StreamPacketFate", "StreamRecord"]
 
@@ -27,8 +27,7 @@ class BreakKind(StrEnum):
     CLOSED = "closed"
 
 
-@dataclass(frozen=True, slots=True)
-class StreamPacket:
+class StreamPacket(Record, frozen=True, array_like=True, gc=False):
     """One packet of a stream, and what became of it.
 
     Attributes:
@@ -52,16 +51,14 @@ class StreamPacket:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Break:
+class Break(Record, frozen=True):
     """The end of a connection, as its sender saw it."""
 
     at: int
     kind: BreakKind
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRecord:
+class StreamRecord(Record, frozen=True, kw_only=True):
     """One stream in one step.
 
     Attributes:
@@ -83,8 +80,7 @@ class StreamRecord:
     silent: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepEvidence:
+class StepEvidence(Record, frozen=True, kw_only=True):
     """The record of one step.
 
     Attributes:

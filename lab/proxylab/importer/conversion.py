@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.frozen import dataclass
 from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
@@ -33,8 +34,7 @@ Translation = Mapping[IPAddress, IPAddress]
 """The lab's addresses for those addresses of the cluster that the lab cannot use."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
+class Converted(Struct, frozen=True, kw_only=True):
     """The parts of the scenario.
 
     Attributes:
@@ -86,6 +86,9 @@ class _Converter:
         self._backing = backing
         self._left = left
         self._names = Names()
+        self._selected: dict[str, set[str]] = {}
+        for raw in kubectl_output.services:
+            self._selected.setdefault(namespaced(raw)[0], set()).update(at(raw, "spec", "selector") or {})
         self._networks = _networks(kubectl_output.services, nodes, backing)
         self._here = _translation(self._networks, nodes, backing)
 
@@ -155,12 +158,7 @@ class _Converter:
 
     def _pod_entry(self, key: PodKey) -> Data:
         pod, ports = self._backing.pods[key], self._backing.ports[key]
-        selected = {
-            label
-            for raw in self._kubectl_output.services
-            if namespaced(raw)[0] == pod.namespace
-            for label in at(raw, "spec", "selector") or {}
-        }
+        selected = self._selected.get(pod.namespace, set())
         return pruned(
             {
                 "namespace": pod.namespace if pod.namespace != "default" else None,

@@ -7,9 +7,10 @@ engine, so that a lab can compare engines with it.
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Service, ServicePort, TrafficPolicy
-from proxylab.frozen import dataclass
 from proxylab.importer.live_objects import PortKey
 
 __all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_frontend"]
@@ -17,16 +18,14 @@ __all__ = ["Caller", "ExpectedResult", "through_cluster_ip", "through_other_fron
 PRESERVED: Final = "preserved"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Caller:
+class Caller(Struct, frozen=True, kw_only=True):
     """A pod that dials: its node, and the node's zone."""
 
     node: str
     zone: str
 
 
-@dataclass(frozen=True, slots=True)
-class UsedEndpoint:
+class UsedEndpoint(Struct, frozen=True):
     """An endpoint that may get the packet: its address and port, and its node, if any."""
 
     address: IPAddress
@@ -34,8 +33,7 @@ class UsedEndpoint:
     node: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpectedResult:
+class ExpectedResult(Struct, frozen=True, kw_only=True):
     """The outcome of a packet. ``source`` is ``None`` where the backends see different sources."""
 
     outcome: str

@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from msgspec import Struct
 from pydantic import ValidationError
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.importer.conversion import Converted, convert
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
@@ -23,8 +23,7 @@ from proxylab.scenario.workloads import slice_of
 __all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(Struct, frozen=True):
     """A scenario's text, a line for everything left out, and the number of probes."""
 
     text: str

@@ -1,11 +1,11 @@
 """The fields of Nodes and Pods that the import needs, as types."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
 from ipaddress import ip_address, ip_network
 
+from msgspec import Struct, field
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.frozen import dataclass
 from proxylab.importer.reading import Raw, at, namespaced
 
 __all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
@@ -17,8 +17,7 @@ _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes
 _FINISHED = ("Succeeded", "Failed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LiveNode:
+class LiveNode(Struct, frozen=True, kw_only=True):
     """A node. ``addresses`` are its internal ones, primary first; ``other_addresses`` its external ones."""
 
     name: str
@@ -36,8 +35,7 @@ class LiveNode:
         return any(taint in _CONTROL_PLANE for taint in self.taints)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LivePod:
+class LivePod(Struct, frozen=True, kw_only=True):
     """A pod. ``ports`` are those that its containers declare, with their names; they may listen on others too."""
 
     namespace: str = "default"

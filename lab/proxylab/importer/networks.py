@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from ipaddress import collapse_addresses, ip_network
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.frozen import dataclass
 
 __all__ = ["Networks", "find_networks"]
 
@@ -19,8 +20,7 @@ _INSTEAD: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Networks:
+class Networks(Struct, frozen=True):
     """The networks of pods, Services and nodes by family, and whether pods and nodes keep their addresses."""
 
     pods: tuple[IPNetwork, ...]

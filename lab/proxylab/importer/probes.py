@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
 from ipaddress import ip_network
 from typing import Final
+
+from msgspec import Struct, field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
@@ -17,7 +18,6 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
-from proxylab.frozen import dataclass
 from proxylab.importer.conversion import Converted
 from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
 from proxylab.importer.leftovers import Leftovers
@@ -29,8 +29,7 @@ __all__ = ["Probes"]
 _MIXED: Final = "frontends without a probe: a node masquerades by different addresses, depending on the backend's node"
 
 
-@dataclass(frozen=True, slots=True)
-class Frontend:
+class Frontend(Struct, frozen=True):
     """A frontend in a probe: ``which`` distinguishes it from others of its kind, and ``target`` selects it."""
 
     via: str

@@ -9,27 +9,27 @@ br_netfilter.
 import errno
 import os
 import socket
-import struct
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.capability import Capability, in_words
 from proxylab.errors import CapabilityError, InternalError
-from proxylab.frozen import dataclass
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
 from proxylab.kernel.netfilter.rules import choose_iptables
 from proxylab.kernel.netfilter.trace import Tracer
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.netlink.connections import end_connections
-from proxylab.kernel.netlink.requests import Request, add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
-from proxylab.kernel.netlink.socket import RouteSocket, ask
-from proxylab.kernel.netlink.uapi import NETLINK_GENERIC, NETLINK_NETFILTER
+from proxylab.kernel.netlink.messages import Content, Kind, Request
+from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
+from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
@@ -41,10 +41,6 @@ _NETNS_NAME: Final = "doctor"
 _SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
 _CTRL_CMD_GETFAMILY: Final = 3
-_CTRL_ATTR_FAMILY_NAME: Final = 2
-_GENL_ID_CTRL: Final = 0x10
-_NFNL_SUBSYS_CTNETLINK: Final = 1
-_IPCTNL_MSG_CT_GET_STATS: Final = 5
 _SO_SNDBUFFORCE: Final = 32
 _LARGE_TRANSACTION: Final = 4 << 20
 """About what one nft transaction of 1,000 Services weighs in the socket's send buffer, in bytes."""
@@ -69,8 +65,7 @@ table ip trial {
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
+class Trial(Struct, frozen=True):
     """A capability without its outcome. ``find`` returns what it found, and raises where the capability is missing."""
 
     name: str
@@ -109,11 +104,8 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
 
 def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Launcher], Awaitable[str]]:
     async def find(scratch: NetNs, _: Launcher) -> str:
-        routes = RouteSocket(scratch)
-        try:
+        with closing(open_netlink(scratch)) as routes:
             routes.send(make(scratch))
-        finally:
-            routes.close()
         return "made one"
 
     return find
@@ -176,15 +168,16 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
 
 async def _ipvs(scratch: NetNs, _: Launcher) -> str:
     """Ask generic netlink for the family IPVS (genetlink's controller; net/netfilter/ipvs/ip_vs_ctl.c)."""
-    body = struct.pack("=BBH", _CTRL_CMD_GETFAMILY, 1, 0) + nla.text(_CTRL_ATTR_FAMILY_NAME, "IPVS")
-    ask(scratch, NETLINK_GENERIC, _GENL_ID_CTRL, body)
+    content: Content = {"cmd": _CTRL_CMD_GETFAMILY, "version": 1, "CTRL_ATTR_FAMILY_NAME": "IPVS"}
+    with closing(open_netlink(scratch, NETLINK_GENERIC)) as generic:
+        generic.one(Request("find IPVS", Kind.GET_GENERIC_FAMILY, 0, content))
     return "answers"
 
 
 async def _conntrack(scratch: NetNs, _: Launcher) -> str:
     """Ask conntrack for its statistics of the namespace (nf_conntrack_netlink.c)."""
-    kind = _NFNL_SUBSYS_CTNETLINK << 8 | _IPCTNL_MSG_CT_GET_STATS
-    ask(scratch, NETLINK_NETFILTER, kind, struct.pack("=BBH", socket.AF_INET, 0, 0))
+    with closing(open_netlink(scratch, NETLINK_NETFILTER)) as netfilter:
+        netfilter.one(Request("count connections", Kind.COUNT_CONNECTIONS, 0, {}))
     return "answers"
 
 
@@ -232,11 +225,8 @@ async def _stack_tap(scratch: NetNs, _: Launcher) -> str:
 
 async def _end_connection(scratch: NetNs, _: Launcher) -> str:
     """End a connection in TIME_WAIT (SOCK_DESTROY, CONFIG_INET_DIAG_DESTROY)."""
-    routes = RouteSocket(scratch)
-    try:
+    with closing(open_netlink(scratch)) as routes:
         routes.send([set_loopback_up()])
-    finally:
-        routes.close()
     with inside(scratch):
         listening, calling = socket.socket(), socket.socket()
     with listening, calling:

@@ -14,9 +14,10 @@ from ipaddress import ip_network
 from itertools import combinations, islice
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.names import NODES, OUTSIDE
 from proxylab.scenario.model import Position, Scenario
@@ -32,8 +33,7 @@ Addresses = tuple[IPAddress, ...]
 """Addresses of one node, pod or host: by default one for each family of the lab, in the order of the families."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressPlan:
+class AddressPlan(Struct, frozen=True, kw_only=True):
     """All addresses of a lab, by the names of the scenario, and by family within each.
 
     ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
@@ -68,8 +68,7 @@ class AddressPlan:
         return tuple(network[_GATEWAY] for network in self.segments[segment])
 
 
-@dataclass(frozen=True, slots=True)
-class _Wish:
+class _Wish(Struct, frozen=True):
     """A request for addresses: how many in each family, except families with an address in ``fixed``."""
 
     name: str

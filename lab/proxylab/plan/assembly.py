@@ -1,13 +1,14 @@
 """Compute everything that follows from a scenario before a run: plan, cluster objects, resolved probes."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
 from proxylab.plan.lookup import UnresolvableError
@@ -23,7 +24,6 @@ from proxylab.scenario.model import (
     AddressTarget,
     Expect,
     Frontend,
-    NodeDevice,
     Outcome,
     Position,
     Preserved,
@@ -32,6 +32,7 @@ from proxylab.scenario.model import (
     Send,
     ServiceTarget,
     Source,
+    SourceAddress,
     SourceExpectation,
     StreamExpect,
 )
@@ -41,8 +42,7 @@ __all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
 _FRONTENDS = ", ".join(frontend for frontend in Frontend if frontend is not Frontend.DNS_NAME)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Assembly:
+class Assembly(Struct, frozen=True, kw_only=True):
     """A scenario with everything that follows from it.
 
     ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
@@ -158,8 +158,7 @@ class Assembly:
         return assemble(more)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class Layout(Struct, frozen=True, kw_only=True):
     """The part of an ``Assembly`` that needs no probe: the network and the cluster's objects."""
 
     scenario: Scenario
@@ -309,8 +308,8 @@ def _seen(
     """The address that a backend must see; ``None`` for the sender's own."""
     if isinstance(source, Preserved):
         return None
-    if not isinstance(source, NodeDevice):
-        return source
+    if isinstance(source, SourceAddress):
+        return source.address
     try:
         return snat_source(plan, source.node, source.device, family)
     except LookupError as error:

@@ -10,16 +10,16 @@ answers with an ICMP error. ``control.balancers`` does the checks and writes the
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import Service, ServiceType
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Balancer, NextHop, Route
 
 __all__ = ["Followed", "follow", "followed_route", "shared_route"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Followed:
+class Followed(Struct, frozen=True, kw_only=True):
     """A balanced address that follows its nodes' health. The balancer checks each of ``nodes`` on ``port``."""
 
     address: IPAddress

@@ -6,8 +6,10 @@ every change, as their controller does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import field, replace
 from typing import TypeVar
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.cluster.allocate import allocate_services
 from proxylab.cluster.ingress import Pool, give_ingress
@@ -16,7 +18,6 @@ from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, 
 from proxylab.cluster.slices import derive_slices
 from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.outages import Links
@@ -27,8 +28,7 @@ __all__ = ["Cluster", "begin"]
 Named = TypeVar("Named", Node, Pod)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cluster:
+class Cluster(Struct, frozen=True, kw_only=True):
     """The objects of the API server at one time.
 
     Attributes:
@@ -97,7 +97,7 @@ class Cluster:
         there = {service.key: service for service in self.services}
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
         fresh = begin(scenario)
-        return replace(fresh, services=_allocated(scenario, written, lambda problem: _position(scenario, problem)))
+        return replace(fresh, services=_allocated(scenario, written, _positions(scenario)))
 
 
 def begin(scenario: Scenario) -> Cluster:
@@ -117,7 +117,7 @@ def begin(scenario: Scenario) -> Cluster:
         scenario=scenario,
         nodes={node.name: node for node in _nodes(scenario, addresses)},
         pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
-        services=_allocated(scenario, services, lambda problem: _position(scenario, problem)),
+        services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},
         hidden=hidden,
     )
@@ -199,12 +199,11 @@ def _allocated(
         raise ScenarioError([f"{position(problem)}: {problem}" for problem in error.problems]) from None
 
 
-def _position(scenario: Scenario, problem: str) -> Position | str:
-    """The place of the Service that a problem of allocation names."""
-    for service, position in zip(scenario.services, scenario.service_positions, strict=False):
-        if problem.startswith(f"Service {service.namespace}/{service.name}: "):
-            return position
-    return scenario.file
+def _positions(scenario: Scenario) -> Callable[[str], Position | str]:
+    """Finds the place of the Service that a problem of allocation names."""
+    services = (f"Service {each.namespace}/{each.name}" for each in scenario.services)
+    positions = dict(zip(services, scenario.service_positions, strict=False))
+    return lambda problem: positions.get(problem.partition(": ")[0], scenario.file)
 
 
 def _nodes(scenario: Scenario, addresses: AddressPlan) -> Iterator[Node]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["FLAGS", "MOST_DATA", "MOST_TURNS", "Dialogue", "Speaker", "Turn", "client", "server"]
@@ -28,8 +28,7 @@ class Speaker(StrEnum):
     SERVER = "server"
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(Record, frozen=True):
     """One segment. ``flags`` are bits of the control field.
 
     Its sequence number is the speaker's next one plus ``ahead``; a segment with ``ahead`` is out of order and advances
@@ -48,8 +47,7 @@ class Turn:
         return f"{self.speaker}: {said}" + (f", {self.ahead} ahead" if self.ahead else "")
 
 
-@dataclass(frozen=True, slots=True)
-class Dialogue:
+class Dialogue(Record, frozen=True):
     """A resolved dialogue.
 
     ``there`` is the resolved probe of the client's segments. ``back`` is the path from the server straight to the

@@ -1,10 +1,12 @@
 """A mutable plan: collects its parts one by one, and keeps indexes, MAC addresses and device names unique."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from ipaddress import IPv6Interface, ip_interface, ip_network
 from itertools import count
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.plan.model import (

@@ -30,7 +30,7 @@ class Endpoints:
             slices: their slices, from the controller and from the author.
             nodes: the addresses that may serve node ports.
         """
-        self._services = tuple(services)
+        self._services = {(each.namespace, each.name): each for each in services}
         self._nodes = frozenset(nodes)
         self._slices: defaultdict[tuple[str, str], list[EndpointSlice]] = defaultdict(list)
         for each in slices:
@@ -60,13 +60,12 @@ class Endpoints:
         """The port of the Service that a probe names; ``None`` for a DNS name or a health-check node port."""
         if not isinstance(target, ServiceTarget) or target.via in (Frontend.DNS_NAME, Frontend.HEALTH_CHECK_NODE_PORT):
             return None
-        known = (each for each in self._services if (each.namespace, each.name) == (target.namespace, target.service))
-        service = next(known, None)
+        service = self._services.get((target.namespace, target.service))
         return None if service is None else (service, service_port(service, target.port, asked))
 
     def _at(self, address: IPAddress, number: int, protocol: Transport) -> tuple[Service, ServicePort] | None:
         """The Service and its port that serve an address."""
-        for service in self._services:
+        for service in self._services.values():
             for port in service.ports:
                 if port.protocol is protocol.served and self._is_at(service, port, address, number):
                     return service, port

@@ -5,8 +5,9 @@ The module knows no rules, so it does not see what an engine translates on the p
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
-from proxylab.frozen import dataclass
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
 __all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "path", "route_to"]
@@ -16,8 +17,7 @@ class UnreachableError(LookupError):
     """No route, or no next hop: the message says where the path ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(Struct, frozen=True):
     """One step of a packet: the device that it leaves through and the device where it arrives."""
 
     out: LinkEnd

@@ -6,12 +6,14 @@ a second late (``linkwatch_urgent_event`` in net/core/link_watch.c). Known index
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Self
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = [
     "BEHIND_LOCAL",
@@ -63,8 +65,7 @@ class Role(StrEnum):
     SEGMENT = "segment"
 
 
-@dataclass(frozen=True, slots=True)
-class Sysctl:
+class Sysctl(Record, frozen=True):
     """One sysctl below ``net``, by its dotted name with ``/`` for dots inside a device name (sysctl(8)).
 
     ``required`` is false for keys that a kernel may lack (no IPv6, no br_netfilter yet) without harm to the lab.
@@ -75,8 +76,7 @@ class Sysctl:
     required: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Bridge:
+class Bridge(Record, frozen=True):
     """A bridge device. Spanning tree is off, so ports forward at once.
 
     ``promiscuous`` hands every frame that crosses it to the namespace's own stack as well (kubenet's way to hairpin).
@@ -88,8 +88,7 @@ class Bridge:
     promiscuous: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Vxlan:
+class Vxlan(Record, frozen=True):
     """A VXLAN device over ``underlay`` with the local address ``local``. Its peers are static; it learns none."""
 
     device: str
@@ -101,8 +100,7 @@ class Vxlan:
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class ForwardingEntry:
+class ForwardingEntry(Record, frozen=True):
     """Frames for ``mac`` leave the VXLAN device ``device`` towards the tunnel end ``remote``."""
 
     device: str
@@ -110,24 +108,21 @@ class ForwardingEntry:
     remote: IPAddress
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
+class Address(Record, frozen=True):
     """An address on a device; ``interface`` has the prefix length."""
 
     device: str
     interface: IPInterface
 
 
-@dataclass(frozen=True, slots=True)
-class NextHop:
+class NextHop(Record, frozen=True):
     """One of several equal next hops."""
 
     device: str
     via: IPAddress
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Record, frozen=True):
     """A route. ``via`` is ``None`` for a route on the link; ``source`` is the preferred source address.
 
     With ``hops``, flows spread over them, and ``device`` is the first one's. With ``onlink``, ``via`` is a neighbour on
@@ -151,8 +146,7 @@ class Route:
         return tuple(hop.device for hop in self.hops) or (self.device,)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyRule:
+class PolicyRule(Record, frozen=True):
     """Packets from ``source`` (``None``: anywhere) use ``table``; rules apply by rising ``priority``."""
 
     family: Family
@@ -161,8 +155,7 @@ class PolicyRule:
     source: IPNetwork | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbour:
+class Neighbour(Record, frozen=True):
     """A permanent neighbour entry."""
 
     device: str
@@ -186,8 +179,7 @@ class Listener:
     position: str = field(default="", compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Masquerade:
+class Masquerade(Record, frozen=True):
     """The masquerade of a node's CNI plugin: packets of pods in ``sources``, except those to ``spared``."""
 
     family: Family
@@ -195,16 +187,14 @@ class Masquerade:
     spared: tuple[IPNetwork, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Record, frozen=True):
     """Rules that a node holds before its engine starts: a text for ``tool``, iptables, ip6tables or nft."""
 
     tool: str
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Namespace:
+class Namespace(Record, frozen=True, kw_only=True):
     """One network namespace and its contents, except links.
 
     The lab writes ``sysctls`` before the first link, and ``device_sysctls`` (of single devices) before it brings the
@@ -227,8 +217,7 @@ class Namespace:
     leftovers: tuple[Leftover, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LinkEnd:
+class LinkEnd(Record, frozen=True):
     """One end of a link.
 
     ``master`` is its bridge. The bridge may send a frame back out of a ``hairpin`` port. An end with ``proxy_arp``
@@ -245,8 +234,7 @@ class LinkEnd:
     mtu: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Veth:
+class Veth(Record, frozen=True):
     """A veth pair."""
 
     first: LinkEnd
@@ -258,8 +246,7 @@ class Veth:
         return (self.first, self.second)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodPlacement:
+class PodPlacement(Record, frozen=True, kw_only=True):
     """The placement of a pod: in its own network namespace, its node's (host network), or a shared one.
 
     ``addresses`` are its own on ``device`` of ``namespace``, one for each IP family of the lab, in the same order.
@@ -272,8 +259,7 @@ class PodPlacement:
     addresses: tuple[IPAddress, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Balancer:
+class Balancer(Record, frozen=True, kw_only=True):
     """A load balancer with the addresses of ``pool``. It is part of the router and sends through its ``device``.
 
     ``nodes`` are the addresses of each node by its name, one for each family of the lab. With ``health_checked`` the
@@ -287,8 +273,7 @@ class Balancer:
     health_checked: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class Plan(Record, frozen=True, kw_only=True):
     """A whole lab. Namespaces are in the order of their creation."""
 
     namespaces: tuple[Namespace, ...]

@@ -6,7 +6,8 @@ Only a cut ``eth0`` makes a node, pod or host unreachable: every one has this de
 from collections.abc import Iterable
 from contextlib import suppress
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
 from proxylab.plan.names import UPLINK
 from proxylab.scenario.model import LinkChange
@@ -14,8 +15,7 @@ from proxylab.scenario.model import LinkChange
 __all__ = ["Absences", "Links"]
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Links by the name of the node, pod or host and its device."""
 
     cut: frozenset[tuple[str, str]] = frozenset()
@@ -36,8 +36,7 @@ class Links:
         return any((name, UPLINK) in self.cut for name in between)
 
 
-@dataclass(frozen=True, slots=True)
-class Absences:
+class Absences(Struct, frozen=True):
     """The deleted pods, by name, and the cut links."""
 
     gone: frozenset[str] = frozenset()

@@ -1,9 +1,11 @@
 """Resolve probes and streams: look up every name and every address."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from functools import cache, partial
 from ipaddress import ip_network
 from typing import Final, assert_never
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
@@ -26,7 +28,7 @@ from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
 from proxylab.plan.names import NODES, ROUTER, UPLINK
 from proxylab.plan.outages import Links
 from proxylab.plan.questions import Questions
-from proxylab.plan.receivers import programs, stacks
+from proxylab.plan.receivers import everywhere
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
 from proxylab.scenario.model import (
@@ -141,6 +143,10 @@ class _Resolver:
         self._questions = Questions(plan, services, self._families)
         self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
         self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
+        pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
+        # What probes share is made once, since it has a part for every pod.
+        self._everywhere = cache(partial(everywhere, pods, self._nodes.values(), self._hosts.values()))
+        self._sentinels = cache(self._sentinels_of)
 
     def resolved(self, number: int, probe: _Sent) -> ResolvedProbe:
         expect = probe.expect if isinstance(probe, Probe) else None
@@ -153,7 +159,8 @@ class _Resolver:
         if probe.source.loopback and isinstance(probe.target, ServiceTarget) and probe.target.via in _OF_NODE:
             destination = Family.of(destination).loopback
         service_port, endpoints = self._behind.due(probe.target, probe.send.protocol, (destination, port, protocol))
-        sender = self._sender(probe, destination)
+        sender, family = self._sender(probe, destination), Family.of(destination)
+        echo = probe.send.protocol is Transport.ICMP
         return ResolvedProbe(
             number=number,
             name=probe.name,
@@ -164,8 +171,8 @@ class _Resolver:
             manner=probe.send.manner,
             flows=probe.send.flows,
             payload=probe.send.payload,
-            receivers=tuple(self._receivers(probe, Family.of(destination))),
-            sentinels=tuple(self._sentinels(probe, destination)),
+            receivers=(*self._everywhere(family, echo), *self._receivers(probe, family)),
+            sentinels=self._sentinels(probe.source.name, self._entrances(probe, destination), family),
             nodes=tuple(self._nodes),
             watched=() if expect is None else self._watched(expect.at),
             policy_route=self._policy_route(probe, destination),
@@ -306,15 +313,9 @@ class _Resolver:
         raise UnresolvableError(f"to.via: {owner} has no {' or '.join(families)} {target.via}")
 
     def _receivers(self, probe: _Sent, family: Family) -> Iterator[Receiver]:
-        for pod in self._pods.values():
-            if pod.namespace not in self._nodes:
-                address = own_address(pod, family)
-                yield Receiver(name=pod.name, namespace=pod.namespace, device=pod.device, address=address)
+        """The receivers that depend on the target."""
         if probe.send.protocol is Transport.ICMP:
-            yield from stacks(self._nodes.values(), self._hosts.values(), family)
             return
-        for node in self._nodes.values():
-            yield from programs(node, family)
         target = probe.target
         if isinstance(target, ServiceTarget) and target.via is Frontend.HEALTH_CHECK_NODE_PORT:
             port = self._services[target.namespace, target.service].health_check_node_port
@@ -331,23 +332,24 @@ class _Resolver:
         own = (address for address in own_addresses_of(host) if Family.of(address) is family)
         return [address for address in own if address in self._endpoints]
 
-    def _sentinels(self, probe: _Sent, destination: IPAddress) -> Iterator[Sentinel]:
-        """Sentinels at the nodes that the probe's packets may enter, at every pod, and at hosts that are endpoints.
+    def _sentinels_of(self, sender: str, entrances: tuple[str, ...], family: Family) -> tuple[Sentinel, ...]:
+        """Sentinels at the nodes that a sender's packets may enter, at every pod, and at hosts that are endpoints.
 
         No sentinel is in the sender's own namespace, at a deleted pod, or behind a cut link.
         """
-        hosts = [each for each in self._hosts.values() if self._serving(each, Family.of(destination))]
+        hosts = [each for each in self._hosts.values() if self._serving(each, family)]
         pods = [pod for pod in self._pods.values() if pod.name not in self._gone]
-        placements: list[Namespace | PodPlacement] = [*self._entrances(probe, destination), *pods, *hosts]
-        home = namespace_of(find("from", probe.source.name, self._placements))
-        for placement in placements:
-            if namespace_of(placement) != home and not self._links.part(self._plan, probe.source.name, placement.name):
-                yield Sentinel(name=placement.name, address=own_address(placement, Family.of(destination)))
+        home = namespace_of(find("from", sender, self._placements))
+        placements: list[Namespace | PodPlacement] = [*map(self._nodes.__getitem__, entrances), *pods, *hosts]
+        return tuple(
+            Sentinel(name=placement.name, address=own_address(placement, family))
+            for placement in placements
+            if namespace_of(placement) != home and not self._links.part(self._plan, sender, placement.name)
+        )
 
-    def _entrances(self, probe: _Sent, destination: IPAddress) -> list[Namespace]:
+    def _entrances(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The node that the sender's packets enter, or all nodes over which the router spreads their flows."""
-        sharing = self._sharing(probe, destination)
-        return [self._nodes[name] for name in sharing] or [self._entrance(probe)]
+        return self._sharing(probe, destination) or (self._entrance(probe).name,)
 
     def _sharing(self, probe: _Sent, destination: IPAddress) -> tuple[str, ...]:
         """The nodes over which the router spreads a host's flows, unless the probe names one of them."""

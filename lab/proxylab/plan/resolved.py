@@ -5,11 +5,12 @@ cannot depend on them; ``verdict`` judges.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
 
+from msgspec import field
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 from proxylab.scenario.model import Manner
 
 __all__ = [
@@ -28,8 +29,7 @@ STACK: Final = "stack"
 """Instead of a device: packets of a namespace's own programs, which pass its rules."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sender:
+class Sender(Record, frozen=True, kw_only=True):
     """The origin of packets: a namespace, its device, and the next hop's MAC for crafted frames.
 
     A node's packets start in its own stack (``STACK``), and have no MAC until they have passed the node's rules. A host
@@ -62,8 +62,7 @@ class Sender:
         return self.frame_mac or self.next_hop_mac
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Receiver:
+class Receiver(Record, frozen=True, kw_only=True):
     """Where packets may arrive: a pod, a program of a node, or a host that the probe dials or that slices name.
 
     Every pod of the lab is a receiver, so that a packet at the wrong pod shows. Programs in a node's namespace share
@@ -77,24 +76,21 @@ class Receiver:
     ports: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
+class Destination(Record, frozen=True, kw_only=True):
     """An address and a port at which a flow may arrive."""
 
     address: IPAddress
     port: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sentinel:
+class Sentinel(Record, frozen=True, kw_only=True):
     """An address without a Service. Its answer proves that every packet sent earlier has arrived or is lost."""
 
     name: str
     address: IPAddress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyRoute:
+class PolicyRoute(Record, frozen=True, kw_only=True):
     """The route that the router needs for this probe: ``destination`` via ``via`` (a node's address).
 
     It is in a table of its own (``POLICY_TABLE``), which precedes the routes of the plan and of load balancers.
@@ -106,8 +102,7 @@ class PolicyRoute:
     via: IPAddress
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class Question(Record, frozen=True, kw_only=True):
     """The DNS question that precedes dialling a name.
 
     Attributes:
@@ -139,8 +134,7 @@ class Question:
     own: tuple[IPAddress, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
+class Query(Record, frozen=True, kw_only=True):
     """One question to one name server.
 
     Attributes:
@@ -163,8 +157,7 @@ class Query:
     size: int = 1232
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ResolvedProbe:
+class ResolvedProbe(Record, frozen=True, kw_only=True):
     """One probe or stream, ready to send. ``number`` counts the probes, or streams, of the scenario from 0.
 
     An echo request has ``port`` 0, and so have the ``receivers`` that answer it (see ``Observation``). With a

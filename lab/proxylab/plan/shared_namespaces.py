@@ -5,7 +5,7 @@ other, the packet comes back from the network with a source address of the same 
 martian, or delivers the answer over the loopback device, where no rule translates it back.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.errors import ScenarioError
@@ -22,19 +22,22 @@ def refuse_neighbours(scenario: Scenario, plan: Plan, slices: Iterable[EndpointS
         ScenarioError: with a line for each such probe.
     """
     known = tuple(slices)
+    neighbours = _neighbours(plan)
     problems = [
         f"{probe.position}: probe {probe.name!r}: {probe.source.name} shares its network namespace with "
         f"{reached.name}, and packets between them never leave it; send from a pod with its own namespace"
         for probe in scenario.probes
-        for reached in _reached(probe, plan, known)
+        if probe.source.name in neighbours
+        for reached in _reached(probe, neighbours[probe.source.name], known)
     ]
     if problems:
         raise ScenarioError(problems)
 
 
-def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Iterator[PodPlacement]:
+def _reached(
+    probe: Probe, neighbours: Sequence[PodPlacement], slices: Iterable[EndpointSlice]
+) -> Iterator[PodPlacement]:
     """The first of the sender's neighbours that the probe may reach."""
-    neighbours = tuple(_neighbours(plan, probe.source.name))
     match probe.target:
         case PodTarget(pod=name):
             found = [each for each in neighbours if each.name == name]
@@ -55,8 +58,19 @@ def _reached(probe: Probe, plan: Plan, slices: Iterable[EndpointSlice]) -> Itera
     yield from found[:1]
 
 
-def _neighbours(plan: Plan, name: str) -> Iterator[PodPlacement]:
-    """The other pods in a pod's namespace; none on the host network, where the node's rules see every packet."""
+def _neighbours(plan: Plan) -> dict[str, list[PodPlacement]]:
+    """By name, each pod that shares a namespace with other pods, and those.
+
+    On the host network a pod has none: the node's rules see every packet.
+    """
     nodes = {each.name for each in plan.namespaces if each.role is Role.NODE}
-    for own in (pod for pod in plan.pods if pod.name == name and pod.namespace not in nodes):
-        yield from (pod for pod in plan.pods if pod.namespace == own.namespace and pod.name != name)
+    sharing: dict[str, list[PodPlacement]] = {}
+    for pod in plan.pods:
+        if pod.namespace not in nodes:
+            sharing.setdefault(pod.namespace, []).append(pod)
+    return {
+        pod.name: [each for each in pods if each is not pod]
+        for pods in sharing.values()
+        if len(pods) > 1
+        for pod in pods
+    }

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from proxylab.codec import CodecError, dumps, loads
+from proxylab.encoding import MisfitError, decode, encode
 from proxylab.timing import Deadline
 
 __all__ = ["AsyncChannel", "Channel", "ChannelClosedError"]
@@ -30,8 +30,8 @@ class ChannelClosedError(ConnectionError):
     """The other side has gone, or does not speak this protocol."""
 
 
-def _frame(message: object, hint: Any) -> bytes:
-    body = dumps(message, hint)
+def _frame(message: object) -> bytes:
+    body = encode(message)
     return _LENGTH.pack(len(body)) + body
 
 
@@ -43,7 +43,7 @@ def _length(head: bytes) -> int:
 
 
 class Channel:
-    """The blocking side. ``send`` and ``receive`` are typed by the unions they are given."""
+    """The blocking side. ``receive`` is typed by the union that it is given."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -64,7 +64,7 @@ class Channel:
         """Close the socket; the other side reads end-of-file."""
         self._socket.close()
 
-    def send(self, message: object, hint: Any, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+    def send(self, message: object, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
         """Send one message, and descriptors that the other side gets copies of.
 
         Raises:
@@ -72,7 +72,7 @@ class Channel:
             ChannelClosedError: the other side has gone.
         """
         self._socket.settimeout(max(deadline.remaining, 0.001))  # 0 would mean: do not block
-        frame = memoryview(_frame(message, hint))
+        frame = memoryview(_frame(message))
         try:
             if descriptors:
                 frame = frame[socket.send_fds(self._socket, [frame], list(descriptors)) :]
@@ -84,7 +84,7 @@ class Channel:
 
     def receive(self, hint: Any, deadline: Deadline) -> Any:
         """The next message. Raises ``TimeoutError`` at the deadline, ``ChannelClosedError`` at end-of-file."""
-        return loads(self._exactly(_length(self._exactly(_LENGTH.size, deadline)), deadline), hint)
+        return decode(self._exactly(_length(self._exactly(_LENGTH.size, deadline)), deadline), hint)
 
     def _exactly(self, size: int, deadline: Deadline) -> bytes:
         data = bytearray()
@@ -128,10 +128,10 @@ class AsyncChannel:
         received, self._received = self._received, []
         return received
 
-    async def send(self, message: object, hint: Any) -> None:
+    async def send(self, message: object) -> None:
         """Send one message. Raises ``ChannelClosedError`` when the other side has gone."""
         try:
-            await asyncio.get_running_loop().sock_sendall(self._socket, _frame(message, hint))
+            await asyncio.get_running_loop().sock_sendall(self._socket, _frame(message))
         except OSError as error:
             raise ChannelClosedError(str(error)) from error
 
@@ -139,8 +139,8 @@ class AsyncChannel:
         """The next message. Raises ``ChannelClosedError`` at end-of-file, and for bytes that are no message."""
         body = await self._exactly(_length(await self._exactly(_LENGTH.size)))
         try:
-            return loads(body, hint)
-        except CodecError as error:
+            return decode(body, hint)
+        except MisfitError as error:
             raise ChannelClosedError(str(error)) from error
 
     async def _exactly(self, size: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The requests of a client and the answers of a lab process, as frozen dataclasses that ``codec`` can encode.
+"""The requests of a client and the answers of a lab process, as frozen structs.
 
 Every request gets the answer that its docstring names, or ``Failed``. The lab process speaks first, once it is in its
 sandbox: ``Ready``, or ``Failed`` if it cannot enter one. ``proxylab.protocol.standing_labs`` has the messages about a
@@ -6,18 +6,19 @@ detached lab.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
+
+from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.capability import Capability
 from proxylab.cluster.objects import KubeObject
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import Spoken
 from proxylab.evidence.streams import StepEvidence
-from proxylab.frozen import dataclass
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
@@ -62,8 +63,7 @@ LAUNCHER_ENDED: Final = 70
 """The exit status of a lab process that ends because its launcher did."""
 
 
-@dataclass(frozen=True, slots=True)
-class Build:
+class Build(TaggedRecord, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
@@ -77,8 +77,7 @@ class Build:
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Advance:
+class Advance(TaggedRecord, frozen=True, kw_only=True):
     """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
 
     Attributes:
@@ -100,8 +99,7 @@ class Advance:
     addresses: Mapping[str, tuple[IPAddress, ...]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Conclude:
+class Conclude(TaggedRecord, frozen=True):
     """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
     With ``tables``, read the connection tracking tables then.
@@ -110,16 +108,14 @@ class Conclude:
     tables: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(TaggedRecord, frozen=True):
     """Send one probe in the lab, and with ``trace`` trace its packet. Answer: ``Sent``."""
 
     resolved: ResolvedProbe
     trace: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
+class LookUp(TaggedRecord, frozen=True):
     """Look up a name from a namespace of the plan. Answer: ``LookedUp``. ``seconds`` bounds the wait."""
 
     netns_name: str
@@ -127,32 +123,27 @@ class LookUp:
     seconds: float = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class Converse:
+class Converse(TaggedRecord, frozen=True):
     """Hold a dialogue in the lab. Answer: ``Conversed``."""
 
     dialogue: Dialogue
 
 
-@dataclass(frozen=True, slots=True)
-class Dump:
+class Dump(TaggedRecord, frozen=True):
     """Get the rules of one node as the kernel has them. Answer: ``Dumped``."""
 
     node: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inspect:
+class Inspect(TaggedRecord, frozen=True):
     """Get the state of the engines of all nodes. Answer: ``Inspected``."""
 
 
-@dataclass(frozen=True, slots=True)
-class CollectState:
+class CollectState(TaggedRecord, frozen=True):
     """Get all that the lab still has of the last probe. Answer: ``CollectedState``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Execute:
+class Execute(TaggedRecord, frozen=True):
     """Run a command in a node, pod or host. Answer: ``Executed``. ``seconds`` bounds it."""
 
     netns_name: str
@@ -160,13 +151,11 @@ class Execute:
     seconds: float = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Close:
+class Close(TaggedRecord, frozen=True):
     """Close the lab, and check that nothing of it or of earlier ones is left. Answer: ``Closed``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examine:
+class Examine(TaggedRecord, frozen=True):
     """Examine this machine's capabilities for a lab. Answer: ``Examined``."""
 
 
@@ -175,8 +164,7 @@ Request = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(TaggedRecord, frozen=True):
     """The lab process is in its sandbox. ``pid`` is its own there; ``kernel`` is uname's release."""
 
     pid: int
@@ -184,73 +172,63 @@ class Ready:
     rootless: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(Record, frozen=True):
     """How long one stage of a build took."""
 
     name: str
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Built:
+class Built(TaggedRecord, frozen=True):
     """The lab is built. ``variant`` names the tool that programs the rules, such as ``iptables v1.8.9 (legacy)``."""
 
     variant: str
     stages: tuple[Stage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Advanced:
+class Advanced(TaggedRecord, frozen=True):
     """The step is made, and its condition holds. ``seconds`` is how long both took."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Concluded:
+class Concluded(TaggedRecord, frozen=True):
     """The evidence of a step."""
 
     evidence: StepEvidence
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(TaggedRecord, frozen=True):
     """The evidence of a probe."""
 
     evidence: Evidence
 
 
-@dataclass(frozen=True, slots=True)
-class LookedUp:
+class LookedUp(TaggedRecord, frozen=True):
     """The result of a look-up."""
 
     lookup: Lookup
 
 
-@dataclass(frozen=True, slots=True)
-class Conversed:
+class Conversed(TaggedRecord, frozen=True):
     """The evidence of a dialogue."""
 
     spoken: Spoken
 
 
-@dataclass(frozen=True, slots=True)
-class Dumped:
+class Dumped(TaggedRecord, frozen=True):
     """A node's rules."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Inspected:
+class Inspected(TaggedRecord, frozen=True):
     """The engine of each node."""
 
     proxies: tuple[ProxyRecord, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRecord:
+class NodeRecord(Record, frozen=True):
     """A node after a probe: its rules with counters, its engine's log, and the current values of its sysctls.
 
     Engines write sysctls, too, and so may a user in the lab.
@@ -262,8 +240,7 @@ class NodeRecord:
     sysctls: tuple[Sysctl, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CollectedState:
+class CollectedState(TaggedRecord, frozen=True):
     """The frames of the last probe, all nodes after it, and the routes that balancers have made in the router."""
 
     capture: Capture
@@ -271,8 +248,7 @@ class CollectedState:
     balanced: tuple[Route, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Executed:
+class Executed(TaggedRecord, frozen=True):
     """How a command ended. Output that is not UTF-8 contains replacement characters."""
 
     status: int
@@ -280,28 +256,24 @@ class Executed:
     stderr: str
 
 
-@dataclass(frozen=True, slots=True)
-class Closed:
+class Closed(TaggedRecord, frozen=True):
     """There is no lab, and nothing of any is left."""
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
+class Examined(TaggedRecord, frozen=True):
     """The machine's capabilities, present and missing."""
 
     capabilities: tuple[Capability, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Record, frozen=True):
     """An error for the client to raise again; ``kind`` stands for its class in ``proxylab.errors``."""
 
     kind: str
-    words: tuple[str, ...] = field(default=())
+    words: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(TaggedRecord, frozen=True):
     """The request could not be carried out."""
 
     fault: Fault

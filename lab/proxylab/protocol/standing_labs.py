@@ -5,11 +5,12 @@ request gets one answer, as in ``proxylab.protocol.messages``.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from proxylab.cluster.objects import KubeObject
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
-from proxylab.frozen import dataclass
 from proxylab.protocol.messages import (
     Advance,
     Advanced,
@@ -64,8 +65,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabRecord:
+class LabRecord(TaggedRecord, frozen=True, kw_only=True):
     """What a later client needs to go on with a standing lab. The lab process only stores it.
 
     Attributes:
@@ -91,8 +91,7 @@ class LabRecord:
     began: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Detach:
+class Detach(TaggedRecord, frozen=True):
     """Open the control socket to other clients. Answer: ``Detached``.
 
     The lab then outlives the client that sends it by so many seconds; with ``None`` it ends with that client.
@@ -102,30 +101,25 @@ class Detach:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Greet:
+class Greet(TaggedRecord, frozen=True):
     """Get the state of a standing lab. Answer: ``Greeted``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Remember:
+class Remember(TaggedRecord, frozen=True):
     """Get the record of a standing lab, after replacing it by ``record`` if given. Answer: ``LabRecord``."""
 
     record: LabRecord | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ListObjects:
+class ListObjects(TaggedRecord, frozen=True):
     """List the objects that the API server shows. Answer: ``ObjectList``."""
 
 
-@dataclass(frozen=True, slots=True)
-class End:
+class End(TaggedRecord, frozen=True):
     """End a standing lab. Answer: ``Ended``, and then the lab process ends."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attach:
+class Attach(TaggedRecord, frozen=True, kw_only=True):
     """Run a command in a node, pod or host on the three descriptors that come along. A feed.
 
     Attributes:
@@ -143,16 +137,14 @@ class Attach:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(TaggedRecord, frozen=True):
     """Get the log of a node's engine, and with ``follow`` what it logs from then on. A feed of ``Lines``."""
 
     node: str
     follow: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Listen:
+class Listen(TaggedRecord, frozen=True, kw_only=True):
     """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
 
     It ends by a signal, after ``seconds``, or after ``count`` frames.
@@ -164,20 +156,17 @@ class Listen:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Signal:
+class Signal(TaggedRecord, frozen=True):
     """Pass a signal to the running command, or end another feed. No answer."""
 
     number: int
 
 
-@dataclass(frozen=True, slots=True)
-class Detached:
+class Detached(TaggedRecord, frozen=True):
     """The control socket is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Greeted:
+class Greeted(TaggedRecord, frozen=True, kw_only=True):
     """A standing lab, in short. Times are in seconds; ``left`` is ``None`` for one that ends with its first client."""
 
     name: str
@@ -189,23 +178,20 @@ class Greeted:
     busy: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectList:
+class ObjectList(TaggedRecord, frozen=True):
     """Objects of the cluster, by kind, namespace and name, and the revision of each."""
 
     objects: tuple[KubeObject, ...]
     revisions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Lines:
+class Lines(TaggedRecord, frozen=True):
     """New lines of an engine's log."""
 
     lines: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CapturedFrame:
+class CapturedFrame(Record, frozen=True):
     """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
 
     at: int
@@ -213,16 +199,14 @@ class CapturedFrame:
     data: str
 
 
-@dataclass(frozen=True, slots=True)
-class Frames:
+class Frames(TaggedRecord, frozen=True):
     """The frames that crossed a device since the last ``Frames``; ``lost`` is how many more found no room."""
 
     frames: tuple[CapturedFrame, ...] = ()
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(TaggedRecord, frozen=True):
     """A feed is over. ``status`` is a command's exit code, or minus the number of the signal that ended it."""
 
     status: int = 0

@@ -34,10 +34,11 @@ from proxylab.pytest_plugin.interactive_options import (
     shell_netns_name,
 )
 from proxylab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
-from proxylab.pytest_plugin.markers import register
+from proxylab.pytest_plugin.markers import markers_of_engine, register
 from proxylab.pytest_plugin.on_failure import OnFailure
 from proxylab.pytest_plugin.options import (
     add_options,
+    engine_of,
     engines,
     feature_gates,
     iptables,
@@ -69,6 +70,7 @@ __all__ = [
     "pytest_collect_file",
     "pytest_configure",
     "pytest_generate_tests",
+    "pytest_itemcollected",
 ]
 
 _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
@@ -90,6 +92,13 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFi
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run Python tests that use a lab on every chosen engine, as scenario files do."""
     parametrize_engines(metafunc)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give a Python test that uses a lab the markers of its engine, so that ``-m`` chooses it as it does probes."""
+    if engine := engine_of(item):
+        for marker in markers_of_engine(engine):
+            item.add_marker(marker)
 
 
 def pytest_configure(config: pytest.Config) -> None:

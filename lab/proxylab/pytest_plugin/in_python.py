@@ -7,12 +7,12 @@ import inspect
 import os
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.engines.names import ENGINES
 from proxylab.pytest_plugin.interactive_options import has_pcap

@@ -1,6 +1,7 @@
 """Markers for ``pytest -m``: engine, mode, IP families, needed capabilities, and the author's tags.
 
-Titles and matrix cases are in the id, for ``-k``.
+Titles and matrix cases are in the id, for ``-k``. A Python test that uses a lab has the markers of its engine only: it
+may build labs of any scenario.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,15 +13,15 @@ from proxylab.addresses import Family, Protocol
 from proxylab.engines.names import mode_of
 from proxylab.scenario.model import Scenario
 
-__all__ = ["MARKERS", "markers_of", "register"]
+__all__ = ["MARKERS", "markers_of", "markers_of_engine", "register"]
 
 MARKERS: Final[Mapping[str, str]] = {
     "lab(scenario, case='')": "the scenario of the fixture lab: a file beside the test, or text",
-    "engine_embedded": "a probe on proxylab's own engine",
-    "engine_kube_proxy": "a probe on upstream's kube-proxy",
-    "mode_iptables": "a probe on a proxy in mode iptables",
-    "mode_nftables": "a probe on a proxy in mode nftables",
-    "mode_ipvs": "a probe on a proxy in mode ipvs",
+    "engine_embedded": "a probe or a Python test on proxylab's own engine",
+    "engine_kube_proxy": "a probe or a Python test on upstream's kube-proxy",
+    "mode_iptables": "a probe or a Python test on a proxy in mode iptables",
+    "mode_nftables": "a probe or a Python test on a proxy in mode nftables",
+    "mode_ipvs": "a probe or a Python test on a proxy in mode ipvs",
     "ipv4": "a probe in a lab that has IPv4",
     "ipv6": "a probe in a lab that has IPv6",
     "dual_stack": "a probe in a lab that has both families",
@@ -41,12 +42,15 @@ def markers_of(config: pytest.Config, scenario: Scenario, engine: str) -> tuple[
     for tag in scenario.tags:
         if tag not in known:
             config.addinivalue_line("markers", f"{tag}: a tag of scenarios")
-    return (*_of_content(scenario, engine), *scenario.tags)
+    return (*markers_of_engine(engine), *_of_content(scenario), *scenario.tags)
 
 
-def _of_content(scenario: Scenario, engine: str) -> Iterator[str]:
-    yield "engine_" + engine.partition("/")[0].partition("@")[0].replace("-", "_")
-    yield f"mode_{mode_of(engine)}"
+def markers_of_engine(engine: str) -> tuple[str, str]:
+    """The markers of whatever runs on an engine: its name, without a version, and its mode."""
+    return "engine_" + engine.partition("/")[0].partition("@")[0].replace("-", "_"), f"mode_{mode_of(engine)}"
+
+
+def _of_content(scenario: Scenario) -> Iterator[str]:
     families = scenario.network.families
     yield from (str(family).lower() for family in families)
     if set(families) == set(Family):

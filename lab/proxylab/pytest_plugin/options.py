@@ -15,6 +15,7 @@ from proxylab.engines.names import ENGINES, IPTABLES, read_engine
 __all__ = [
     "add_options",
     "bundle_directory",
+    "engine_of",
     "engines",
     "feature_gates",
     "flag",
@@ -114,6 +115,14 @@ def engines(config: pytest.Config) -> tuple[str, ...]:
         except ValueError as error:
             raise pytest.UsageError(f"--lab-engine: {error}") from None
     return tuple(dict.fromkeys(given)) or ENGINES[:1]
+
+
+def engine_of(item: pytest.Item) -> str | None:
+    """The engine of a Python test's labs, or None if the item is no test that uses one."""
+    if "lab_engine" not in getattr(item, "fixturenames", ()):
+        return None
+    parameters: dict[str, str] = item.callspec.params if hasattr(item, "callspec") else {}
+    return parameters.get("lab_engine", engines(item.config)[0])
 
 
 def iptables(config: pytest.Config) -> str:

@@ -1,11 +1,11 @@
 """The page entries of an item: collected while it runs, taken when pytest makes its report (see ``report_page``)."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pytest
+from msgspec.structs import replace
 
-from proxylab.pytest_plugin.options import engines, report
+from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import explanation
 from proxylab.report.html import Heading, entry
 from proxylab.verdict.model import Judgement
@@ -37,11 +37,7 @@ def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: 
 
 def heading_of_test(item: pytest.Item) -> Heading:
     """The heading of a Python test's entries in the page, with or without a lab."""
-    engine = NO_ENGINE
-    if "lab_engine" in getattr(item, "fixturenames", ()):
-        parameters = item.callspec.params if hasattr(item, "callspec") else {}
-        engine = parameters.get("lab_engine", engines(item.config)[0])
-    return Heading(file=item.location[0], engine=engine, case=item.name)
+    return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
 def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":

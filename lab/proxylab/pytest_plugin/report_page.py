@@ -5,11 +5,11 @@ process that receives all reports gathers the entries and writes the page.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed
@@ -54,10 +54,9 @@ class Attaching:
 
 
 def _text(entries: Sequence["Entry"]) -> str:
-    from proxylab.codec import dumps  # noqa: PLC0415 - only a run needs them
-    from proxylab.report.html import Entry  # noqa: PLC0415
+    from proxylab.encoding import encode  # noqa: PLC0415 - only a run needs them
 
-    return dumps(tuple(entries), tuple[Entry, ...]).decode()
+    return encode(entries).decode()
 
 
 def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.CollectReport) -> "Entry":
@@ -121,14 +120,14 @@ class Gathering:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the page."""
         from proxylab.client.report_page import write_page  # noqa: PLC0415
-        from proxylab.codec import loads  # noqa: PLC0415 - only a run needs them
+        from proxylab.encoding import decode  # noqa: PLC0415
         from proxylab.report.html import Entry  # noqa: PLC0415
 
         file = report(session.config)
         if file is None:
             return
         found = sorted((each for phases in self._found.values() for each in phases.values()), key=itemgetter(0))
-        entries = [each for _, text in found for each in loads(text.encode(), tuple[Entry, ...])]
+        entries = [each for _, text in found for each in decode(text.encode(), tuple[Entry, ...])]
         self._message = write_page(file, entries, self._begun) or f"report: {file}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:

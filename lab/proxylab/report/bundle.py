@@ -20,14 +20,15 @@ A bundle is a directory::
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
-from typing import Final
+from typing import Final, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress
-from proxylab.codec import CodecError, dumps, loads
+from proxylab.encoding import MisfitError, Record, decode, encode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation, Packet, TableEntry, TrackedFlow
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
@@ -41,6 +42,7 @@ from proxylab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",
+    "FORMAT",
     "PLAN",
     "Circumstances",
     "NodeState",
@@ -49,16 +51,18 @@ __all__ = [
     "files_of_nodes",
     "read_case",
     "read_plan",
+    "read_recorded",
     "text_file",
 ]
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-_FORMAT: Final = 3
+FORMAT: Final = 4
+
+RecordedT = TypeVar("RecordedT", bound=Record)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Circumstances:
+class Circumstances(Record, frozen=True, kw_only=True):
     """The conditions of a run: versions, engine, and the seed for source ports and payloads."""
 
     proxylab: str
@@ -70,19 +74,17 @@ class Circumstances:
     seed: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeState(Struct, frozen=True):
     """A node after the probe: its rules with counters, as iptables-save or nft prints them, and the engine's log."""
 
     rules: str
     log: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
+class Recorded(Record, frozen=True, kw_only=True):
     """A recorded probe: ``ProbeVerdict`` without the plan, which has a file of its own."""
 
-    format: int = _FORMAT
+    format: int
     circumstances: Circumstances
     probe: Probe
     resolved: ResolvedProbe
@@ -91,6 +93,12 @@ class Recorded:
     traced: Evidence | None
     verdicts: tuple[Verdict, ...]
     options: tuple[str, ...] = ()
+
+
+class _Head(Struct, frozen=True):
+    """What every format has. Those before 4 (steps: 3) leave the number out."""
+
+    format: int | None = None
 
 
 def bundle(
@@ -108,6 +116,7 @@ def bundle(
     ``absences`` lists the links and pods that earlier steps removed.
     """
     recorded = Recorded(
+        format=FORMAT,
         circumstances=circumstances,
         probe=verdict.probe,
         resolved=verdict.resolved,
@@ -119,12 +128,12 @@ def bundle(
     )
     rules = {node: state.rules for node, state in nodes.items()}
     files = {
-        CASE: dumps(recorded, Recorded),
+        CASE: encode(recorded),
         "explanation.txt": text_file(explain(verdict)),
         "conntrack.txt": text_file(_conntrack(verdict)),
         "versions.txt": text_file(_versions(circumstances, capture)),
         "capture.pcapng": pcapng(capture.frames),
-        PLAN: dumps(plan, Plan),
+        PLAN: encode(plan),
         "scenario.lab.yaml": scenario,
         **files_of_nodes(nodes),
         **reproduction(
@@ -180,27 +189,29 @@ def _departs(seen: Observation, resolved: ResolvedProbe) -> bool:
 
 
 def _versions(circumstances: Circumstances, capture: Capture) -> Iterator[str]:
-    yield from (f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances))
+    yield from (f"{name}: {value}" for name, value in asdict(circumstances).items())
     yield f"frames: {len(capture.frames):,} in capture.pcapng, {capture.left_out:,} left out"
 
 
 def read_case(file: str, data: bytes) -> Recorded:
-    """The recorded probe of a bundle.
+    """The recorded probe of a bundle. Raises what ``read_recorded`` raises."""
+    return read_recorded(file, data, Recorded, FORMAT)
+
+
+def read_recorded(file: str, data: bytes, hint: type[RecordedT], current: int) -> RecordedT:
+    """A recorded probe or step of the current format.
 
     Raises:
-        ScenarioError: the file is not a recorded case, or another version of proxylab wrote it.
+        ScenarioError: the file is not one, or another version of proxylab wrote it.
     """
     try:
-        recorded = loads(data, Recorded)
-    except CodecError as error:
-        raise ScenarioError(
-            [f"{file}: not a recorded case, or written by another version of proxylab; judge it with that: {error}"]
-        ) from None
-    if recorded.format != _FORMAT:
-        raise ScenarioError(
-            [f"{file}: has format {recorded.format}, this version reads {_FORMAT}; use the version that wrote it"]
-        )
-    return recorded
+        written = decode(data, _Head).format
+        if written == current:
+            return decode(data, hint)
+    except MisfitError as error:
+        raise ScenarioError([f"{file}: not a recorded case or step: {error}"]) from None
+    found = "not a recorded case or step with a format" if written is None else f"has format {written}"
+    raise ScenarioError([f"{file}: {found}, this version reads {current}; judge it with the version that wrote it"])
 
 
 def read_plan(file: str, data: bytes) -> Plan:
@@ -210,8 +221,8 @@ def read_plan(file: str, data: bytes) -> Plan:
         ScenarioError: the file is not a plan, or another version of proxylab wrote it.
     """
     try:
-        return loads(data, Plan)
-    except CodecError as error:
+        return decode(data, Plan)
+    except MisfitError as error:
         raise ScenarioError(
             [f"{file}: not a plan, or written by another version of proxylab; judge it with that: {error}"]
         ) from None

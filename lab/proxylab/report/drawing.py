@@ -4,7 +4,8 @@
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxylab.plan.model import Plan, Role
 from proxylab.report.paths import Path
@@ -23,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(Struct, frozen=True):
     """A box: a namespace with its addresses, and the segments or node to which it is connected."""
 
     name: str
@@ -38,8 +38,7 @@ class Thing:
         return self.name if self.name == str(self.role) else f"{self.role} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(Struct, frozen=True):
     """Nodes joined by a tunnel or by a load balancer. ``nodes`` maps each node to a label."""
 
     title: str

@@ -5,13 +5,14 @@ the endpoints and the source; the plan gives the source address that masqueradin
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.evidence.words import endpoint, listed
-from proxylab.frozen import dataclass
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, path
 from proxylab.plan.model import Plan, Role, Route
@@ -26,8 +27,7 @@ _MOST_BRANCHES: Final = 8
 _MOST_HOPS: Final = 16
 
 
-@dataclass(frozen=True, slots=True)
-class _Frontend:
+class _Frontend(Struct, frozen=True):
     """The Service port that a resolved probe dials; ``of_node`` if it dials the node port, not a Service address."""
 
     service: Service
@@ -35,8 +35,7 @@ class _Frontend:
     of_node: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _Backend:
+class _Backend(Struct, frozen=True):
     name: str
     address: IPAddress
     port: int

@@ -6,6 +6,8 @@ There is no column AGE: all objects in a lab are as old as the lab.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
@@ -18,7 +20,6 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.text import kubectl_table
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
@@ -29,8 +30,7 @@ _MOST_ENDPOINTS: Final = 3
 Row = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """A kind of objects, with its table.
 
     Attributes:

@@ -6,16 +6,16 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
+from msgspec import Struct
+
 from proxylab.evidence.evidence import Packet
-from proxylab.frozen import dataclass
 from proxylab.verdict.account.hops import Ends, Stop, stops
 from proxylab.verdict.case import Case
 
 __all__ = ["Branch", "Leg", "Path", "seen_path"]
 
 
-@dataclass(frozen=True, slots=True)
-class Leg:
+class Leg(Struct, frozen=True):
     """One hop of a packet, from a device of one namespace to a device of another.
 
     Attributes:
@@ -37,8 +37,7 @@ class Leg:
     is_request: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """One of several continuations of a path. ``name`` is the backend's name; empty if there is only one."""
 
     name: str
@@ -46,8 +45,7 @@ class Branch:
     ends: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(Struct, frozen=True):
     """A path with its branches. ``ends`` are clauses about how it ends, or why it branches."""
 
     title: str

@@ -33,11 +33,7 @@ def pcapng(frames: Iterable[SeenFrame]) -> bytes:
     for frame in ordered:
         comment = f"{frame.packet} of flow {frame.flow}, {frame.direction} at {frame.netns_name}"
         number = taps[frame.netns_name, frame.device]
-        blocks.append(
-            packet(
-                bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment, length=frame.length
-            )
-        )
+        blocks.append(packet(bytes.fromhex(frame.data), frame.at, frame.direction, tap=number, comment=comment))
     return b"".join(blocks)
 
 
@@ -50,7 +46,7 @@ def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
     return b"".join(blocks)
 
 
-def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "", length: int = 0) -> bytes:
+def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "") -> bytes:
     """One frame of a capture file.
 
     Args:
@@ -59,11 +55,10 @@ def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment:
         direction: whether the device sent or received it.
         tap: the number of its interface in the file.
         comment: Wireshark shows it with the frame.
-        length: the original length of a truncated frame; 0 if ``data`` is the whole frame.
     """
     options = _option(_OPTION_COMMENT, comment.encode()) if comment else b""
     options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[direction])) + _option(_OPTION_END, b"")
-    head = struct.pack("<IIIII", tap, at >> 32, at & 0xFFFFFFFF, len(data), length or len(data))
+    head = struct.pack("<IIIII", tap, at >> 32, at & 0xFFFFFFFF, len(data), len(data))
     return _block(_PACKET, head + data + bytes(-len(data) & 3) + options)
 
 

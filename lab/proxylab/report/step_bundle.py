@@ -18,16 +18,16 @@ A bundle is a directory::
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
 from typing import Final
 
+from msgspec.structs import asdict
+
 from proxylab.addresses import IPAddress
-from proxylab.codec import CodecError, dumps, loads
-from proxylab.errors import ScenarioError
+from proxylab.encoding import Record, encode
 from proxylab.evidence.streams import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, text_file
+from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, read_recorded, text_file
 from proxylab.report.reproduction import unreproduced
 from proxylab.scenario.model import Step
 from proxylab.verdict.explain import explain
@@ -38,14 +38,13 @@ from proxylab.verdict.timeline import stream_log
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
 STEP: Final = "step.json"
-_FORMAT: Final = 2
+_FORMAT: Final = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedStep:
+class RecordedStep(Record, frozen=True, kw_only=True):
     """A recorded step: ``StepVerdict`` without the plan, which has a file of its own."""
 
-    format: int = _FORMAT
+    format: int
     circumstances: Circumstances
     step: Step
     number: int
@@ -68,6 +67,7 @@ def step_bundle(
 ) -> dict[str, bytes]:
     """The files of a bundle by path."""
     recorded = RecordedStep(
+        format=_FORMAT,
         circumstances=circumstances,
         step=verdict.step,
         number=verdict.number,
@@ -81,12 +81,10 @@ def step_bundle(
     )
     evidence = verdict.evidence
     files = {
-        STEP: dumps(recorded, RecordedStep),
+        STEP: encode(recorded),
         "explanation.txt": text_file(explain(verdict)),
-        "versions.txt": text_file(
-            f"{each.name}: {getattr(circumstances, each.name)}" for each in fields(circumstances)
-        ),
-        PLAN: dumps(plan, Plan),
+        "versions.txt": text_file(f"{name}: {value}" for name, value in asdict(circumstances).items()),
+        PLAN: encode(plan),
         "scenario.lab.yaml": scenario,
         **{f"streams/{each.stream}.txt": text_file(stream_log(evidence, each)) for each in evidence.streams},
         **files_of_nodes(nodes),
@@ -98,22 +96,8 @@ def step_bundle(
 
 
 def read_step(file: str, data: bytes) -> RecordedStep:
-    """The recorded step of a bundle.
-
-    Raises:
-        ScenarioError: the file is not a recorded step, or another version of proxylab wrote it.
-    """
-    try:
-        recorded = loads(data, RecordedStep)
-    except CodecError as error:
-        raise ScenarioError(
-            [f"{file}: not a recorded step, or written by another version of proxylab; judge it with that: {error}"]
-        ) from None
-    if recorded.format != _FORMAT:
-        raise ScenarioError(
-            [f"{file}: has format {recorded.format}, this version reads {_FORMAT}; use the version that wrote it"]
-        )
-    return recorded
+    """The recorded step of a bundle. Raises what ``read_recorded`` raises."""
+    return read_recorded(file, data, RecordedStep, _FORMAT)
 
 
 def _conntrack(evidence: StepEvidence) -> Iterator[str]:

@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from proxylab.cluster.objects import PodPort, Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import Known, build_probe, build_stream
-from proxylab.scenario.build_steps import build_step
-from proxylab.scenario.changes import Moment
+from proxylab.scenario.build_intent import NamedObjects, build_conntrack, build_probe, build_source, build_stream
+from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.conditions import axes_of, conditions_of
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
+    Count,
     Daemon,
     EngineFailure,
     Host,
@@ -28,16 +28,21 @@ from proxylab.scenario.model import (
     Scenario,
     Segment,
     Step,
-    Stream,
+    StepException,
+    StepExpect,
+    StreamExpect,
+    Until,
     Uplink,
 )
 from proxylab.scenario.networks import families_of, networks_of
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
+from proxylab.scenario.schema.change import UntilShape
 from proxylab.scenario.schema.expect import EngineFailureShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.network import NetworkShape
+from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
 
 __all__ = ["build_scenario"]
 
@@ -46,7 +51,7 @@ _LONGEST_NAME = 80
 
 
 def build_scenario(
-    file: str, parts: Parts, manifests: Manifests, moments: "Sequence[Moment]", configured: Configured
+    file: str, parts: Parts, manifests: Manifests, states: "Sequence[ClusterState]", configured: Configured
 ) -> Scenario:
     """Build the Scenario from documents that passed every check.
 
@@ -54,7 +59,7 @@ def build_scenario(
         file: the file's name, for positions.
         parts: the Scenario document, with the Pods and Nodes from manifests.
         manifests: the other objects.
-        moments: the cluster's state at each step.
+        states: the cluster's state at each step.
         configured: the configuration of the proxies.
     """
     document = parts.document
@@ -63,11 +68,12 @@ def build_scenario(
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
-    known = Known(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
+    named = NamedObjects(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
     nodes = {name: node for name, node in parts.nodes.items() if node is not None}
     matrix = spec.matrix or no_axes()
-    streams, steps = _course(parts, moments, known)
-    probes = tuple(build_probe(probe, at["probes"][index], known) for index, probe in enumerate(spec.probes))
+    streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
+    steps = tuple(_steps(spec.steps, at["steps"], states, named))
+    probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
         name=document.metadata.name,
@@ -79,7 +85,7 @@ def build_scenario(
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
         services=tuple(services.values()),
-        service_positions=tuple(manifests.locations[key]["metadata"]["name"].key.position for key in services),
+        service_positions=tuple(manifests.locations[key].spot.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
             _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
@@ -96,18 +102,73 @@ def build_scenario(
     )
 
 
-def _course(parts: Parts, moments: "Sequence[Moment]", known: Known) -> "tuple[tuple[Stream, ...], tuple[Step, ...]]":
-    """Streams and steps."""
-    if parts.moving is None:
-        return (), ()
+def _steps(
+    shapes: Sequence[StepShape], location: Location, states: Sequence[ClusterState], named: NamedObjects
+) -> Iterator[Step]:
+    for index, (shape, state) in enumerate(zip(shapes, states, strict=True)):
+        yield _step(shape, location[index], state, NamedObjects(_services(state.manifests), named.pods))
 
-    at = parts.location["spec"]
-    streams = tuple(build_stream(name, each, at["streams"][name], known) for name, each in parts.moving.streams.items())
-    steps = tuple(
-        build_step(step, at["steps"][index], moment, Known(_services(moment.manifests), known.pods))
-        for index, (step, moment) in enumerate(zip(parts.moving.steps, moments, strict=True))
+
+def _step(shape: StepShape, location: Location, state: ClusterState, named: NamedObjects) -> Step:
+    """The step at ``location``; ``named`` is for its probes."""
+    return Step(
+        name=shape.name,
+        change=state.change,
+        until=_until(shape.until, location["until"]) if shape.until else None,
+        expect=_step_expect(shape.expect, location["expect"]),
+        probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
+        exceptions=tuple(
+            StepException(
+                when=conditions_of(each.when),
+                version=each.when.version,
+                expect=_step_expect(each.expect, location["except"][index]["expect"]),
+                because=each.because,
+                position=location["except"][index].key.position,
+            )
+            for index, each in enumerate(shape.exceptions)
+        ),
+        position=location["name"].key.position,
     )
-    return streams, steps
+
+
+def _until(shape: UntilShape, location: Location) -> Until:
+    return Until(
+        engines=shape.engines,
+        rules=shape.rules,
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
+        backends=shape.backends,
+        elapsed=shape.elapsed,
+        within=shape.within,
+        position=location.key.position,
+    )
+
+
+def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
+    return StepExpect(
+        streams={name: _stream_expect(each, location[name]) for name, each in shape.streams.items()},
+        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
+    )
+
+
+def _stream_expect(shape: StreamExpectShape, location: Location) -> StreamExpect:
+    return StreamExpect(
+        backend=shape.backend,
+        backends=tuple(shape.backends) if shape.backends is not None else None,
+        source=build_source(shape.source),
+        lost=_count(shape.lost),
+        rejected=_count(shape.rejected),
+        resets=_count(shape.resets),
+        delay=shape.delay,
+        position=location.key.position,
+        positions={str(key): location[str(key)].key.position for key in location.keys},
+    )
+
+
+def _count(shape: CountShape | None) -> Count | None:
+    return Count(at_least=shape.at_least, at_most=shape.at_most) if shape is not None else None
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:

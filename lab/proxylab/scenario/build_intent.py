@@ -1,12 +1,12 @@
 """Build the frozen objects of probes and streams from shapes that passed every check."""
 
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service
-from proxylab.frozen import dataclass
 from proxylab.scenario.conditions import conditions_of
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
@@ -29,6 +29,7 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Shares,
     Source,
+    SourceAddress,
     SourceExpectation,
     Stream,
     Target,
@@ -45,25 +46,22 @@ from proxylab.scenario.schema.probe import (
     SendShape,
     ServiceTargetShape,
     SourceShape,
+    StreamShape,
 )
 
-if TYPE_CHECKING:
-    from proxylab.scenario.schema.stream import StreamShape
-
-__all__ = ["Known", "build_conntrack", "build_probe", "build_source", "build_stream"]
+__all__ = ["NamedObjects", "build_conntrack", "build_probe", "build_source", "build_stream"]
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class NamedObjects(Struct, frozen=True):
     """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]
     pods: Mapping[str, PodShape]
 
 
-def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
+def build_probe(shape: ProbeShape, location: Location, named: NamedObjects) -> Probe:
     """The probe at ``location``."""
-    target, protocol = _target(shape, known)
+    target, protocol = _target(shape, named)
     return Probe(
         name=shape.name,
         source=_source(shape.source),
@@ -75,9 +73,9 @@ def build_probe(shape: ProbeShape, location: Location, known: Known) -> Probe:
     )
 
 
-def build_stream(name: str, shape: "StreamShape", location: Location, known: Known) -> Stream:
+def build_stream(name: str, shape: StreamShape, location: Location, named: NamedObjects) -> Stream:
     """The stream at ``location``."""
-    target, protocol = _target(shape, known)
+    target, protocol = _target(shape, named)
     return Stream(
         name=name,
         source=_source(shape.source),
@@ -108,11 +106,11 @@ def _send(shape: SendShape, protocol: Transport) -> Send:
     )
 
 
-def _target(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Transport]:
+def _target(shape: "ProbeShape | StreamShape", named: NamedObjects) -> tuple[Target, Transport]:
     """The target, and the protocol that follows from it and ``send.protocol``."""
     if shape.send.protocol is Transport.ICMP:
         return _without_port(shape.target), Transport.ICMP
-    target, protocol = _with_port(shape, known)
+    target, protocol = _with_port(shape, named)
     return target, Transport(protocol)
 
 
@@ -137,14 +135,14 @@ def _without_port(target: AnyTarget) -> Target:
             return AddressTarget(address=target.address, port=None)
 
 
-def _with_port(shape: "ProbeShape | StreamShape", known: Known) -> tuple[Target, Protocol]:
+def _with_port(shape: "ProbeShape | StreamShape", named: NamedObjects) -> tuple[Target, Protocol]:
     target, protocol = shape.target, transport_of(shape.send.protocol)
     match target:
         case ServiceTargetShape():
-            service = known.services[service_id(target.service, target.namespace)]
+            service = named.services[service_id(target.service, target.namespace)]
             return _service_target(target, service, protocol)
         case PodTargetShape():
-            ports = known.pods[target.pod].ports
+            ports = named.pods[target.pod].ports
             fitting = [port for port in ports if target.port in (None, port.name, port.port)]
             fitting = [port for port in fitting if protocol in (None, port.protocol)]
             if not fitting:
@@ -235,5 +233,7 @@ def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpe
             return NodeDevice(node, device.value)
         case str():
             return Preserved()
+        case None:
+            return None
         case address:
-            return address
+            return SourceAddress(address)

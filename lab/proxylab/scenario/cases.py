@@ -6,9 +6,10 @@ that names an address has that address's family.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.scenario.model import (

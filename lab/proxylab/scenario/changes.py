@@ -1,16 +1,17 @@
 """The changes of a scenario's steps, in order, each checked against the state that the steps before it leave.
 
-A patch applies to a Service as it is at that step, and no change can make a deleted pod ready. So a ``Moment`` carries
-the objects from step to step. After a malformed change the state is unknown; later checks that need it stay silent.
-``proxylab.scenario.streams`` checks what a step waits for and expects.
+A patch applies to a Service as it is at that step, and no change can make a deleted pod ready. So a ``ClusterState``
+carries the objects from step to step. After a malformed change the state is unknown; later checks that need it stay
+silent. ``proxylab.scenario.streams`` checks what a step waits for and expects.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.addresses import IPNetwork
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
@@ -32,14 +33,13 @@ from proxylab.scenario.schema.change import ChangeShape, LinkState, NodeChangeSh
 from proxylab.scenario.schema.machines import PodShape
 from proxylab.scenario.updates import patched, patched_service
 
-__all__ = ["Moment", "read_changes"]
+__all__ = ["ClusterState", "read_changes"]
 
 _FIRST_DEVICE: Final = "eth0"
 _Patcher = Callable[[Location, Location], Location]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
+class ClusterState(Struct, frozen=True, kw_only=True):
     """The cluster's state after a step's change.
 
     ``pods`` are all single pods, present or not; ``None`` if they are unknown. ``running`` are the nodes with a running
@@ -53,7 +53,9 @@ class Moment:
     cut: frozenset[tuple[str, str]] = frozenset()
 
 
-def read_changes(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> tuple[Moment, ...]:
+def read_changes(
+    parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems
+) -> tuple[ClusterState, ...]:
     """The state after each step.
 
     Args:
@@ -62,20 +64,21 @@ def read_changes(parts: Parts, inventory: Inventory, manifests: Manifests, probl
         manifests: its objects when the lab begins.
         problems: takes the mistakes in the changes.
     """
-    now = Moment(change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes))
-    moments: list[Moment] = []
+    now = ClusterState(
+        change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes)
+    )
+    states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]
         if step.change is None:
             now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
         else:
             now = _Reader(parts, inventory, location, problems).after(now, step.change)
-        moments.append(now)
-    return tuple(moments)
+        states.append(now)
+    return tuple(states)
 
 
-@dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Struct, frozen=True):
     """Reads the change at ``location``."""
 
     parts: Parts
@@ -83,14 +86,14 @@ class _Reader:
     location: Location
     problems: Problems
 
-    def after(self, now: Moment, shape: ChangeShape) -> Moment:
+    def after(self, now: ClusterState, shape: ChangeShape) -> ClusterState:
         services, slices, manifests = self._objects(now.manifests, shape)
         changes, pods = self._pods(now.pods, shape.pods)
         engines, running = self._engines(now.running, shape.engines)
         links, cut = self._links(now.cut, shape.links)
         nodes = {name: self._node(name, each) for name, each in shape.nodes.items()}
         change = Change(services=services, slices=slices, pods=changes, nodes=nodes, engines=engines, links=links)
-        return Moment(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
+        return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
 
     def _objects(
         self, manifests: Manifests, shape: ChangeShape

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from ipaddress import IPv6Address
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
@@ -11,7 +13,6 @@ from proxylab.cluster.configuration import (
     ProxyConfiguration,
     SocketAddress,
 )
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import ignored_keys
@@ -25,11 +26,20 @@ from proxylab.scenario.schema.kubeproxy import (
 )
 from proxylab.scenario.validation import validated
 
-__all__ = ["CONFIGURATION_VERSION", "read_configuration"]
+__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "read_configuration"]
+
+CONFIGURATION_KIND = "KubeProxyConfiguration"
 
 CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
 
 _DEFAULT = ProxyConfiguration()
+
+
+class Configured(Struct, frozen=True):
+    """What a file says of its proxies; ``ignored`` are the keys that are there and have no effect."""
+
+    configuration: ProxyConfiguration | None = None
+    ignored: tuple[str, ...] = ()
 
 
 def read_configuration(documents: Sequence[Location], problems: Problems) -> Configured:

@@ -5,10 +5,11 @@ A ``Location`` is a path into a document, even one at which there is no value. A
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.scenario.model import Position
 
 __all__ = ["Document", "Location", "Marks", "Path", "Spot", "path_text"]
@@ -31,19 +32,25 @@ class Spot(NamedTuple):
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(Struct, frozen=True):
     """One document of a stream: ``dict``, ``list``, ``str``, ``int``, ``float``, ``bool`` and ``None`` only.
 
     ``marks`` holds the marks of each container's entries, by the ``id`` of the container. Containers live as long as
     the document. An aliased container appears in several places with the marks of its anchor. ``within`` is the path to
-    this document, if it is a part of another one.
+    this document, if it is a part of another one. ``read_again`` makes the same document with marks, if this one has
+    none.
     """
 
     value: object
     start: Position
     marks: Mapping[int, Mapping[str | int, Marks]]
     within: Path = ()
+    read_again: "Callable[[], Document] | None" = None
+
+    @property
+    def marked(self) -> "Document":
+        """The document with its marks."""
+        return self if self.read_again is None else self.read_again()
 
     @property
     def root(self) -> "Location":
@@ -51,8 +58,7 @@ class Document:
         return Location(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A path into a document. If it has no value there, its spots are those of the nearest enclosing entry."""
 
     document: Document
@@ -74,13 +80,16 @@ class Location:
         """Whether the author wrote something here, even null."""
         if not self.path:
             return True
-        container = Location(self.document, self.path[:-1]).value
-        return self.path[-1] in self.document.marks.get(id(container), {})
+        container, part = Location(self.document, self.path[:-1]).value, self.path[-1]
+        if isinstance(container, list):
+            return part in range(len(container))
+        return isinstance(container, dict) and part in container
 
     @property
     def keys(self) -> tuple[str | int, ...]:
         """The keys, or indexes, that the author wrote below this location."""
-        return tuple(self.document.marks.get(id(self.value), {}))
+        value = self.value
+        return tuple(range(len(value)) if isinstance(value, list) else value if isinstance(value, dict) else ())
 
     @property
     def key(self) -> Spot:
@@ -94,9 +103,10 @@ class Location:
 
     def _marks(self) -> Marks:
         found = Marks(self.document.start, self.document.start)
-        value = self.document.value
+        document = self.document.marked if self.path else self.document
+        value = document.value
         for part in self.path:
-            marks = self.document.marks.get(id(value), {}).get(part)
+            marks = document.marks.get(id(value), {}).get(part)
             if marks is None:
                 return Marks(found.key, found.key)
             found, value = marks, _entry(value, part)

@@ -1,18 +1,17 @@
 """The checks of ``expect`` against the rest of the probe and the scenario, and whether the lab can prove it."""
 
-from proxylab.scenario.conntrack import check_conntrack
 from proxylab.scenario.document import Location
-from proxylab.scenario.echo import check_echo_expect, is_echo
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.model import Frontend, Outcome, Spread
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.references import ready_pods, service_id
-from proxylab.scenario.schema.expect import ExpectShape, NodeDeviceShape
+from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExpectShape, NodeDeviceShape
 from proxylab.scenario.schema.probe import SendShape, ServiceTargetShape
-from proxylab.scenario.subject import Subject, names_pods
+from proxylab.scenario.schema.syntax import is_address
+from proxylab.scenario.subject import Subject, is_echo, names_pods
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
-__all__ = ["check_expectations", "check_source"]
+__all__ = ["check_conntrack", "check_expectations", "check_source"]
 
 
 def check_expectations(subject: Subject) -> None:
@@ -28,7 +27,7 @@ def _check(subject: Subject, expect: ExpectShape, location: Location) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, location, problems)
     if is_echo(subject):
-        check_echo_expect(expect, location, problems)
+        _check_echo(expect, location, problems)
     _check_http(subject, expect, location)
     check_source(expect.source, location["source"], inventory, problems)
     if expect.at is not None:
@@ -70,6 +69,15 @@ def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) 
         problems.add(location["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
     if expect.at is not None:
         problems.add(location["at"].key, "a delivered flow ends at its backend", allowed="remove the key")
+
+
+def _check_echo(expect: ExpectShape, location: Location, problems: Problems) -> None:
+    """Note results that no echo request can have."""
+    if expect.outcome is Outcome.REFUSED:
+        what = "a network stack does not refuse an echo request"
+        problems.add(location["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
+    if expect.http is not None:
+        problems.add(location["http"].key, "an echo request carries no HTTP", allowed="remove the key")
 
 
 def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> None:
@@ -195,3 +203,24 @@ def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
     if (given := subject.manifests.endpoints(wanted)) is not None:
         return given
     return ready_pods(service, subject.pods)
+
+
+def check_conntrack(shape: ConntrackShape, location: Location, inventory: Inventory, problems: Problems) -> None:
+    """Note unknown names in an expectation of connection tracking, and one that expects nothing."""
+    if shape.node is not None and shape.node not in inventory.nodes:
+        inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
+    if shape.some is None and shape.none is None:
+        problems.add(location.spot, "expects nothing", allowed="needed: some, none, or both")
+    if shape.some is not None and shape.some == shape.none:
+        problems.add(
+            location["none"].spot, "contradicts some, which needs the same entries", allowed="remove one of the two"
+        )
+    for key, entries in (("some", shape.some), ("none", shape.none)):
+        if entries is not None:
+            _check_entries(entries, location[key], inventory, problems)
+
+
+def _check_entries(entries: EntriesShape, location: Location, inventory: Inventory, problems: Problems) -> None:
+    for key, name in (("replyFrom", entries.reply_from), ("originalFrom", entries.original_from)):
+        if name is not None and not is_address(name) and name not in inventory.senders:
+            inventory.refuse(location[key].spot, name, "a node, pod or host", inventory.senders, problems)

@@ -20,7 +20,7 @@ def with_probes(location: Location, probes: Sequence[object], position: Position
         probes: each as YAML would give it: mappings, lists, texts and numbers.
         position: the place of the probes and of everything in them.
     """
-    document = location.document
+    document = location.document.marked
     here = Marks(position, position)
     marks = dict(document.marks)
     whole = dict(document.value) if isinstance(document.value, Mapping) else {}
@@ -43,7 +43,7 @@ def with_steps(location: Location, kept: int, steps: Sequence[tuple[object, Posi
         kept: how many of its own steps stay.
         steps: the new steps, each as YAML would give it, with its position.
     """
-    document = location.document
+    document = location.document.marked
     marks = dict(document.marks)
     whole = dict(document.value) if isinstance(document.value, Mapping) else {}
     spec = dict(whole["spec"]) if isinstance(whole.get("spec"), Mapping) else {}

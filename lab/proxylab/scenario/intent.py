@@ -1,11 +1,12 @@
 """The frozen objects of ``spec.probes`` and ``spec.streams``, with their expectations. ``model`` exports them all."""
 
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
 
+from msgspec import field
+
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record, TaggedRecord
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Reply, Spread
 
@@ -28,6 +29,7 @@ __all__ = [
     "ServiceTarget",
     "Shares",
     "Source",
+    "SourceAddress",
     "SourceExpectation",
     "Stream",
     "Target",
@@ -42,8 +44,7 @@ STREAM_EVERY: Final = 20
 """The default time between two packets of a stream, in milliseconds."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class Source(Record, frozen=True, kw_only=True):
     """``from``: the sender. Address and port are ``None`` if the kernel (or the lab) chooses them.
 
     With ``loopback`` a node dials from its loopback address; with ``all_addresses`` (``address: all``) the flows of an
@@ -57,8 +58,7 @@ class Source:
     loopback: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceTarget:
+class ServiceTarget(TaggedRecord, frozen=True, kw_only=True):
     """A frontend of a Service.
 
     ``port`` is a service port's name or number, ``None`` if the Service has only one. ``node`` is the node to dial for
@@ -75,8 +75,7 @@ class ServiceTarget:
     family: Family | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodTarget:
+class PodTarget(TaggedRecord, frozen=True, kw_only=True):
     """A pod's own address, without a Service. ``port`` is ``None`` if the pod has only one."""
 
     pod: str
@@ -84,8 +83,7 @@ class PodTarget:
     family: Family | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostTarget:
+class HostTarget(TaggedRecord, frozen=True, kw_only=True):
     """An outside host's own address. ``port`` is ``None`` only for an echo request."""
 
     host: str
@@ -93,8 +91,7 @@ class HostTarget:
     family: Family | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddressTarget:
+class AddressTarget(TaggedRecord, frozen=True, kw_only=True):
     """Any address. ``port`` is ``None`` only for an echo request."""
 
     address: IPAddress
@@ -104,8 +101,7 @@ class AddressTarget:
 Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Send:
+class Send(Record, frozen=True, kw_only=True):
     """The packets to send: ``flows`` flows, each with its own 5-tuple; ``payload`` bytes after the flow's identity.
 
     ``protocol`` is ``None`` if the target decides it (a service port's own protocol); ICMP is an echo request.
@@ -121,39 +117,40 @@ class Send:
     frame_to: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Preserved:
+class Preserved(TaggedRecord, frozen=True):
     """``source: preserved``: the backend sees the sender's own address."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeDevice:
+class NodeDevice(TaggedRecord, frozen=True):
     """``source: {node, device}``: the backend sees the node's address on that device (uplink, pods, overlay)."""
 
     node: str
     device: str
 
 
-SourceExpectation = Preserved | NodeDevice | IPAddress
+class SourceAddress(TaggedRecord, frozen=True):
+    """``source: ADDRESS``: the backend sees this address."""
+
+    address: IPAddress
 
 
-@dataclass(frozen=True, slots=True)
-class Shares:
+SourceExpectation = Preserved | NodeDevice | SourceAddress
+
+
+class Shares(Record, frozen=True):
     """``spread: {echo-1: 0.5, echo-2: 0.5}``: the share of the flows that each backend gets. The shares sum to 1."""
 
     of: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HttpExpect:
+class HttpExpect(Record, frozen=True, kw_only=True):
     """The answer to an HTTP request; ``local_endpoints`` is in the body that a health-check node port returns."""
 
     status: int
     local_endpoints: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entries:
+class Entries(Record, frozen=True, kw_only=True):
     """A filter for entries of the connection tracking table: an entry must match every field that is not ``None``.
 
     The default ``protocol`` is the probe's own, and in a step TCP, UDP and SCTP. ``reply_from`` and ``original_from``
@@ -168,8 +165,7 @@ class Entries:
     masqueraded: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConntrackExpect:
+class ConntrackExpect(Record, frozen=True, kw_only=True):
     """Entries that the nodes' tables must hold and must not hold; ``node`` limits them to one node's table."""
 
     node: str | None = None
@@ -177,8 +173,7 @@ class ConntrackExpect:
     none: Entries | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expect:
+class Expect(Record, frozen=True, kw_only=True):
     """The expected result. ``positions`` are the places of the keys that the author wrote, by their YAML names."""
 
     outcome: Outcome
@@ -193,8 +188,7 @@ class Expect:
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exceptional:
+class Exceptional(Record, frozen=True, kw_only=True):
     """One entry of ``except``: a different expectation, the cases in which it holds, and the reason.
 
     ``when`` maps axes of the matrix, and ``mode``, to their values (see ``Case.axes``). ``version`` are the versions of
@@ -208,8 +202,7 @@ class Exceptional:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineFailure:
+class EngineFailure(Record, frozen=True, kw_only=True):
     """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
 
     ``says`` is part of the last lines that such an engine prints.
@@ -222,8 +215,7 @@ class EngineFailure:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Probe:
+class Probe(Record, frozen=True, kw_only=True):
     """One test: a sender, a target, the packets, and the expected result."""
 
     name: str
@@ -235,8 +227,7 @@ class Probe:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class Stream(Record, frozen=True, kw_only=True):
     """One flow that lasts through all steps."""
 
     name: str

@@ -5,8 +5,9 @@ The module checks names against each other, and the entries of ``spec.pods``.
 
 from collections.abc import Iterable, Mapping
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -19,8 +20,7 @@ MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
 
 
-@dataclass(frozen=True, slots=True)
-class Inventory:
+class Inventory(Struct, frozen=True):
     """Every name of a scenario.
 
     Attributes:

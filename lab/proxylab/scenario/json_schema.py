@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.whole import ScenarioDocument
 from proxylab.scenario.schema.workload import EndpointSliceShape
 
 __all__ = ["DRAFT", "json_schema"]

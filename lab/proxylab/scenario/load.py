@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from proxylab.scenario.build import build_scenario
-from proxylab.scenario.changes import Moment, read_changes
+from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
-from proxylab.scenario.configuration import read_configuration
-from proxylab.scenario.configured import CONFIGURATION_KIND, Configured
+from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
 from proxylab.scenario.document import Document, Location, Spot
 from proxylab.scenario.insertion import with_probes, with_steps
 from proxylab.scenario.inventory import Inventory, take_inventory
@@ -145,19 +144,19 @@ def _scenario(
         needed = "needed: a document with apiVersion: proxylab/v1 and kind: Scenario"
         problems.add(_start(file), "the file has no Scenario", allowed=needed)
     if not scenarios:
-        _configured(configurations, problems)
+        read_configuration(configurations, problems)
         read_manifests(others, (), problems)
         _check_strictly(others, strict, problems)
         problems.raise_any()
     whole = amend(scenarios[0])
     parts = read_parts(whole, problems)
-    configured = _configured(configurations, problems)
+    configured = read_configuration(configurations, problems)
     others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
     manifests = read_manifests(others, service_networks(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)
-    moments: tuple[Moment, ...] = ()
+    states: tuple[ClusterState, ...] = ()
     if complete:
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
@@ -169,29 +168,22 @@ def _scenario(
             lambda probe, location: Subject(probe, location, parts, inventory, manifests, pods, problems),
             problems,
         )
-        moments = _course(parts, inventory, manifests, problems)
+        states = _steps(parts, inventory, manifests, problems)
         if to_run:
             refuse_missing(parts, configurations, problems)
     problems.raise_any()
-    return build_scenario(file, parts, manifests, moments, configured)
+    return build_scenario(file, parts, manifests, states, configured)
 
 
-def _course(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[Moment, ...]":
+def _steps(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[ClusterState, ...]":
     """Check streams and steps, and return the cluster's state at each step."""
     if not (parts.streams or parts.steps):
         return ()
 
     check_streams(parts, inventory, manifests, problems)
-    moments = read_changes(parts, inventory, manifests, problems)
-    check_steps(parts, inventory, moments, problems)
-    return moments
-
-
-def _configured(documents: list[Location], problems: Problems) -> Configured:
-    if not documents:
-        return Configured()
-
-    return read_configuration(documents, problems)
+    states = read_changes(parts, inventory, manifests, problems)
+    check_steps(parts, inventory, states, problems)
+    return states
 
 
 def _check_strictly(documents: list[Location], version: str | None, problems: Problems) -> None:

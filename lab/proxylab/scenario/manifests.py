@@ -5,8 +5,9 @@ compares the fields of an object, ``proxylab.cluster.allocate`` allocates addres
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
@@ -28,7 +29,7 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "Given", "Manifests", "ServiceId", "read_manifests"]
+__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests"]
 
 ServiceId = tuple[str, str]
 """Namespace and name."""
@@ -45,16 +46,14 @@ _KINDS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Given:
+class ManifestObject(Struct, frozen=True):
     """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
 
     shape: Any
     location: Location
 
 
-@dataclass(slots=True)
-class Manifests:
+class Manifests(Struct):
     """The contents of a file's manifests.
 
     Attributes:
@@ -75,8 +74,8 @@ class Manifests:
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
     slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
-    pods: dict[str, Given] = field(default_factory=dict)
-    nodes: dict[str, Given] = field(default_factory=dict)
+    pods: dict[str, ManifestObject] = field(default_factory=dict)
+    nodes: dict[str, ManifestObject] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -240,7 +239,7 @@ class _Reader:
         self,
         shape: Any,
         make: "Callable[[Any], PodShape | NodeShape]",
-        found: dict[str, Given],
+        found: dict[str, ManifestObject],
         location: Location,
         kind: str,
     ) -> None:
@@ -254,7 +253,7 @@ class _Reader:
                 location["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
             )
             return
-        found[name[1]] = Given(make(read) if read is not None else None, location)
+        found[name[1]] = ManifestObject(make(read) if read is not None else None, location)
         if read is not None:
             check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
 
@@ -272,6 +271,8 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
             location[absent].spot, "is missing or not text", allowed="every object has an apiVersion and a kind"
         )
         return None
+    if kind != inside and _KINDS.get(kind) == version:
+        return kind
     spot = location["kind"].spot
     known = [each for each in _KINDS if each != inside]
     if not inside:
@@ -281,8 +282,6 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
         problems.add(spot, f"a {kind} may not hold a {kind}", allowed=allowed)
     elif kind not in _KINDS:
         problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
-    elif version != _KINDS[kind]:
-        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     else:
-        return kind
+        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     return None

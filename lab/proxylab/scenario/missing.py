@@ -6,8 +6,9 @@ run does this pass go over the same documents and refuse what the lab would igno
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.scenario.document import Location
 from proxylab.scenario.model import Mode
@@ -22,8 +23,7 @@ def _any(_value: object) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Missing:
+class Missing(Struct, frozen=True):
     """One feature that cannot run yet.
 
     ``path`` is below ``spec``; ``values`` are the values that cannot run, or a predicate for them; ``allowed`` names
@@ -31,7 +31,7 @@ class Missing:
     """
 
     path: str
-    values: Collection[str] | Callable[[object], bool] = field(default=_any)
+    values: Collection[str] | Callable[[object], bool] = _any
     allowed: str = ""
 
     def fits(self, value: object) -> bool:

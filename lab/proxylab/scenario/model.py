@@ -5,12 +5,13 @@ allocated addresses are in the plan.
 """
 
 from collections.abc import Mapping
-from dataclasses import field
+
+from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, PodPort, Service
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 from proxylab.scenario.intent import (
     MOST_FLOWS,
     STREAM_EVERY,
@@ -30,6 +31,7 @@ from proxylab.scenario.intent import (
     ServiceTarget,
     Shares,
     Source,
+    SourceAddress,
     SourceExpectation,
     Stream,
     Target,
@@ -102,6 +104,7 @@ __all__ = [
     "Shares",
     "SliceChange",
     "Source",
+    "SourceAddress",
     "SourceExpectation",
     "Spread",
     "Step",
@@ -116,8 +119,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Segment:
+class Segment(Record, frozen=True, kw_only=True):
     """A further segment, with one network for each family. The router is on it too."""
 
     name: str
@@ -125,8 +127,7 @@ class Segment:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoutedAddress:
+class RoutedAddress(Record, frozen=True, kw_only=True):
     """A load-balancer or external IP, or a network of them, that the router sends to nodes.
 
     With several nodes the router picks one by a hash of addresses and ports.
@@ -137,8 +138,7 @@ class RoutedAddress:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Network:
+class Network(Record, frozen=True, kw_only=True):
     """The network and its address plan.
 
     ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
@@ -160,24 +160,21 @@ class Network:
     outside_cidrs: tuple[IPNetwork, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NodeAddress:
+class NodeAddress(Record, frozen=True):
     """A further address of a node, on ``eth0``, another uplink, or ``lo``."""
 
     device: str
     interface: IPInterface
 
 
-@dataclass(frozen=True, slots=True)
-class Uplink:
+class Uplink(Record, frozen=True):
     """A further device of a node, such as ``eth1``, on a segment. The lab chooses its addresses."""
 
     device: str
     segment: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRoute:
+class NodeRoute(Record, frozen=True):
     """A further route of a node. ``source`` makes it a policy route, for packets from that network."""
 
     destination: IPNetwork
@@ -186,8 +183,7 @@ class NodeRoute:
     source: IPNetwork | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
+class Daemon(Record, frozen=True, kw_only=True):
     """A program that listens on a node, on all its addresses if ``address`` is ``None``."""
 
     name: str
@@ -196,8 +192,7 @@ class Daemon:
     address: IPAddress | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Record, frozen=True, kw_only=True):
     """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
 
     ``internal_ips`` are its own addresses, one of each family; if empty, the lab chooses. ``addresses`` are further
@@ -220,8 +215,7 @@ class Node:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodGroup:
+class PodGroup(Record, frozen=True, kw_only=True):
     """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod with the entry's own name.
 
     With ``host_network`` the pods live in their nodes' network namespaces. With ``shared_netns`` all pods of the entry
@@ -261,8 +255,7 @@ class PodGroup:
         return self.nodes[ordinal % len(self.nodes)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class Host(Record, frozen=True, kw_only=True):
     """An outside host: a machine that is not a node, behind the router, on the nodes' segment or on another one.
 
     ``addresses`` is how many it has in each family.
@@ -275,8 +268,7 @@ class Host:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LoadBalancer:
+class LoadBalancer(Record, frozen=True, kw_only=True):
     """A load balancer in front of the nodes. It gives Services of type LoadBalancer addresses from its pool.
 
     With ``health_checked`` it queries every node's health-check node port and skips nodes that fail.
@@ -289,8 +281,7 @@ class LoadBalancer:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(Record, frozen=True, kw_only=True):
     """One combination of the axes of a matrix.
 
     ``id`` is empty if the scenario has no matrix. ``axes`` holds the values by axis, in the form that reports print:
@@ -308,16 +299,14 @@ class Case:
         return name.removesuffix(next(filter(name.endswith, endings), ""))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Axis:
+class Axis(Record, frozen=True, kw_only=True):
     """One axis of a matrix, with its values in the form that reports print (see ``Case``)."""
 
     name: str
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class Scenario(Record, frozen=True, kw_only=True):
     """One ``*.lab.yaml`` file. Services are as written, without the addresses and ports that the API server allocates.
 
     ``slices`` are the author's EndpointSlices; they replace the derived slices of their Services. A scenario with a

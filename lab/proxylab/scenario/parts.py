@@ -5,13 +5,12 @@ rest of the same probe. ``inventory`` and ``probes`` compare parts with each oth
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import field, replace
 from typing import Any
 
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.problems import Problems
@@ -20,18 +19,24 @@ from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, 
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.network import NetworkShape
-from proxylab.scenario.schema.probe import AnyTarget, ProbeName, ProbeShape, Sender, SendShape, SourceShape, TargetShape
-from proxylab.scenario.schema.scenario import StillDocument
+from proxylab.scenario.schema.probe import (
+    AnyTarget,
+    ProbeName,
+    ProbeShape,
+    Sender,
+    SendShape,
+    SourceShape,
+    StreamShape,
+    TargetShape,
+)
+from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.stream import StreamShape
-from proxylab.scenario.schema.whole import ScenarioDocument, SpecShape
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeParts:
+class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
     name: str | None
@@ -42,8 +47,7 @@ class ProbeParts:
     exceptions: tuple[ExceptionShape | None, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepParts:
+class StepParts(Struct, frozen=True, kw_only=True):
     """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
 
     shape: "StepShape | None"
@@ -51,17 +55,15 @@ class StepParts:
     probes: tuple[ProbeParts, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class Parts(Struct, frozen=True, kw_only=True):
     """A Scenario document, part by part. A part is ``None`` if it is there but not well-formed.
 
-    ``document`` is the whole document, if all of it is well-formed; ``moving`` is its spec, if it has streams or steps.
-    ``homes`` are the places of pods and nodes that the author gives as manifests, by kind and name.
+    ``document`` is the whole document, if all of it is well-formed.
+    ``in_manifests`` are the places of pods and nodes that the author gives as manifests, by kind and name.
     """
 
     location: Location
-    document: StillDocument | None
-    moving: "SpecShape | None" = None
+    document: ScenarioDocument | None
     network: NetworkShape | None
     nodes: Mapping[str, NodeShape | None]
     pods: Mapping[str, PodShape | None]
@@ -72,11 +74,11 @@ class Parts:
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
-    homes: Mapping[tuple[str, str], Location] = field(default_factory=dict)
+    in_manifests: Mapping[tuple[str, str], Location] = field(default_factory=dict)
 
     def at(self, kind: str, name: str) -> Location:
         """The place of an entry of ``nodes``, ``pods`` or ``hosts``, in the spec or in a manifest."""
-        return self.homes.get((kind, name)) or self.location["spec"][kind][name]
+        return self.in_manifests.get((kind, name)) or self.location["spec"][kind][name]
 
 
 def read_parts(location: Location, problems: Problems) -> Parts:
@@ -86,30 +88,9 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         location: the document.
         problems: takes the mistakes in its shape.
     """
-    spec = location["spec"]
-    if not (spec["streams"].exists or spec["steps"].exists):
-        with suppress(ValidationError):  # the whole shape, below, reports why
-            return _still(location, StillDocument.model_validate(location.value))
-
-    whole = validated(ScenarioDocument, location, problems)
-    if whole is None:
+    document = validated(ScenarioDocument, location, problems)
+    if document is None:
         return _salvaged(location)
-    return replace(
-        _still(location, whole),
-        moving=whole.spec,
-        streams={
-            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
-            for name, stream in whole.spec.streams.items()
-        },
-        steps=tuple(
-            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes)))
-            for step in whole.spec.steps
-        ),
-    )
-
-
-def _still(location: Location, document: StillDocument) -> Parts:
-    """The parts of a well-formed document, without streams and steps."""
     spec = document.spec
     return Parts(
         location=location,
@@ -122,8 +103,13 @@ def _still(location: Location, document: StillDocument) -> Parts:
         matrix=spec.matrix or no_axes(),
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
-        streams={},
-        steps=(),
+        streams={
+            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
+            for name, stream in spec.streams.items()
+        },
+        steps=tuple(
+            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
+        ),
     )
 
 
@@ -143,7 +129,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 
     A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
-    pods, nodes, homes = dict(parts.pods), dict(parts.nodes), dict(parts.homes)
+    pods, nodes, in_manifests = dict(parts.pods), dict(parts.nodes), dict(parts.in_manifests)
     for name, given in manifests.pods.items():
         location = given.location["metadata"]["name"]
         if name in pods:
@@ -154,11 +140,11 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 allowed="rename one of the two",
             )
             continue
-        pods[name], homes["pods", name] = given.shape, location
+        pods[name], in_manifests["pods", name] = given.shape, location
     for name, given in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:
-            nodes[name], homes["nodes", name] = given.shape, given.location["metadata"]["name"]
+            nodes[name], in_manifests["nodes", name] = given.shape, given.location["metadata"]["name"]
         elif own is not None and given.shape is not None:
             update = {
                 "labels": {**given.shape.labels, **own.labels},
@@ -167,7 +153,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 "internal_ips": own.internal_ips or given.shape.internal_ips,
             }
             nodes[name] = own.model_copy(update=update)
-    return replace(parts, pods=pods, nodes=nodes, homes=homes)
+    return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
 
 
 def _salvaged(location: Location) -> Parts:

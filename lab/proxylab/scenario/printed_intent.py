@@ -17,6 +17,7 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Shares,
     Source,
+    SourceAddress,
     SourceExpectation,
     Stream,
     Target,
@@ -120,10 +121,10 @@ def printed_source(source: SourceExpectation | None) -> Any:
             return {"node": node, "device": device}
         case Preserved():
             return "preserved"
+        case SourceAddress(address):
+            return str(address)
         case None:
             return None
-        case address:
-            return str(address)
 
 
 def printed_conntrack(expect: ConntrackExpect) -> Data:

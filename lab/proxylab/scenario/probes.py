@@ -1,26 +1,30 @@
 """The checks of a probe's name, sender and target. ``proxylab.scenario.expectations`` checks expectations."""
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.scenario.document import Location
-from proxylab.scenario.echo import check_echo, is_echo
 from proxylab.scenario.expectations import check_expectations
 from proxylab.scenario.model import Frontend, Manner
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import choose_port, service_id, transport_of
 from proxylab.scenario.schema.probe import (
+    AddressTargetShape,
     HostTargetShape,
     PodTargetShape,
     ServiceTargetShape,
     SourceShape,
 )
-from proxylab.scenario.subject import Subject
+from proxylab.scenario.subject import Subject, is_echo
 
 __all__ = ["check_flow", "check_probes"]
+
+_PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
+_ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
 
 
 def check_probes(
@@ -55,7 +59,7 @@ def check_flow(subject: Subject) -> None:
     """Note mistakes in the sender and the target of a probe or stream."""
     _check_sender(subject)
     _check_target(subject)
-    check_echo(subject)
+    _check_echo(subject)
     _check_frame(subject)
 
 
@@ -274,6 +278,24 @@ def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> 
         problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
 
 
+def _check_echo(subject: Subject) -> None:
+    """Note a port that an echo request cannot have, and a port that any other probe lacks."""
+    target, send, problems, location = subject.probe.target, subject.probe.send, subject.problems, subject.location
+    if not is_echo(subject):
+        if send is not None and isinstance(target, HostTargetShape | AddressTargetShape) and target.port is None:
+            problems.add(location["to"]["port"].key, "is missing", allowed="only an echo request (ICMP) has no port")
+        return
+    for port in (location["to"]["port"], location["from"]["port"]):
+        if port.exists:
+            problems.add(port.key, "an echo request has no port", allowed="remove the key")
+    if isinstance(target, ServiceTargetShape) and target.via in _PORTS:
+        what = f"{target.via} is a port, and an echo request has none"
+        problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
+    if location["send"]["as"].exists and send is not None and send.manner is Manner.CONNECT:
+        what = "an echo request is a single packet, not a connection"
+        problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
+
+
 def _check_frame(subject: Subject) -> None:
     """Note a frame that the probe cannot send, or without a receiver. ``plan.lookup`` checks the link."""
     source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
@@ -292,14 +314,17 @@ def _check_frame(subject: Subject) -> None:
 
 def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
     """Note probes with the same sender, target and packets, and contradictory outcomes."""
+    sent: dict[object, list[int]] = {}
     for index, probe in enumerate(probes):
         expect = probe.expect
         if expect is None or expect.outcome is None or probe.exceptions:
             continue
-        for earlier, other in enumerate(probes[:index]):
-            if other.expect is None or other.exceptions or not _same_flow(probe, other):
-                continue
-            if other.expect.outcome not in (None, expect.outcome):
+        if None in (probe.source, probe.target, probe.send):
+            continue
+        flow = probe.source, probe.target, probe.send
+        for earlier in sent.setdefault(flow, []):
+            other = probes[earlier]
+            if other.expect is not None and other.expect.outcome is not expect.outcome:
                 where = location[index]["expect"]["outcome"]
                 first = location[earlier]["expect"]["outcome"].key.position.line
                 what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
@@ -307,9 +332,4 @@ def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems:
                     where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
                 )
                 break
-
-
-def _same_flow(one: ProbeParts, other: ProbeParts) -> bool:
-    if None in (one.source, one.target, one.send):
-        return False
-    return (one.source, one.target, one.send) == (other.source, other.target, other.send)
+        sent[flow].append(index)

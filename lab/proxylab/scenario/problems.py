@@ -4,8 +4,9 @@ import difflib
 from collections.abc import Iterable
 from itertools import islice
 
+from msgspec import Struct
+
 from proxylab.errors import ScenarioError
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Spot, path_text
 
 __all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
@@ -19,8 +20,7 @@ _MOST_LISTED = 12
 _MOST_COMPARED = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(Struct, frozen=True, kw_only=True):
     """One mistake. ``word`` is what the author wrote; ``known`` are the words that the author may have meant."""
 
     spot: Spot

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
-from proxylab.frozen import dataclass
 from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
 from proxylab.scenario.parts import Parts
@@ -69,8 +70,7 @@ def transport_of(sent: Transport | None) -> Protocol | None:
     return None if sent is None else sent.served
 
 
-@dataclass(frozen=True, slots=True)
-class PortChoice:
+class PortChoice(Struct, frozen=True):
     """The ports of a Service that match a probe; a correct probe matches one.
 
     ``called`` match the name or number, ``fitting`` the protocol too.

@@ -1,42 +1,74 @@
-"""Read YAML text as documents of plain data, with the position of every key and value.
+"""Read YAML and JSON text as documents of plain data, with the position of every key and value.
 
-The module owns the YAML that a scenario may use (YAML 1.2; anchors, aliases and merge keys; text keys, no tags) and the
-bounds of a file. ruamel.yaml composes each document to a graph of nodes; this module makes the plain data. ruamel's own
-constructors stop at the first duplicate key and keep no position for scalars in lists. Every node has its mark, so one
-pass finds every mistake. An alias is its anchor's node again: the module builds its data once and shares it, which
-keeps a "billion laughs" file small, and ``is_bearable`` refuses such a file before other code walks over it.
+The module owns the YAML that a scenario may use and the bounds of a file. PyYAML gives the syntax as events, from
+libyaml where its wheel has it; the meaning of plain scalars is that of YAML 1.2's core schema, so that ``on`` is text
+and ``0777`` is 777. PyYAML's own constructors read YAML 1.1, stop at the first duplicate key and keep no positions. So
+one pass over the events makes the data, and finds every mistake. An alias shares the data of its anchor, which keeps a
+"billion laughs" file small; the pass refuses such a file before other code walks over it.
+
+msgspec reads JSON, which is YAML too, in a hundredth of the time, but without positions. Only a message needs those:
+then the module reads the object at fault once more, as YAML.
 """
 
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from functools import cache
+from typing import Any, Final, NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
-from ruamel.yaml.reader import ReaderError
+import msgspec
+import yaml
+from msgspec.structs import replace
 
 from proxylab.scenario.document import Document, Marks, Path, Spot
-from proxylab.scenario.events import read_events
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems, shown
 
 __all__ = ["MOST_BYTES", "decode", "read_documents"]
 
-MOST_BYTES = 16 * 1024 * 1024
-"""The largest file that the lab reads. A cluster of 10,000 Services has about this size."""
+MOST_BYTES = 64 * 1024 * 1024
+"""The largest file that the lab reads. The YAML of 10,000 Services as kubectl prints them has a fifth of that."""
 
 _MOST_DEPTH = 40
 _MOST_VALUES = 20_000
 """The least bound on the number of values in a document with all aliases expanded."""
 
+_LOADER: Final = getattr(yaml, "CLoader", yaml.Loader)
+"""PyYAML without libyaml has no ``CLoader``. Its parser in Python takes some twenty times as long."""
+
 _TAG = "tag:yaml.org,2002:"
+_MERGE = "<<"
+
+_CORE: Final = re.compile(
+    r"""
+    (?P<null> ~ | null | Null | NULL | )
+    | (?P<bool> true | True | TRUE | false | False | FALSE)
+    | (?P<int> [-+]?[0-9]+ | 0o[0-7]+ | 0x[0-9a-fA-F]+)
+    | (?P<float> [-+]? (?: \.[0-9]+ | [0-9]+(?:\.[0-9]*)? ) (?: [eE][-+]?[0-9]+ )?
+      | [-+]?\.(?:inf|Inf|INF) | \.(?:nan|NaN|NAN))
+    """,
+    re.VERBOSE,
+)
+"""The plain scalars that are no text (YAML 1.2, 10.3.2)."""
+
+_FIRST: Final = frozenset("~nNtTfF+-.0123456789") | {""}
+"""How those begin."""
+
+_JSON_KEY: Final = re.compile(rb'(?<!\\)"\s*:')
+"""The end of a JSON object's key; a string value has no colon behind it."""
+
+_WORD: Final = re.compile(r"\w+|.", re.DOTALL)
+
+_FORBIDDEN: Final = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _TOO_DEEP = "nested too deeply"
 
 _HINTS = {
     "mapping values are not allowed": "a text that holds ': ' needs quotes",
-    "'\\t'": "indent with spaces",
+    "character '\\t'": "indent with spaces",
     "found undefined alias": "an anchor (&name) must stand before its alias (*name), in the same document",
+    "expected node content, found ':'": "inside { } and [ ], a text that begins with ':' needs quotes",
+    "found unexpected ':'": "inside { } and [ ], a text that ends with ':' needs quotes",
+    "character escape code": "write the character itself",
     _TOO_DEEP: f"allowed: {_MOST_DEPTH} levels",
 }
 
@@ -57,44 +89,103 @@ def decode(data: bytes, file: str, problems: Problems) -> str | None:
 
 
 def read_documents(text: str, file: str, problems: Problems) -> tuple[list[Document], bool]:
-    """The documents of a YAML stream, without empty ones, and whether the stream is readable to its end."""
+    """The documents of a YAML stream, without empty ones, and whether the stream is readable to its end.
+
+    The items of a List in JSON are documents of their own.
+    """
     text = text.removeprefix("\ufeff")
+    start = Position(file, 1, 1)
+    if text.lstrip().startswith("{"):
+        try:
+            return list(_json_documents(text.encode(), start, problems)), True
+        except (msgspec.DecodeError, RecursionError, UnicodeEncodeError):
+            pass  # not JSON, but maybe YAML
+    return _yaml_documents(text, start, problems)
+
+
+def _yaml_documents(text: str, start: Position, problems: Problems, within: Path = ()) -> tuple[list[Document], bool]:
+    """As ``read_documents``, of a text that begins at ``start`` in its file, and at ``within`` in its document."""
     documents: list[Document] = []
-    yaml = YAML(typ="safe", pure=True)
-    yaml.max_depth = _MOST_DEPTH
-    events = read_events(text)
-    if events is not None:
-        yaml.Parser = lambda loader: events
-    yaml.composer.warn_double_anchors = False  # YAML 1.2, 7.1: an alias is the most recent node of that anchor
     try:
-        for node in yaml.compose_all(text):
-            if node is not None:
-                maker = _Maker(yaml, file, problems)
-                value = maker.value(node, ())
-                if value is not None and maker.is_bearable(node, value):
-                    documents.append(Document(value, maker.position(node), maker.marks))
-    except (YAMLError, RecursionError, ValueError) as error:
-        spot, what = _fault(error, text, file)
+        events = iter(_LOADER(text).get_event, None)
+        for event in events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents.extend(_DocumentReader(events, start, problems).document(next(events), within))
+    except (yaml.YAMLError, ValueError) as error:
+        position, what = _fault(error, text, start)
         hint = next((hint for words, hint in _HINTS.items() if words in what), "")
-        problems.add(spot, f"not valid YAML: {what}", allowed=hint)
+        problems.add(Spot(position, ()), f"not valid YAML: {what}", allowed=hint)
         return documents, False
     return documents, True
 
 
-def _fault(error: Exception, text: str, file: str) -> tuple[Spot, str]:
+def _json_documents(text: bytes, start: Position, problems: Problems) -> Iterator[Document]:
+    """The JSON object in a text, or the items of a List. Raises ``msgspec.DecodeError``."""
+    whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    kind, version = (bytes(whole.get(key, b"")) for key in ("kind", "apiVersion"))
+    if (kind, version) != (b'"List"', b'"v1"') or "items" not in whole:
+        yield from _json_document(text, start, (), problems)
+        return
+    items = msgspec.json.decode(whole["items"], type=list[msgspec.Raw])
+    end = text.index(bytes(whole["items"]))
+    position = _after(start, text[:end])
+    for index, item in enumerate(map(bytes, items)):
+        begin = text.index(item, end)
+        position = _after(position, text[end:begin])
+        yield from _json_document(item, position, ("items", index), problems)
+        position, end = _after(position, item), begin + len(item)
+
+
+def _json_document(text: bytes, start: Position, within: Path, problems: Problems) -> Iterator[Document]:
+    """One JSON object as a document. Raises ``msgspec.DecodeError``."""
+    value = msgspec.json.decode(text)
+
+    def read_as_yaml(problems: Problems) -> Iterator[Document]:
+        yield from _yaml_documents(text.decode(), start, problems, within)[0]
+
+    if len(_JSON_KEY.findall(text)) != _number_of_keys(value):
+        yield from read_as_yaml(problems)  # a key appears twice, or has an unusual name
+    elif value is not None:
+        bare = Document(value, start, {}, within)
+        yield replace(bare, read_again=cache(lambda: next(read_as_yaml(Problems()), bare)))
+
+
+def _number_of_keys(value: object) -> int:
+    if isinstance(value, dict):
+        return len(value) + sum(map(_number_of_keys, value.values()))
+    return sum(map(_number_of_keys, value)) if isinstance(value, list) else 0
+
+
+def _after(start: Position, text: bytes) -> Position:
+    """The position behind a text that begins at ``start``."""
+    lines = text.count(b"\n")
+    column = len(text[text.rfind(b"\n") + 1 :].decode()) + (1 if lines else start.column)
+    return Position(start.file, start.line + lines, column)
+
+
+def _fault(error: Exception, text: str, start: Position) -> tuple[Position, str]:
     """The place of a parser's error, and its message on one line."""
-    if isinstance(error, MarkedYAMLError):
-        mark = error.problem_mark or error.context_mark
-        words = _one_line(": ".join(part for part in (error.context, error.problem) if part))
-        what = _TOO_DEEP if "maximum depth" in words else words
-        return _spot(file, mark.line + 1, mark.column + 1) if mark else _spot(file, 1, 1), what
-    if isinstance(error, ReaderError):
-        before = text[: error.position]
-        line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-        return _spot(file, line, column), f"character U+{ord(text[error.position]):04X} is not allowed in YAML"
-    if isinstance(error, RecursionError):
-        return _spot(file, 1, 1), _TOO_DEEP
-    return _spot(file, 1, 1), _one_line(str(error))
+    if isinstance(error, yaml.reader.ReaderError) and (found := _FORBIDDEN.search(text)):
+        return _after(start, text[: found.start()].encode()), f"character U+{ord(found[0]):04X} is not allowed in YAML"
+    if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
+        return start, _one_line(str(error))
+    mark, around, context = error.problem_mark, error.context_mark, error.context or ""
+    if around is not None and around.line != mark.line:
+        context += f" that begins in line {_position(around, start).line}"
+    what = ": ".join(filter(None, (context, error.problem)))
+    written = text.rstrip()
+    if mark.index >= len(written):
+        return _after(start, written.encode()), _one_line(f"{what}; the text ends too early")
+    what = what.replace("character that", f"character {text[mark.index]!r} that")
+    if "did not find expected" in what:  # libyaml does not say what it found
+        found = _WORD.match(text, mark.index)
+        what = what.replace("did not find ", "") + (f", found {found[0]!r}" if found else "")
+    return _position(mark, start), _one_line(what)
+
+
+def _position(mark: Any, start: Position) -> Position:
+    """PyYAML's mark in a text that begins at ``start``."""
+    return Position(start.file, mark.line + start.line, mark.column + (1 if mark.line else start.column))
 
 
 def _one_line(words: str) -> str:
@@ -105,155 +196,193 @@ def _spot(file: str, line: int, column: int) -> Spot:
     return Spot(Position(file, line, column), ())
 
 
-def _is_nothing(node: Node) -> bool:
-    """Whether the value is empty. The mark of an empty node is wherever the reader was by then."""
-    return isinstance(node, ScalarNode) and not node.value and not node.style
+class _Anchored(NamedTuple):
+    """The data of an anchor, and its place. The data of an anchor whose mapping or list is not complete is itself."""
+
+    value: object
+    position: Position
+    is_complete: bool
 
 
-class _Maker:
-    """Makes the plain data of one document from its nodes."""
+class _DocumentReader:
+    """Makes the plain data of one document from its events."""
 
-    def __init__(self, yaml: YAML, file: str, problems: Problems) -> None:
-        self._numbers: Any = yaml.constructor
-        self._file = file
+    def __init__(self, events: Iterator[Any], start: Position, problems: Problems) -> None:
+        self._events = events
+        self._start = start
         self._problems = problems
-        self._made: dict[int, object] = {}
-        self._open: set[int] = set()
+        self._anchors: dict[str, _Anchored] = {}
         self._sizes: dict[int, int] = {}
-        self.marks: dict[int, dict[str | int, Marks]] = {}
+        self._marks: dict[int, dict[str | int, Marks]] = {}
 
-    def position(self, node: Node) -> Position:
-        return Position(self._file, node.start_mark.line + 1, node.start_mark.column + 1)
-
-    def spot(self, node: Node, path: Path) -> Spot:
-        return Spot(self.position(node), path)
-
-    def value(self, node: Node, path: Path) -> object:
-        """The data of a node; ``None`` after noting a problem that makes it unusable."""
-        if isinstance(node, ScalarNode):
-            return self._scalar(node, path)
-        if id(node) in self._open:
-            self._problems.add(self.spot(node, path), "the anchor holds an alias of itself", allowed="remove the alias")
-            return None
-        if id(node) not in self._made:
-            self._open.add(id(node))
-            self._made[id(node)] = self._container(node, path)
-            self._open.discard(id(node))
-        return self._made[id(node)]
-
-    def is_bearable(self, root: Node, value: object) -> bool:
-        """Whether the document with every alias expanded is small enough; notes a problem if not."""
+    def document(self, event: Any, within: Path) -> Iterator[Document]:
+        """The document that begins with ``event``; none if it is empty, or not usable."""
+        start = self._position(event)
+        value = self._value(event, within)
+        if value is None:
+            return
         size = self._sizes.get(id(value), 1)
-        if size <= max(_MOST_VALUES, 2 * sum(map(len, self.marks.values()))):
-            return True
-        what = "the document has too many values once its aliases are expanded"
-        self._problems.add(self.spot(root, ()), what, allowed=f"allowed: {_MOST_VALUES}")
-        return False
+        if size > max(_MOST_VALUES, 2 * sum(map(len, self._marks.values()))):
+            what = "the document has too many values once its aliases are expanded"
+            self._problems.add(Spot(start, within), what, allowed=f"allowed: {_MOST_VALUES}")
+            return
+        yield Document(value, start, self._marks, within)
 
-    def _size(self, values: Iterable[object]) -> int:
-        """The number of values in a container, itself included, with aliases expanded; bounded."""
-        return min(1 + sum(self._sizes.get(id(value), 1) for value in values), 1 << 62)
+    def _position(self, event: Any) -> Position:
+        """Where a value begins; for an alias, where its anchor's value begins."""
+        if type(event) is yaml.AliasEvent and event.anchor in self._anchors:
+            return self._anchors[event.anchor].position
+        return _position(event.start_mark, self._start)
 
-    def _container(self, node: Node, path: Path) -> object:
-        tag = str(node.tag).removeprefix(_TAG)
-        if isinstance(node, MappingNode) and tag == "map":
-            return self._mapping(node, path)
-        if isinstance(node, SequenceNode) and tag == "seq":
-            items = [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-            locations = map(self.position, node.value)
-            self.marks[id(items)] = {index: Marks(location, location) for index, location in enumerate(locations)}
-            self._sizes[id(items)] = self._size(items)
-            return items
-        self._refuse_tag(node, path)
+    def _spot(self, event: Any, path: Path) -> Spot:
+        return Spot(self._position(event), path)
+
+    def _value(self, event: Any, path: Path) -> object:
+        """The data that begins with ``event``; ``None`` after noting a problem that makes it unusable."""
+        if type(event) is yaml.AliasEvent:
+            return self._aliased(event, path)
+        if type(event) is yaml.ScalarEvent:
+            value = self._scalar(event, path)
+        else:
+            if len(path) > _MOST_DEPTH:
+                raise yaml.composer.ComposerError(None, None, _TOO_DEEP, event.start_mark)
+            if event.anchor:
+                self._anchors[event.anchor] = _Anchored(None, self._position(event), is_complete=False)
+            value = self._container(event, path)
+        if event.anchor:
+            self._anchors[event.anchor] = _Anchored(value, self._position(event), is_complete=True)
+        return value
+
+    def _aliased(self, event: Any, path: Path) -> object:
+        anchored = self._anchors.get(event.anchor)
+        if anchored is None:
+            what = f"found undefined alias {event.anchor!r}"
+            raise yaml.composer.ComposerError(None, None, what, event.start_mark)
+        if not anchored.is_complete:
+            what = "the anchor holds an alias of itself"
+            self._problems.add(Spot(anchored.position, path), what, allowed="remove the alias")
+        return anchored.value
+
+    def _container(self, event: Any, path: Path) -> object:
+        is_mapping = type(event) is yaml.MappingStartEvent
+        container = self._mapping(path) if is_mapping else self._list(path)
+        if event.tag in (None, _TAG + ("map" if is_mapping else "seq")):
+            return container
+        self._refuse_tag(event, path)
         return None
 
-    def _mapping(self, node: MappingNode, path: Path) -> dict[str, object]:
+    def _list(self, path: Path) -> Any:
+        items: list[object] = []
+        marks: dict[str | int, Marks] = {}
+        for event in self._events:
+            if type(event) is yaml.SequenceEndEvent:
+                break
+            position = self._position(event)
+            marks[len(items)] = Marks(position, position)
+            items.append(self._value(event, (*path, len(items))))
+        return self._finished(items, items, marks)
+
+    def _mapping(self, path: Path) -> Any:
         data: dict[str, object] = {}
         marks: dict[str | int, Marks] = {}
-        merged: list[tuple[Node, Spot]] = []
-        for key_node, value_node in node.value:
-            at = self.position(key_node)
-            location = Marks(at, at if _is_nothing(value_node) else self.position(value_node))
-            if str(key_node.tag) == _TAG + "merge":
-                merged.append((value_node, Spot(location.value, (*path, "<<"))))
-                continue
-            key = self._key(key_node, path)
+        merged: list[tuple[object, Spot]] = []
+        for event in self._events:
+            if type(event) is yaml.MappingEndEvent:
+                break
+            at = self._position(event)
+            key = self._key(event, path)
+            value_event = next(self._events)
+            # The mark of an empty scalar is wherever the parser was by then.
+            entry = Marks(at, at if _is_empty(value_event) else self._position(value_event))
+            value = self._value(value_event, (*path, "?" if key is None else key))
             if key is None:
                 continue
-            if key in data:
-                first = marks[key].key
-                what = f"the key appears twice, first in line {first.line}"
-                self._problems.add(Spot(location.key, (*path, key)), what, allowed="remove one of the two")
-                continue
-            marks[key] = location
-            data[key] = self.value(value_node, (*path, key))
-        for value_node, spot in merged:
-            for key, value, location in self._merged(value_node, spot):
+            if key == _MERGE and _is_plain(event):
+                merged.append((value, Spot(entry.value, (*path, key))))
+            elif key in data:
+                what = f"the key appears twice, first in line {marks[key].key.line}"
+                self._problems.add(Spot(at, (*path, key)), what, allowed="remove one of the two")
+            else:
+                marks[key], data[key] = entry, value
+        for source, spot in merged:
+            for key, value, entry in self._merged(source, spot):
                 if key not in data:
-                    data[key], marks[key] = value, location
-        self.marks[id(data)] = marks
-        self._sizes[id(data)] = self._size(data.values())
-        return data
+                    data[key], marks[key] = value, entry
+        return self._finished(data, data.values(), marks)
 
-    def _merged(self, node: Node, spot: Spot) -> Iterator[tuple[str, object, Marks]]:
+    def _finished(self, container: Any, values: Iterable[object], marks: dict[str | int, Marks]) -> Any:
+        """The container, after noting its marks and the number of its values with aliases expanded; bounded."""
+        self._marks[id(container)] = marks
+        size = 1 + sum([self._sizes.get(id(value), 1) for value in values])
+        self._sizes[id(container)] = min(size, 1 << 62)
+        return container
+
+    def _merged(self, value: object, spot: Spot) -> Iterator[tuple[str, object, Marks]]:
         """The entries of a merge key, in order of precedence (https://yaml.org/type/merge.html)."""
-        value = self.value(node, spot.path)
         for source in value if isinstance(value, list) else [value]:
             if not isinstance(source, dict):
                 self._problems.add(spot, "must be an alias of a mapping, or a list of such aliases")
                 return
             for key, entry in source.items():
-                yield key, entry, self.marks[id(source)][key]
+                yield key, entry, self._marks[id(source)][key]
 
-    def _key(self, node: Node, path: Path) -> str | None:
-        if not isinstance(node, ScalarNode):
-            self._problems.add(self.spot(node, path), "a key must be text")
-            return None
-        if str(node.tag) != _TAG + "str":
-            where = self.spot(node, (*path, node.value))
-            self._problems.add(where, f"the key {shown(node.value)} must be text", allowed="put it in quotes")
-        text = node.value
-        return text if self._is_text(node, path) else None
+    def _key(self, event: Any, path: Path) -> str | None:
+        if type(event) is yaml.ScalarEvent and _kind(event) != "str":
+            where = self._spot(event, (*path, event.value))
+            self._problems.add(where, f"the key {shown(event.value)} must be text", allowed="put it in quotes")
+            return str(event.value)
+        key = self._value(event, (*path, "?"))
+        if isinstance(key, str):
+            return key
+        self._problems.add(self._spot(event, path), "a key must be text")
+        return None
 
-    def _scalar(self, node: ScalarNode, path: Path) -> object:
-        text: str = node.value
-        match str(node.tag).removeprefix(_TAG):
-            case "str" | "timestamp":
-                return text if self._is_text(node, path) else None
-            case "null":
-                return None
-            case "bool" if text.lower() in ("true", "false"):
-                return text.lower() == "true"
-            case "int" | "float" as kind:
-                return self._number(node, kind, path)
-            case _:
-                self._refuse_tag(node, path)
-                return None
+    def _scalar(self, event: Any, path: Path) -> object:
+        text: str = event.value
+        match _kind(event):
+            case "str":
+                return text
+            case "int":
+                return self._integer(event, path)
+            case "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+            case "bool":
+                return text[0] in "tT"
+            case "":
+                self._refuse_tag(event, path)
+        return None
 
-    def _number(self, node: ScalarNode, kind: str, path: Path) -> int | float | None:
-        read = self._numbers.construct_yaml_int if kind == "int" else self._numbers.construct_yaml_float
-        try:
-            number: int | float = read(node)
-        except (ValueError, IndexError, OverflowError):
-            what = f"{shown(node.value)} is not a number"
-            self._problems.add(self.spot(node, path), what, allowed="write digits, or put text in quotes")
-            return None
-        if isinstance(number, int) and number.bit_length() > 63:
-            what = f"the number {shown(node.value)} has more than 64 bits"
-            self._problems.add(self.spot(node, path), what, allowed="put text in quotes")
-            return None
-        return number
+    def _integer(self, event: Any, path: Path) -> int | None:
+        text: str = event.value
+        digits = text.lstrip("+-0")
+        if len(digits) <= 20:
+            number = int(text, 0) if text[1:2] in ("o", "x") else int(text)
+            if number.bit_length() < 64:
+                return number
+        what = f"the number {shown(text)} has more than 64 bits"
+        self._problems.add(self._spot(event, path), what, allowed="put text in quotes")
+        return None
 
-    def _is_text(self, node: ScalarNode, path: Path) -> bool:
-        try:
-            node.value.encode("utf-8")
-        except UnicodeEncodeError:
-            what = "the text holds half a surrogate pair, which is not a character"
-            self._problems.add(self.spot(node, path), what, allowed="remove it, or write the other half too")
-            return False
-        return True
+    def _refuse_tag(self, event: Any, path: Path) -> None:
+        name = "!!" + event.tag.removeprefix(_TAG) if event.tag.startswith(_TAG) else event.tag
+        self._problems.add(self._spot(event, path), f"the tag {shown(name)} has no meaning here", allowed="remove it")
 
-    def _refuse_tag(self, node: Node, path: Path) -> None:
-        tag = str(node.tag)
-        name = "!!" + tag.removeprefix(_TAG) if tag.startswith(_TAG) else tag
-        self._problems.add(self.spot(node, path), f"the tag {shown(name)} has no meaning here", allowed="remove it")
+
+def _kind(event: Any) -> str:
+    """The type of a scalar; empty if its tag does not fit."""
+    if event.tag is None and (event.value[:1] not in _FIRST or not _is_plain(event)):
+        return "str"
+    if event.tag == _TAG + "str":
+        return "str"
+    match = _CORE.fullmatch(event.value)
+    kind = (match.lastgroup if match else None) or "str"
+    return kind if event.tag in (None, _TAG + kind) else ""
+
+
+def _is_plain(event: Any) -> bool:
+    """Whether the scalar has no quotes, so that its text decides its type."""
+    return bool(event.implicit[0])
+
+
+def _is_empty(event: Any) -> bool:
+    return type(event) is yaml.ScalarEvent and not event.value and _is_plain(event)

@@ -4,12 +4,13 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import StrEnum
 from typing import Final
 
+from msgspec import field
+
 from proxylab.cluster.objects import EndpointSlice, Service
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 from proxylab.scenario.intent import ConntrackExpect, Probe, SourceExpectation
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
@@ -61,8 +62,7 @@ class RulesState(StrEnum):
     ABSENT = "absent"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServiceChange:
+class ServiceChange(Record, frozen=True, kw_only=True):
     """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
 
     It has no allocated fields, even if the API server has allocated some for its former state.
@@ -73,8 +73,7 @@ class ServiceChange:
     service: Service | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SliceChange:
+class SliceChange(Record, frozen=True, kw_only=True):
     """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
 
     namespace: str
@@ -82,8 +81,7 @@ class SliceChange:
     slice: EndpointSlice | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PodChange:
+class PodChange(Record, frozen=True, kw_only=True):
     """Changes of one pod; ``None`` changes nothing.
 
     ``present`` is whether the API knows the pod. A deleted pod keeps its network namespace and may come back.
@@ -97,8 +95,7 @@ class PodChange:
     labels: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeChange:
+class NodeChange(Record, frozen=True, kw_only=True):
     """Changes of one node: of its API object (see ``PodChange``), and of sysctls in its network namespace.
 
     ``taints`` are the keys of all taints that it then has.
@@ -111,8 +108,7 @@ class NodeChange:
     sysctls: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkChange:
+class LinkChange(Record, frozen=True, kw_only=True):
     """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
 
     netns_name: str
@@ -120,8 +116,7 @@ class LinkChange:
     up: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(Record, frozen=True, kw_only=True):
     """The changes of one step, which take effect together. ``pods`` are single pods; ``engines`` are by node."""
 
     services: tuple[ServiceChange, ...] = ()
@@ -132,8 +127,7 @@ class Change:
     links: tuple[LinkChange, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Until:
+class Until(Record, frozen=True, kw_only=True):
     """The conditions that a step waits for, all of them, for ``within`` milliseconds at most.
 
     Attributes:
@@ -156,8 +150,7 @@ class Until:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Count:
+class Count(Record, frozen=True, kw_only=True):
     """Bounds on a count; ``at_most`` is ``None`` for no upper bound."""
 
     at_least: int = 0
@@ -167,8 +160,7 @@ class Count:
         return self.at_least <= number and (self.at_most is None or number <= self.at_most)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamExpect:
+class StreamExpect(Record, frozen=True, kw_only=True):
     """What a stream must show in one step, from just before its change until the stream pauses before the next.
 
     Attributes:
@@ -192,8 +184,7 @@ class StreamExpect:
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepExpect:
+class StepExpect(Record, frozen=True, kw_only=True):
     """What must hold after a change, for streams by name and for connection tracking.
 
     ``positions`` are the places of the keys that the author wrote.
@@ -210,8 +201,7 @@ class StepExpect:
         return bool(self.streams) or self.conntrack is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepException:
+class StepException(Record, frozen=True, kw_only=True):
     """One entry of a step's ``except`` (see ``Exceptional``)."""
 
     when: Mapping[str, str]
@@ -221,8 +211,7 @@ class StepException:
     position: Position
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(Record, frozen=True, kw_only=True):
     """A change, the conditions to wait for, and what must hold then. The lab sends ``probes`` after the wait.
 
     If ``until`` is ``None``, the step waits until every running engine has synced the change.

@@ -5,12 +5,12 @@
 
 from collections.abc import Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import Transport
-from proxylab.frozen import dataclass
-from proxylab.scenario.changes import Moment
-from proxylab.scenario.conntrack import check_conntrack
+from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
-from proxylab.scenario.expectations import check_source
+from proxylab.scenario.expectations import check_conntrack, check_source
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import EngineAction, EngineState
@@ -51,22 +51,22 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
         )
 
 
-def check_steps(parts: Parts, inventory: Inventory, moments: Sequence[Moment], problems: Problems) -> None:
+def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterState], problems: Problems) -> None:
     """Note every step that waits for a condition that cannot occur, or expects something that does not exist.
 
     Args:
         parts: the scenario's well-formed parts.
         inventory: its names.
-        moments: the cluster's state at each step.
+        states: the cluster's state at each step.
         problems: takes what is wrong.
     """
     names: dict[str, Location] = {}
-    for index, (step, moment) in enumerate(zip(parts.steps, moments, strict=True)):
+    for index, (step, state) in enumerate(zip(parts.steps, states, strict=True)):
         location = parts.location["spec"]["steps"][index]
         check_probes(
             step.probes,
             location["probes"],
-            lambda probe, at, now=moment: Subject(  # type: ignore[misc]
+            lambda probe, at, now=state: Subject(  # type: ignore[misc]
                 probe, at, parts, inventory, now.manifests, now.pods, problems
             ),
             problems,
@@ -78,22 +78,21 @@ def check_steps(parts: Parts, inventory: Inventory, moments: Sequence[Moment], p
             line = first["name"].key.position.line
             what = f"another step has the name {shown(step.shape.name)}, in line {line}"
             problems.add(location["name"].spot, what, allowed="the names of steps are unique")
-        _Checker(parts, inventory, moment, problems).check(step.shape, location)
+        _Checker(parts, inventory, state, problems).check(step.shape, location)
 
 
-@dataclass(frozen=True, slots=True)
-class _Checker:
+class _Checker(Struct, frozen=True):
     """Checks one step."""
 
     parts: Parts
     inventory: Inventory
-    moment: Moment
+    state: ClusterState
     problems: Problems
 
     def check(self, step: StepShape, location: Location) -> None:
         if step.until is not None:
             self._until(step.until, location["until"])
-        elif any(action in _DISTURBING for action in self.moment.change.engines.values()):
+        elif any(action in _DISTURBING for action in self.state.change.engines.values()):
             what = "is missing: an engine that is killed, stopped or flushed does not sync the change"
             self.problems.add(location["until"].key, what, allowed="say what the step waits for")
         self._expect(step.expect, location["expect"])
@@ -105,7 +104,7 @@ class _Checker:
             self.problems.add(location.spot, "waits for nothing", allowed="remove it, or add a condition")
         for node, state in until.engines.items():
             self._node(node, location["engines"][node])
-            runs = node in self.moment.running
+            runs = node in self.state.running
             if node in self.inventory.nodes and runs is (state is EngineState.STOPPED):
                 what = (
                     f"the engine of {node} {'runs' if runs else 'does not run'} at this step and never becomes {state}"

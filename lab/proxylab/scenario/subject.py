@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
+from proxylab.addresses import Transport
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
@@ -13,11 +15,10 @@ from proxylab.scenario.references import service_id
 from proxylab.scenario.schema.machines import PodShape
 from proxylab.scenario.schema.probe import ServiceTargetShape
 
-__all__ = ["Subject", "names_pods"]
+__all__ = ["Subject", "is_echo", "names_pods"]
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """One probe, and its scenario at the moment when the lab sends the probe.
 
     ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.
@@ -39,3 +40,9 @@ def names_pods(subject: Subject) -> bool:
         return False
     service = subject.manifests.services.get(service_id(target.service, target.namespace))
     return service is not None and service.headless
+
+
+def is_echo(subject: Subject) -> bool:
+    """Whether the probe sends echo requests."""
+    send = subject.probe.send
+    return send is not None and send.protocol is Transport.ICMP

@@ -8,9 +8,10 @@ other.
 from collections.abc import Callable, Sequence
 from ipaddress import ip_address, ip_network
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
-from proxylab.frozen import dataclass
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.schema.service import FamilyPolicy, ServiceShape, ServiceSpecShape, SessionAffinity
@@ -29,8 +30,7 @@ _LEAVE_OUT = "remove it, or change the type"
 _EXPOSED = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
 
 
-@dataclass(frozen=True, slots=True)
-class _Subject:
+class _Subject(Struct, frozen=True):
     """The Service under check."""
 
     shape: ServiceShape

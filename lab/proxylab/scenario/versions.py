@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = ["Version", "VersionRange", "read_range", "read_version"]
 
@@ -14,8 +14,7 @@ _VERSION: Final = re.compile(r"v?([0-9]{1,3})\.([0-9]{1,3})(?:\.([0-9]{1,5}))?")
 _BOUND: Final = re.compile(r"(>=|<)?\s*([v0-9.]+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRange:
+class VersionRange(Record, frozen=True, kw_only=True):
     """Every version from ``since`` on and before ``before``; ``None`` is no bound."""
 
     since: Version | None = None

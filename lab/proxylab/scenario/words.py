@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Final
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 
 __all__ = [
     "RUNNING_MODES",
@@ -17,8 +17,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Position:
+class Position(Record, frozen=True):
     """A place in a scenario file. Line and column count from 1, as editors do."""
 
     file: str

@@ -64,11 +64,11 @@ def _forget_inherited_signals() -> None:
 def _report(client: socket.socket, error: CapabilityError) -> None:
     from proxylab.protocol.channel import Channel, ChannelClosedError  # noqa: PLC0415 - only on the way out
     from proxylab.protocol.faults import fault_of  # noqa: PLC0415
-    from proxylab.protocol.messages import Answer, Failed  # noqa: PLC0415
+    from proxylab.protocol.messages import Failed  # noqa: PLC0415
     from proxylab.timing import Deadline  # noqa: PLC0415
 
     with suppress(TimeoutError, ChannelClosedError):  # a client that has gone needs no report
-        Channel(client).send(Failed(fault_of(error)), Answer, Deadline.after(_REPORT_SECONDS))
+        Channel(client).send(Failed(fault_of(error)), Deadline.after(_REPORT_SECONDS))
 
 
 if __name__ == "__main__":

@@ -3,12 +3,13 @@
 from collections.abc import Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import EngineError
 from proxylab.evidence.words import listed
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
@@ -27,8 +28,7 @@ Jumps into its chains prove nothing: the proxy makes those first, one by one, an
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class StepConditions:
+class StepConditions(Struct, frozen=True):
     """Waits for conditions in one lab."""
 
     fleet: Fleet

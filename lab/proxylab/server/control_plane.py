@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final, Self
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
@@ -18,7 +20,6 @@ from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.sandbox.launcher import Launcher
@@ -36,8 +37,7 @@ _PROGRESS_SECONDS: Final = 3.0
 _ASK_SECONDS: Final = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ControlPlane:
+class ControlPlane(Struct, frozen=True):
     """The control plane on one network."""
 
     choice: EngineChoice

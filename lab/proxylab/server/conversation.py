@@ -68,13 +68,13 @@ async def converse(channel: AsyncChannel, handler: RequestHandler) -> None:
             while not over.is_set():
                 request, descriptors = await requests.get()
                 if not isinstance(request, _FEEDS):
-                    await channel.send(await handler.answer(request), AnyResponse)
+                    await channel.send(await handler.answer(request))
                     continue
                 while not signals.empty():
                     signals.get_nowait()  # they are for the previous feed
                 async with aclosing(handler.feed(request, descriptors, signals)) as answers:
                     async for each in answers:
-                        await channel.send(each, AnyResponse)
+                        await channel.send(each)
 
     await first_of(listen(), answer())
 

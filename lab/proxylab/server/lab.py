@@ -9,8 +9,10 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
 from typing import Final, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import (
     ClusterEvent,
@@ -57,8 +59,7 @@ __all__ = ["Lab"]
 _KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
 
 
-@dataclass(frozen=True, slots=True)
-class Lab:
+class Lab(Struct, frozen=True):
     """The parts of one lab. ``stages`` records how long each part of the build took."""
 
     network: Network
@@ -141,7 +142,7 @@ class Lab:
 
     async def ask(self, netns_name: str, query: Query, deadline: Deadline) -> Lookup:
         """Look up a name from a node or pod, and wait for the answer until the deadline."""
-        from proxylab.control.resolver import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+        from proxylab.control.dns_client import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
         async with self.runner.stillness:
             return await ask(self.netns(netns_name), query, deadline)

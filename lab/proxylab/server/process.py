@@ -102,7 +102,7 @@ async def _serve(
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
     handler = _RequestHandler(launcher, origins)
     channel = AsyncChannel(client)
-    await channel.send(Ready(os.getpid(), os.uname().release, rootless), AnyResponse)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless))
     try:
         await first_of(
             _until_over(channel, handler),

@@ -67,7 +67,7 @@ def _names(plan: Plan, store: Store) -> Names | None:
     """The function that answers for the plan's name servers. Most labs have none, and do not load the DNS library."""
     if not any(listener.serves_names for namespace in plan.namespaces for listener in namespace.listeners):
         return None
-    from proxylab.control.dns import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
+    from proxylab.control.dns_server import NameService  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
     return NameService(store, hidden=NAMESPACE).respond
 

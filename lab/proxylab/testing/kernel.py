@@ -15,7 +15,8 @@ Example:
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError, InternalError
@@ -121,6 +122,7 @@ class FakeKernel:
             frozenset(namespace.addresses),
             frozenset(replace(route, device="") if route.unreachable else route for route in namespace.routes),
             frozenset(namespace.neighbours),
+            frozenset(namespace.rules),
         )
 
 

@@ -9,8 +9,9 @@ import json
 from ipaddress import ip_address
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
-from proxylab.frozen import dataclass
 from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 
 __all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "request_line"]
@@ -18,8 +19,7 @@ __all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer",
 LONGEST_ANSWER: Final = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """A responder's answer: its name, and the peer address and port that it saw."""
 
     backend: str

@@ -5,13 +5,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import starmap
 from typing import Any
 
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
-from proxylab.kernel.netfilter.conntrack import Conntrack
-from proxylab.kernel.netfilter.tracked import FlowLookup, Tuple
+from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
@@ -27,7 +26,7 @@ class ConntrackReader:
     def __init__(self, netns_by_name: Mapping[str, NetNs], hidden: Collection[IPAddress] = ()) -> None:
         self._netns_by_name = netns_by_name
         self._hidden = hidden
-        self._lookups: dict[str, FlowLookup] = {}
+        self._lookups: dict[str, Conntrack] = {}
 
     def flows(self, resolved: ResolvedProbe, ports: Sequence[int]) -> tuple[TrackedFlow, ...]:
         """The conntrack entries of a probe's flows on the nodes, each found by its source port.
@@ -39,7 +38,7 @@ class ConntrackReader:
         for node in resolved.nodes:
             lookup = self._lookups.get(node)
             if lookup is None:
-                lookup = self._lookups[node] = FlowLookup(self._netns_by_name[node])
+                lookup = self._lookups[node] = Conntrack(self._netns_by_name[node])
             for turn, address in enumerate(addresses):
                 dialled = Tuple(resolved.protocol_number, address, 0, resolved.destination, resolved.port)
                 replies = enumerate(lookup.replies(dialled, ports[turn :: len(addresses)]))
@@ -47,7 +46,7 @@ class ConntrackReader:
                     (turn + number * len(addresses), node, *reply[1:]) for number, reply in replies if reply is not None
                 )
         rows += self._further(resolved, rows)
-        return of_columns(TrackedFlow, tuple(zip(*rows, strict=True))) if rows else ()
+        return tuple(starmap(TrackedFlow, rows))
 
     def _further(self, resolved: ResolvedProbe, rows: Sequence[tuple[Any, ...]]) -> Iterator[tuple[object, ...]]:
         """The entries on other nodes, of flows that one node sent on to an address that is no pod's.
@@ -95,9 +94,9 @@ class ConntrackReader:
             table = Conntrack(self._netns_by_name[node])
             try:
                 for entry in table.entries(family, *transports):
-                    if entry.reply_source[0] not in self._hidden:
-                        answer = (*entry.reply_source, *entry.reply_destination)
-                        yield TableEntry(node, transports[entry.protocol], *entry.source, *entry.destination, *answer)
+                    if entry.reply.source not in self._hidden:
+                        transport = transports[entry.original.protocol]
+                        yield TableEntry(node, transport, *entry.original[1:], *entry.reply[1:])
             finally:
                 table.close()
 

@@ -11,9 +11,11 @@ are written into a copy, and the checksum is the template's with the changed wor
 import logging
 import struct
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe, Sender
@@ -170,8 +172,7 @@ def packed(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-@dataclass(frozen=True, slots=True)
-class _Template:
+class _Template(Struct, frozen=True):
     """A frame whose changing bytes are zero, and the sum of 16-bit words that its checksum complements.
 
     ``zero`` replaces a checksum of zero: UDP writes 0xFFFF (RFC 768), the other protocols write zero.
@@ -202,8 +203,7 @@ class _Template:
         return bytes(frame)
 
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
+class _Pattern(Struct, frozen=True):
     """The shared template of a probe's first packets, and the bytes that differ from flow to flow.
 
     Attributes:

@@ -12,8 +12,9 @@ and a kernel answers a segment within the same system call, so its answer has be
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.segments import Segment, Spoken

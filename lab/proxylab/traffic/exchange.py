@@ -119,15 +119,12 @@ class Exchange:
         answered = self._responders.pump()
         seen = self.matcher.seen
         # The sender's tap comes first: there the sequence numbers of kernel sockets are learned.
-        batches = self._watch.collect(ends=self.matcher.packs)
+        batches = self._watch.collect()
         for tap, frames in sorted(batches, key=lambda batch: batch[0] is not self._tap):
             if self._associations is not None:
                 answered += self._associations.answer(tap, frames)
             transit = tap.netns_name in self._nodes and tap.device != STACK
             self.matcher.take(TapPoint(tap.netns_name, tap.device, tap is self._tap, transit), frames)
-        if self.matcher.packs:
-            for tap, batch in self._watch.passing():
-                self.matcher.take_passing(TapPoint(tap.netns_name, tap.device, transit=True), batch)
         self.sentinels.take(self.matcher.sentinels)
         self.matcher.sentinels = []
         return answered > 0 or self.matcher.seen > seen

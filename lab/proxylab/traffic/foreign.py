@@ -9,8 +9,9 @@ them before a probe, and again before its first sentinel packet or at its end.
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule

@@ -19,8 +19,8 @@ from typing import Final
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 

@@ -12,9 +12,10 @@ import re
 import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import repeat
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import RuleCount
@@ -68,8 +69,7 @@ class _RuleCounter(NamedTuple):
     policy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Layout:
+class _Layout(Struct, frozen=True):
     """The rules of one table: its bytes without the counters as one number, which compares megabytes in µs."""
 
     rules: int

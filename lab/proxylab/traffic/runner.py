@@ -10,17 +10,18 @@ A run never waits for a fixed time.
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import chain
 from operator import attrgetter
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, Transport
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import Spoken
-from proxylab.kernel.netfilter.conntrack import flush
+from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
@@ -261,7 +262,6 @@ class Runner:
         return Evidence(
             sent=turns.sending.sent,
             observations=turns.matcher.observations,
-            passages=turns.matcher.passages,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_whole),

@@ -16,9 +16,11 @@ answer after that is lost.
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.evidence.streams import BreakKind, StreamRecord

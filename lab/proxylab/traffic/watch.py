@@ -18,7 +18,7 @@ from typing import Final
 
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import TapLoss
-from proxylab.kernel.capture.batches import Frame, FrameReader, Slots
+from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import Tap, open_tap
 from proxylab.kernel.sandbox.netns import NetNs
@@ -116,23 +116,13 @@ class Watch:
         smallest = min((tap.buffer_bytes for tap in self._by_fd.values()), default=0)
         return smallest // (_TRUESIZE + frame_bytes)
 
-    def collect(self, *, ends: bool = False) -> list[tuple[AnyTap, list[Frame]]]:
-        """The frames that are ready at each tap. Never waits.
-
-        With ``ends`` the devices of nodes are left out: ``passages`` reads those.
-        """
+    def collect(self) -> list[tuple[AnyTap, list[Frame]]]:
+        """The frames that are ready at each tap. Never waits."""
         ready = self._epoll.poll(0, max(1, len(self._by_fd)))
-        left = {tap.fileno() for tap in self._on_nodes} if ends else frozenset[int]()
-        batches = [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready if fd not in left)]
+        batches = [(tap, tap.drain()) for tap in (self._by_fd[fd] for fd, _event in ready)]
         for stack in self._stacks.values():
             stack.settle()
         return batches
-
-    def passing(self) -> Iterator[tuple[Tap, Slots]]:
-        """The frames that are ready at the devices of nodes, in batches. Each batch is valid until the next."""
-        for tap in self._on_nodes:
-            for batch in tap.slots():
-                yield tap, batch
 
     def discard(self) -> None:
         """Forget all frames and losses so far: they belong to no run."""

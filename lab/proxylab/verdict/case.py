@@ -8,10 +8,11 @@ a translation that another node added is wrong (``second_nat``).
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner, Outcome, Position, Probe, Shares
 from proxylab.verdict.account.copies import copies, lost_copies
@@ -33,8 +34,7 @@ from proxylab.verdict.tables import Tables
 __all__ = ["Case", "fate_clause", "fates", "nodes_of", "open_case"]
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(Struct, frozen=True):
     """One probe and its evidence.
 
     Attributes:

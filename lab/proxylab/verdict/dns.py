@@ -1,8 +1,9 @@
 """DNS names that probes dial: the queries, and the address that an answer gives."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Lookup

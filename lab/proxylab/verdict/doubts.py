@@ -44,9 +44,7 @@ def doubts_about(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow,
     if evidence.sent > resolved.flows:
         yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
     numbers = range(resolved.flows)
-    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations) or any(
-        seen.protocol is not resolved.protocol for seen in evidence.passages
-    ):
+    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations):
         yield "the taps saw packets that claim to be of this probe, but of none of its flows"
     # A send that the kernel refused leaves no trace: only flows without a trace can be the refused ones.
     unsent = [flow for flow in flows if not flow.departures]

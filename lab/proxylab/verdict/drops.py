@@ -9,13 +9,14 @@ may have ended or changed a probe's packets.
 
 import re
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, ForeignRule, KernelCount
 from proxylab.evidence.words import amount, listed
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 
@@ -72,8 +73,7 @@ _REWRITING: Final = re.compile(
 _MOST: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class KernelDrop:
+class KernelDrop(Struct, frozen=True):
     """A node that dropped every packet of a probe: what dropped them, and the counter that shows it."""
 
     node: str

@@ -7,9 +7,10 @@ rule matched. A line ``now A > B`` shows that the addresses changed since the st
 from collections.abc import Iterator, Sequence
 from itertools import groupby, zip_longest
 
+from msgspec import Struct
+
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
@@ -23,8 +24,7 @@ _ENDINGS = frozenset({"DROP", "REJECT"})
 _VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Passage:
+class _Passage(Struct, frozen=True):
     """One packet on its path through one node."""
 
     steps: tuple[TraceStep, ...]

@@ -5,13 +5,14 @@ Each expectation has a module in ``expectations``, which says what it needs. ``f
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, NodeDevice, Outcome, Position, Preserved, Probe, Step
+from proxylab.scenario.model import Expect, NodeDevice, Outcome, Position, Preserved, Probe, SourceAddress, Step
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.conntrack import judge_tables
@@ -88,12 +89,11 @@ def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None)
                     f"{expect.position}: the plan gave no address for the source {device}; please report this"
                 )
             return source
-        case address:
+        case SourceAddress(address):
             return source or address
 
 
-@dataclass(frozen=True, slots=True)
-class _Tables:
+class _Tables(Struct, frozen=True):
     """The connection tracking at the end of a step: the subject of findings."""
 
     step: Step

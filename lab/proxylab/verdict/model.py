@@ -1,10 +1,12 @@
 """The data of judgements: ``Verdict`` for an expectation, ``ProbeVerdict`` for a probe, ``ScenarioResult``."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from enum import StrEnum
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
+from proxylab.encoding import Record
 from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
@@ -48,8 +50,7 @@ def worst(judgements: frozenset[Judgement]) -> Judgement:
     return next((each for each in _WORST_FIRST if each in judgements), Judgement.INCONCLUSIVE)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Verdict(Record, frozen=True, kw_only=True):
     """The judgement of one expectation.
 
     Attributes:
@@ -73,8 +74,7 @@ class Verdict:
     example: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Judged:
+class _Judged(Struct, frozen=True, kw_only=True):
     """The common part of verdicts on a probe and on a step.
 
     Attributes:
@@ -104,8 +104,7 @@ class _Judged:
             raise InternalError(f"{what}: the judge gave no verdict on {', '.join(untouched)}; please report this")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeVerdict(_Judged):
+class ProbeVerdict(_Judged, frozen=True, kw_only=True):
     """All verdicts of one probe, with the evidence to explain them and to judge them again.
 
     Attributes:
@@ -130,8 +129,7 @@ class ProbeVerdict(_Judged):
         self._hold(expectations(self.probe.expect), f"{self.probe.position}: probe {self.probe.name!r}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepVerdict(_Judged):
+class StepVerdict(_Judged, frozen=True, kw_only=True):
     """All verdicts on one step's own expectations: of streams, and of connection tracking.
 
     Attributes:
@@ -159,24 +157,21 @@ class StepVerdict(_Judged):
         self._hold(step_expectations(self.step.expect), f"{self.step.position}: step {self.step.name!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(Struct, frozen=True):
     """Why a scenario did not run: what the machine lacks, and what to do about it."""
 
     missing: str
     cure: str
 
 
-@dataclass(frozen=True, slots=True)
-class Fault:
+class Fault(Struct, frozen=True):
     """The error that kept a scenario from being judged: the message of a ``LabError`` and its exit code."""
 
     exit_code: ExitCode
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class KnownFailure:
+class KnownFailure(Struct, frozen=True):
     """An engine failure that ``spec.except`` foresees: the reason, the engine's own line, and where it is foreseen."""
 
     because: str
@@ -187,8 +182,7 @@ class KnownFailure:
         return f"the engine fails as {self.position} foresees: {self.because}; it logged {self.said!r}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScenarioResult:
+class ScenarioResult(Struct, frozen=True, kw_only=True):
     """One scenario on one engine. With ``skipped`` or ``fault``, ``probes`` holds the earlier ones.
 
     Attributes:
@@ -251,5 +245,5 @@ def step_expectations(expect: StepExpect) -> tuple[str, ...]:
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:
     """The keys that the author filled in: all fields but those that say where."""
-    names = (field.name for field in fields(expect) if field.name not in ("position", "positions"))
+    names = (name for name in expect.__struct_fields__ if name not in ("position", "positions"))
     return [name for name in names if getattr(expect, name) is not None]

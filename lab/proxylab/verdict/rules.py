@@ -11,9 +11,10 @@ from collections.abc import Container, Iterable, Sequence
 from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, IPNetwork, Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
@@ -22,8 +23,7 @@ __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
 _MAP = re.compile(r" vmap @(\S+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """One rule and its count.
 
     Attributes:

@@ -3,10 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping
 from ipaddress import ip_address
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.scenario.model import ConntrackExpect, Entries
 
 __all__ = ["Tables", "entry_words", "is_met", "remaining_entry"]
@@ -15,8 +16,7 @@ _OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 """The protocols that steps mean where their author names none. Not ICMP: the lab's own sentinel packets use it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(Struct, frozen=True):
     """The connection tracking of a lab, and what reading an expectation about it takes.
 
     Attributes:

@@ -5,7 +5,7 @@ trace has no expectations, so the summary compares the packet with a plain deliv
 and a reply from the dialled address.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import endpoint

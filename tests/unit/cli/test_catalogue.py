@@ -2,9 +2,6 @@
 
 import os
 import re
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,10 +19,6 @@ def checked(caller: Caller, *words: str) -> list[str]:
     code, output, errors = caller.type("check", "--catalogue", *words)
     assert code == ExitCode.OK, errors
     return [os.path.relpath(file, SCENARIOS) for file in CHECKED.findall(output)]
-
-
-def test_without_a_name_the_catalogue_is_every_scenario(caller: Caller) -> None:
-    assert sorted(checked(caller)) == places()
 
 
 def test_themes_and_scenarios_are_named_in_any_order(caller: Caller) -> None:
@@ -69,25 +62,10 @@ def test_what_is_not_there_is_told_with_what_is(caller: Caller, words: list[str]
         ("check own", ["own.lab.yaml"]),
     ],
 )
-def test_names_are_completed(tmp_path: Path, words: str, completed: list[str]) -> None:
-    (tmp_path / "own.lab.yaml").touch()
-    (tmp_path / "node.lab.yaml").touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "proxylab"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(SCENARIOS.parent / "lab"),
-            "_PROXYLAB_COMPLETE": "bash_complete",
-            "COMP_WORDS": f"proxylab {words}",
-            "COMP_CWORD": str(len(shlex.split(words))),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed, done.stderr
+def test_names_are_completed(caller: Caller, words: str, completed: list[str]) -> None:
+    (caller.folder / "own.lab.yaml").touch()
+    (caller.folder / "node.lab.yaml").touch()
+    assert caller.complete(f"proxylab {words}") == completed
 
 
 def test_a_copy_has_its_own_name_unless_another_is_given(caller: Caller) -> None:

@@ -57,7 +57,7 @@ def test_nothing_is_overwritten(piped: str, tmp_path: Path, capsys: pytest.Captu
 
 @pytest.mark.parametrize(
     ("data", "said"),
-    [(b"\xff", "is not UTF-8 text"), (b"{", "not valid JSON"), (b"", "give it what `kubectl get svc,")],
+    [(b"\xff", "is not UTF-8 text"), (b"{", "not valid YAML"), (b"", "give it what `kubectl get svc,")],
 )
 def test_what_cannot_be_read(data: bytes, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "printout").write_bytes(data)
@@ -93,5 +93,5 @@ def test_what_check_would_find_too_large_is_not_written(tmp_path: Path, capsys: 
     written = tmp_path / "mine.lab.yaml"
     (tmp_path / "printout").write_text(k3s().json())
     assert type_in(str(tmp_path / "printout"), "-o", str(written), "--name", "x" * MOST_BYTES) == ExitCode.SCENARIO
-    assert "the file has more than 16 MiB; split the scenario" in capsys.readouterr().err
+    assert "the file has more than 64 MiB; split the scenario" in capsys.readouterr().err
     assert not written.exists()

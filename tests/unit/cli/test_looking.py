@@ -6,6 +6,8 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+import yaml
+from broken_scenarios import BASE
 from recorded import World
 
 from proxylab.cli import main
@@ -15,6 +17,8 @@ from proxylab.evidence.evidence import Capture
 from proxylab.plan.model import Namespace, Plan, Role
 from proxylab.report.bundle import CASE, PLAN, Circumstances, bundle
 from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.source import read_documents
 from proxylab.verdict.judge import judge
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -223,3 +227,14 @@ def test_graph_of_a_bundle_draws_what_was_seen(shell: Shell, tmp_path: Path) -> 
     assert "plan.json is missing" in shell.type("graph", str(tmp_path))[2]
     (tmp_path / CASE).unlink()
     assert "neither a scenario nor a bundle" in shell.type("graph", str(tmp_path))[2]
+
+
+@pytest.mark.parametrize("value", ["1e3", "1.5e3", "0o17", "on", "1_0", "0777", "true", "1.2.3", "web"])
+def test_get_writes_text_that_both_versions_of_yaml_read_as_text(shell: Shell, tmp_path: Path, value: str) -> None:
+    file = tmp_path / "a.lab.yaml"
+    file.write_text(BASE.replace("client: {}", f"client: {{labels: {{app: '{value}'}}}}"))
+    code, output, _ = shell.type("get", str(file), "pods", "client", "-o", "yaml")
+    ((document,), _) = read_documents(output, "f", Problems())
+    assert code == ExitCode.OK
+    assert document.root["metadata"]["labels"]["app"].value == value
+    assert yaml.safe_load(output)["metadata"]["labels"]["app"] == value

@@ -1,12 +1,10 @@
 """Verbs of the desk as their caller sees them, where no lab stands."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import click
 import pytest
+from caller import Caller
 
 from proxylab.cli import main
 from proxylab.cli.durations import Duration, age
@@ -108,26 +106,11 @@ def test_shells_are_taught_to_complete(capsys: pytest.CaptureFixture[str], shell
         ("proxylab up x", ["x"]),
     ],
 )
-def test_names_are_completed(tmp_path: Path, words: str, completed: list[str]) -> None:
+def test_names_are_completed(caller: Caller, tmp_path: Path, words: str, completed: list[str]) -> None:
     for name in ("clusters/a.lab.yaml", "clusters/deep/b.lab.yaml", "clusters/c.yaml", "d.lab.yaml"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    done = subprocess.run(
-        [sys.executable, "-m", "proxylab"],
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT / "lab"),
-            "_PROXYLAB_COMPLETE": "bash_complete",
-            "COMP_WORDS": words,
-            "COMP_CWORD": str(len(words.split()) - 1),
-        },
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert [line.partition(",")[2] for line in done.stdout.splitlines()] == completed, done.stderr
+    assert caller.complete(words) == completed
 
 
 def test_files_keep_the_way_in_which_they_are_typed(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.allocate import NODE_PORTS, allocate_services

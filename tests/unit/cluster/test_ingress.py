@@ -1,9 +1,9 @@
 """The addresses that load balancers give to Services."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.ingress import Pool, give_ingress

@@ -1,9 +1,9 @@
 """Every row of the schema's tables: which names a cluster has, and what they point to."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.names import Kind, Names, Record, Srv

@@ -1,5 +1,6 @@
-from dataclasses import replace
 from ipaddress import ip_address
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import ZONE_LABEL, EndpointPort, Node, Pod, PodPort, Service, ServicePort, ServiceType

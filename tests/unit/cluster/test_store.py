@@ -1,7 +1,7 @@
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import Key, Node, Service
 from proxylab.cluster.store import CompactedError, Event, EventType, Store

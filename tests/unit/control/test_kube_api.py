@@ -2,7 +2,6 @@
 
 import json
 from contextlib import suppress
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -10,6 +9,7 @@ import kubernetes_validate
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import (
@@ -77,10 +77,13 @@ def watch(api: KubeApi, path: str, query: str) -> Following:
     return reply.following
 
 
-def told(following: Following) -> list[tuple[str, str]]:
-    """What is new, as pairs of the kind of event and the name, or what else says which it is."""
-    events = [json.loads(line) for line in following.news()]
-    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events]
+def events(following: Following, size: int = 1 << 20) -> list[Any]:
+    return [json.loads(line) for line in following.news(size).splitlines()]
+
+
+def told(following: Following, size: int = 1 << 20) -> list[tuple[str, str]]:
+    """What is new, as pairs of the kind of event and the name of the object."""
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(following, size)]
 
 
 def names(document: Any) -> list[str]:
@@ -103,7 +106,7 @@ def test_a_list_has_what_its_selectors_ask_for() -> None:
 def test_a_streaming_list_ends_with_its_bookmark_and_goes_on() -> None:
     api = api_with(ECHO, HEADLESS)
     following = watch(api, "/api/v1/services", f"{STREAMED}&{KUBE_PROXY}")
-    added, bookmark = [json.loads(line) for line in following.news()]
+    added, bookmark = events(following)
     assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "echo")
     assert bookmark == {
         "type": "BOOKMARK",
@@ -122,6 +125,16 @@ def test_a_streaming_list_ends_with_its_bookmark_and_goes_on() -> None:
     assert told(following) == []
 
 
+def test_a_client_takes_lines_piece_by_piece_while_objects_change() -> None:
+    api = api_with(ECHO, HEADLESS)
+    following = watch(api, "/api/v1/services", STREAMED)
+    assert told(following, size=1) == [("ADDED", "echo")]
+    api.store.delete(HEADLESS.key)
+    api.store.apply(replace(ECHO, annotations={"a": "b"}))
+    taken = [told(following, size=1) for _ in range(5)]
+    assert taken == [[("ADDED", "headless")], [("BOOKMARK", "")], [("DELETED", "headless")], [("MODIFIED", "echo")], []]
+
+
 def test_what_stops_being_selected_is_deleted_and_what_begins_is_added() -> None:
     api = api_with(ECHO)
     following = watch(api, "/api/v1/services", f"watch=1&resourceVersion=1&{KUBE_PROXY}")
@@ -129,7 +142,7 @@ def test_what_stops_being_selected_is_deleted_and_what_begins_is_added() -> None
     api.store.apply(replace(ECHO, labels={"service.kubernetes.io/service-proxy-name": "third"}))
     api.store.apply(ECHO)
     api.store.delete(ECHO.key)
-    lines = [json.loads(line) for line in following.news()]
+    lines = events(following)
     assert [line["type"] for line in lines] == ["DELETED", "ADDED", "DELETED"]
     # A deletion bears the revision of the change that made it, and the object as it was last selected.
     assert [line["object"]["metadata"]["resourceVersion"] for line in lines] == ["2", "4", "5"]
@@ -151,10 +164,10 @@ def test_a_watch_that_falls_behind_the_history_is_told_and_ends() -> None:
     assert told(following) == [("ADDED", "echo"), ("BOOKMARK", "")]
     for number in range(3):
         api.store.apply(replace(ECHO, annotations={"n": str(number)}))
-    (line,) = [json.loads(line) for line in following.news()]
+    (line,) = events(following)
     assert (line["type"], line["object"]["code"], line["object"]["reason"]) == ("ERROR", 410, "Expired")
     assert following.ended
-    assert list(following.news()) == []
+    assert following.news(1) == b""
 
 
 def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:
@@ -281,8 +294,6 @@ def test_discovery_leads_to_every_resource() -> None:
         ("a in (b, c)", {}, False),
         ("a notin (b,c)", {}, True),
         ("x.io/a notin (b),d", {"x.io/a": "c", "d": "1"}, True),
-        ("a>3", {"a": "4"}, True),
-        ("a<3", {"a": "no"}, False),
         ("a=b,!c", {"a": "b", "c": ""}, False),
     ],
 )
@@ -290,7 +301,7 @@ def test_label_selectors(selector: str, labels: dict[str, str], selected: bool) 
     assert Selection.of(selector, "").accepts(labels, {}) is selected
 
 
-@pytest.mark.parametrize("selector", [",", "a in", "a in b", "!", "a=b c", "=b", "a>x", "(a)", "a in (b", "a,,b"])
+@pytest.mark.parametrize("selector", [",", "a in", "a in b", "!", "a=b c", "=b", "a>1", "(a)", "a in (b", "a,,b"])
 def test_label_selectors_that_are_none(selector: str) -> None:
     with pytest.raises(Refusal):
         Selection.of(selector, "")

@@ -9,7 +9,7 @@ import dns.rcode
 from proxylab.cluster.kube_dns import kube_dns
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
-from proxylab.control.dns import NameService
+from proxylab.control.dns_server import NameService
 
 NAME = "kube-dns.kube-system.svc.cluster.local."
 OWN = Service(namespace="proxylab", name="barrier", cluster_ips=(IPv4Network("192.0.0.8").network_address,))

@@ -8,8 +8,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from proxylab.control.http import Answer
-from proxylab.control.servers import NodeServers, PathHandler
+from proxylab.control.http_server import Answer, NodeServers, PathHandler
 from proxylab.kernel.sandbox.netns import NetNs
 
 PLACE = (IPv4Address("127.0.0.1"), 10256)
@@ -23,7 +22,7 @@ def statuses(monkeypatch: pytest.MonkeyPatch, handlers: Sequence[PathHandler]) -
     """What one place answers while it is served by each of these in turn."""
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
-    monkeypatch.setattr("proxylab.control.servers.listen_inside", lambda *_: listening)
+    monkeypatch.setattr("proxylab.control.http_server.listen_inside", lambda *_: listening)
 
     async def scenario() -> list[bytes]:
         servers = NodeServers(NetNs("node-a", -1))
@@ -56,5 +55,5 @@ def test_a_place_of_a_family_that_the_kernel_lacks_is_no_failure(
     def listen(*_: object) -> None:
         raise OSError(error, "Taken")
 
-    monkeypatch.setattr("proxylab.control.servers.listen_inside", listen)
+    monkeypatch.setattr("proxylab.control.http_server.listen_inside", listen)
     assert asyncio.run(NodeServers(NetNs("node-a", -1)).serve({PLACE: saying(200)})) == lines

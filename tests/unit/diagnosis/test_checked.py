@@ -1,9 +1,9 @@
 """What health-check node ports tell balancers, against the endpoints that stand on each node."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort

@@ -1,9 +1,9 @@
 """The first three stations, as objects, questions and engines show them: name, endpoints, engine."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import (

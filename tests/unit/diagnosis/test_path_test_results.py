@@ -1,10 +1,10 @@
 """The stages that path tests judge: DNAT, masquerade, hairpin."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import probed
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Service, ServicePort

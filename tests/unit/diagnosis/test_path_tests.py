@@ -1,11 +1,11 @@
 """Which path tests a diagnosis chooses, and which source address endpoints must see."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service

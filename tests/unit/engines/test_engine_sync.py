@@ -3,10 +3,10 @@
 import asyncio
 import re
 from collections.abc import Coroutine
-from dataclasses import replace
 
 import pytest
 from memory_loader import MemoryLoader
+from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
 from proxylab.addresses import Family

@@ -1,11 +1,12 @@
 """UDP flows that must go, sysctls that are written, and what the proxy answers over HTTP: all without a node."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_network
 
 import pytest
+from msgspec.structs import replace
 from rule_cases import HERE, LOCAL_OUTSIDE, Addresses, echo, endpoint, load_balancer, slice_of
 from whole_ports import service_ports
 

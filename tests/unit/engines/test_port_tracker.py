@@ -1,8 +1,7 @@
 """Service ports are made anew for changed objects only, and an unsound object harms no other."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, here_and_there, slice_of
 from whole_ports import service_ports
 

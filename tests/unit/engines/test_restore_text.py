@@ -1,8 +1,7 @@
 """The text of one load: what it declares, puts in and removes; and rule counts of kube-proxy's own."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from rule_cases import CASES, Addresses, case, echo, endpoint, here_and_there, load_balancer
 
 from proxylab.addresses import Family

@@ -1,7 +1,7 @@
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 from rule_cases import ELSEWHERE, HERE, Addresses, echo, endpoint, external_ip, load_balancer, node_port, slice_of
 from whole_ports import service_ports
 

@@ -1,9 +1,9 @@
 """What a pod is promised, from objects alone."""
 
-from dataclasses import replace
 from ipaddress import ip_address, ip_network
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, TrafficPolicy

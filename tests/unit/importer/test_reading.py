@@ -33,7 +33,7 @@ def test_an_object_that_is_printed_twice_is_one() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "x:1:2: not valid JSON"),
+        ("{", "x:1:2: not valid YAML"),
         ("a: [", "x:1:5: not valid YAML"),
         ("", "x: no Service, EndpointSlice, Pod or Node there; give it what `kubectl get"),
         ("kind: Secret\n", "x: no Service, EndpointSlice, Pod or Node there"),

@@ -1,7 +1,6 @@
 """What steps have taken out of a lab: which ends are down, and which namespaces a blackhole silences."""
 
-from dataclasses import replace
-
+from msgspec.structs import replace
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.assembly import assemble

@@ -1,15 +1,15 @@
 """A scenario laid out: plan, objects, resolved probes and sources belong together."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address
 
 import pytest
+from msgspec.structs import replace
 from scenario_cases import ECHO, at, frontend, probe, two_nodes
 
 from proxylab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import assemble
-from proxylab.scenario.model import NodeDevice, Preserved, SourceExpectation
+from proxylab.scenario.model import NodeDevice, Preserved, SourceAddress, SourceExpectation
 
 INSIDE = probe("inside", "sender", frontend(), source=Preserved())
 OUTSIDE = probe("outside", "client", frontend(), source=NodeDevice("node-a", "uplink"))
@@ -52,7 +52,7 @@ def test_errands_dial_what_was_allocated() -> None:
     [
         (None, None),
         (Preserved(), None),
-        (IPv4Address("192.0.2.9"), "192.0.2.9"),
+        (SourceAddress(IPv4Address("192.0.2.9")), "192.0.2.9"),
         (NodeDevice("node-b", "uplink"), "172.18.0.3"),
         (NodeDevice("node-b", "pods"), "10.244.1.1"),
     ],

@@ -1,9 +1,9 @@
 """The way of a packet by the plan alone."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, ip_address
 
 import pytest
+from msgspec.structs import replace
 from network_scenarios import BASIC, TUNNELLED
 from scenario_cases import two_nodes
 

@@ -1,9 +1,9 @@
 """The receiver of a frame: any machine on the sender's own link, by name or by MAC."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from scenario_cases import host, node, pods, probe, scenario
 
 from proxylab.errors import ScenarioError

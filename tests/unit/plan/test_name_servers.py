@@ -1,10 +1,10 @@
 """Who serves names in a lab, where, and what is asked before a name is dialled."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address, ip_address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError

@@ -1,9 +1,9 @@
 """Probes with every name looked up."""
 
-from dataclasses import replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, ip_network
 
 import pytest
+from msgspec.structs import replace
 from network_scenarios import BASIC as WIRES
 from network_scenarios import crowded
 from scenario_cases import ECHO, at, frontend, host, node, pods, probe, scenario, two_nodes

@@ -1,9 +1,9 @@
 """The address that a masquerade gives."""
 
-from dataclasses import replace
 from ipaddress import ip_interface
 
 import pytest
+from msgspec.structs import replace
 from network_scenarios import BASIC, DUAL, TUNNELLED, network
 from scenario_cases import node, pods, scenario, two_nodes
 

@@ -2,10 +2,10 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 from scenario_cases import frontend, probe, two_nodes
 
@@ -97,16 +97,25 @@ def test_a_case_is_judged_again_to_the_same_verdicts() -> None:
     assert recorded.circumstances == HERE
 
 
-@pytest.mark.parametrize("data", [b"", b"{}", b"[1]", b'{"format": 1}', b"\xff"])
+@pytest.mark.parametrize("data", [b"", b'{"format":4}', b"[1]", b"\xff"])
 def test_what_is_no_case_is_refused_by_name(data: bytes) -> None:
     with pytest.raises(ScenarioError, match=r"x/case\.json: not a recorded case"):
         read_case("x/case.json", data)
 
 
 def test_a_case_of_another_format_is_refused() -> None:
-    data = files(verdict())[CASE].replace(b'{"circumstances"', b'{"format":9,"circumstances"', 1)
-    with pytest.raises(ScenarioError, match="has format 9, this version reads 3"):
+    data = files(verdict())[CASE].replace(b'"format":4', b'"format":9', 1)
+    with pytest.raises(ScenarioError, match="has format 9, this version reads 4"):
         read_case("case.json", data)
+
+
+def test_a_case_from_before_formats_were_written_is_refused() -> None:
+    written = b'{"circumstances":{"proxylab":"0.1.0"},"evidence":{"sent":1,"observations":{"flow":[0]}}}'
+    with pytest.raises(
+        ScenarioError,
+        match="not a recorded case or step with a format, this version reads 4; judge it with the version that",
+    ):
+        read_case("case.json", written)
 
 
 READ = """

@@ -1,8 +1,7 @@
 """When engines differ, and how that is told."""
 
-from dataclasses import replace
-
 from made_steps import all_well, entry_remains
+from msgspec.structs import replace
 from probed import CASES
 
 from proxylab.report.differences import differ, difference_lines

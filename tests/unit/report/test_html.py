@@ -3,12 +3,12 @@
 import re
 from base64 import b64encode
 from collections import Counter
-from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
 
 import pytest
 from made_steps import torn_connection
+from msgspec.structs import replace
 from probed import CASES, ECHOES, RUN
 from recorded import World
 

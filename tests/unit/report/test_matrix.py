@@ -1,6 +1,6 @@
 """The table of scenarios and engines, and what took longest."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from proxylab.report.matrix import result_table, slowest
 from proxylab.report.terminal import run_lines

@@ -1,8 +1,8 @@
 """The rules of a node, without those that the packets of a probe cannot meet."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.report.reproduction.rules import rulesets

@@ -6,7 +6,7 @@ import pytest
 from broken_scenarios import BASE
 
 from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, ProxyConfiguration, SocketAddress
-from proxylab.codec import decode, encode
+from proxylab.encoding import decode, encode
 from proxylab.engines.embedded.settings import (
     BridgeInterface,
     ClusterCIDR,
@@ -130,4 +130,4 @@ def test_how_local_traffic_is_told(document: str, expected: DetectLocal) -> None
 
 def test_it_travels_to_the_lab_process() -> None:
     choice = EngineChoice(cluster_cidrs=PODS, configuration=configured("iptables: {minSyncPeriod: 10ms}"))
-    assert decode(encode(choice, EngineChoice), EngineChoice) == choice
+    assert decode(encode(choice), EngineChoice) == choice

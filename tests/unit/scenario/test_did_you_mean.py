@@ -10,8 +10,8 @@ from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.schema.base import Shape
 from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.whole import ScenarioDocument
 from proxylab.scenario.schema.workload import EndpointSliceShape
 from proxylab.scenario.validation import validated
 
@@ -44,7 +44,7 @@ KEYS = sorted((name, str(field.alias)) for name, shape in BY_NAME.items() for fi
 def test_the_walk_finds_the_shapes_of_all_depths() -> None:
     assert len(BY_NAME) == len(STRICT)
     assert {
-        "whole.ScenarioDocument",
+        "scenario.ScenarioDocument",
         "probe.SendShape",
         "change.UntilShape",
         "service.ServicePortShape",

@@ -7,10 +7,11 @@ from typing import Any
 import jsonschema
 import pytest
 from broken_scenarios import BASE, broken_scenarios
-from ruamel.yaml import YAML
 
 from proxylab.scenario.json_schema import DRAFT, json_schema
+from proxylab.scenario.problems import Problems
 from proxylab.scenario.reference import reference_page
+from proxylab.scenario.source import read_documents
 
 ROOT = Path(__file__).resolve().parents[3]
 KEPT = ROOT / "lab" / "proxylab" / "scenario" / "schema.json"
@@ -23,8 +24,8 @@ def faults(text: str) -> list[str]:
     validator = jsonschema.Draft7Validator(SCHEMA)
     return [
         error.message
-        for document in YAML(typ="safe", pure=True).load_all(text)
-        for error in validator.iter_errors(document)
+        for document in read_documents(text, "f", Problems())[0]
+        for error in validator.iter_errors(document.value)
     ]
 
 
@@ -80,6 +81,12 @@ def test_it_finds_mistakes_of_shape(name: str) -> None:
     (case,) = [case for case in broken_scenarios() if case.name == name]
     assert faults(BASE) == []
     assert faults(case.text) != []
+
+
+def test_a_bind_address_is_a_text() -> None:
+    kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+    assert faults(f"{kind}healthzBindAddress: 0.0.0.0:10256\nmetricsBindAddress: '[::]:10249'\n") == []
+    assert faults(f"{kind}healthzBindAddress: {{address: 0.0.0.0, port: 10256}}\n") != []
 
 
 def test_every_key_has_a_description_and_every_example_is_as_the_schema_wants_it() -> None:

@@ -23,6 +23,7 @@ from proxylab.scenario.model import (
     Preserved,
     ServiceTarget,
     Source,
+    SourceAddress,
     Spread,
 )
 from proxylab.scenario.source import MOST_BYTES
@@ -165,7 +166,7 @@ def test_a_sender_with_address_and_port() -> None:
     ("written", "source"),
     [
         ("preserved", Preserved()),
-        ("192.0.2.7", ip_address("192.0.2.7")),
+        ("192.0.2.7", SourceAddress(ip_address("192.0.2.7"))),
         ("{node: node-b, device: uplink}", NodeDevice("node-b", "uplink")),
         ("{node: node-b, device: pods}", NodeDevice("node-b", "pods")),
     ],
@@ -232,7 +233,7 @@ def test_files_with_a_byte_order_mark_and_windows_line_ends(tmp_path: Path) -> N
     [
         (BASE.encode().replace(b"first", b"f\xffirst"), "13:12: the file is not UTF-8 text; save it as UTF-8"),
         (BASE.encode("utf-16"), "1:1: the file is not UTF-8 text; save it as UTF-8"),
-        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 16 MiB; split the scenario"),
+        (b"#" * (MOST_BYTES + 1), "1:1: the file has more than 64 MiB; split the scenario"),
     ],
     ids=["a byte", "UTF-16", "too large"],
 )

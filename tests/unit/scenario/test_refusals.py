@@ -2,7 +2,8 @@
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -50,16 +51,45 @@ def test_the_base_scenario_has_no_problem() -> None:
     assert parse_scenario(BASE, "f").name == "base"
 
 
+@dataclass(frozen=True)
+class Refused:
+    """What parsing every case says, and every line of the package that was on the stack when it refused something."""
+
+    problems: Mapping[str, list[str]]
+    lines: frozenset[tuple[str, int]]
+
+
+@pytest.fixture(scope="module")
+def refused() -> Refused:
+    """Each text is parsed once, for the tests of the cases and for the test that none is missing."""
+    lines: set[tuple[str, int]] = set()
+    add, custom_error = problems_module.Problems.add, schema_base.PydanticCustomError
+
+    def watched_add(*args: object, **kwargs: object) -> None:
+        lines.update(callers())
+        add(*args, **kwargs)  # type: ignore[arg-type]
+
+    def watched_error(*args: object) -> object:
+        lines.update(callers())
+        return custom_error(*args)  # type: ignore[arg-type]
+
+    texts = {case.name: case.text for case in CASES} | {name: text for name, (text, _) in OUTSIDE_THE_TABLE.items()}
+    assert len(texts) == len(CASES) + len(OUTSIDE_THE_TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(problems_module.Problems, "add", watched_add)
+        patch.setattr(schema_base, "PydanticCustomError", watched_error)
+        return Refused({name: problems_of(text) for name, text in texts.items()}, frozenset(lines))
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_refusal(case: Broken) -> None:
-    assert problems_of(case.text) == list(case.problems)
+def test_refusal(case: Broken, refused: Refused) -> None:
+    assert refused.problems[case.name] == list(case.problems)
 
 
 @pytest.mark.parametrize("name", OUTSIDE_THE_TABLE)
-def test_refusal_outside_the_table(name: str) -> None:
-    text, beginning = OUTSIDE_THE_TABLE[name]
-    (problem,) = problems_of(text)
-    assert problem.startswith(beginning)
+def test_refusal_outside_the_table(name: str, refused: Refused) -> None:
+    (problem,) = refused.problems[name]
+    assert problem.startswith(OUTSIDE_THE_TABLE[name][1])
 
 
 def test_nesting_without_end_is_refused() -> None:
@@ -104,28 +134,13 @@ def callers() -> Iterator[tuple[str, int]]:
         frame = frame.f_back
 
 
-def test_every_refusal_in_the_code_has_a_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    reached: set[tuple[str, int]] = set()
-    add, custom_error = problems_module.Problems.add, schema_base.PydanticCustomError
-
-    def watched_add(*args: object, **kwargs: object) -> None:
-        reached.update(callers())
-        add(*args, **kwargs)  # type: ignore[arg-type]
-
-    def watched_error(*args: object) -> object:
-        reached.update(callers())
-        return custom_error(*args)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(problems_module.Problems, "add", watched_add)
-    monkeypatch.setattr(schema_base, "PydanticCustomError", watched_error)
-    for text in [*(case.text for case in CASES), *(text for text, _ in OUTSIDE_THE_TABLE.values())]:
-        problems_of(text)
+def test_every_refusal_in_the_code_has_a_case(refused: Refused) -> None:
     unreached = [
         f"{module.relative_to(ROOM)}:{site.lineno}: {ast.unparse(site)}"
         for module in ROOM.rglob("*.py")
         if module.name not in TESTED_ELSEWHERE
         for site in sites(ast.parse(module.read_text(encoding="utf-8")))
-        if not any((str(module), line) in reached for line in range(site.lineno, (site.end_lineno or 0) + 1))
+        if not any((str(module), line) in refused.lines for line in range(site.lineno, (site.end_lineno or 0) + 1))
     ]
     expected = {"source.py": 2}  # decode() reads bytes, which test_source offers
     for module, count in expected.items():

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from proxylab.scenario.schema.base import Shape
+from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.whole import ScenarioDocument
 
 
 def shapes(shape: type[Shape] = Shape) -> Iterator[type[Shape]]:

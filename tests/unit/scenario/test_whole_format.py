@@ -1,10 +1,10 @@
 """The whole format: all of it stands in the Scenario, and what cannot be run is refused, not ignored."""
 
-from dataclasses import fields, is_dataclass
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 
 import pytest
+from msgspec import Struct
 
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
@@ -177,10 +177,10 @@ def test_everything_is_frozen() -> None:
     seen = 0
     while waiting:
         value = waiting.pop()
-        if is_dataclass(value):
+        if isinstance(value, Struct):
             seen += 1
-            assert value.__dataclass_params__.frozen  # type: ignore[attr-defined]
-            waiting += [getattr(value, field.name) for field in fields(value)]
+            assert value.__struct_config__.frozen
+            waiting += [getattr(value, name) for name in value.__struct_fields__]
         elif isinstance(value, tuple):
             waiting += value
         else:

@@ -1,17 +1,19 @@
 """Every behaviour of upstream's end-to-end tests that needs a step has one; ``behaviours.yaml`` maps them."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ruamel.yaml import YAML
+import yaml
 
 SCENARIOS = Path(__file__).parents[3] / "scenarios"
 
 
+@cache
 def read(path: Path) -> Any:
     with path.open(encoding="utf-8") as file:
-        return next(iter(YAML(typ="safe").load_all(file)))
+        return next(yaml.safe_load_all(file))
 
 
 BEHAVIOURS: dict[str, dict[str, list[dict[str, str]]]] = read(Path(__file__).with_name("behaviours.yaml"))

@@ -79,14 +79,14 @@ def visited(
 def test_what_a_visitor_has_begun_is_finished_when_it_goes(tmp_path: Path) -> None:
     async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("node-a"), AnyRequest)
+        await visitor.send(Dump("node-a"))
         await handler.begun.wait()
         visitor.close()
         for _ in range(50):  # turns of the loop: enough to hear of it, and to drop what is under way
             await asyncio.sleep(0)
         handler.let.set()
         other = AsyncChannel(connect())
-        await other.send(Dump("node-b"), AnyRequest)
+        await other.send(Dump("node-b"))
         assert await other.receive(AnyResponse) == Dumped("node-b")
         other.close()
 
@@ -97,11 +97,11 @@ def test_an_internal_error_reaches_its_client_and_ends_no_other_connection(tmp_p
     async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
         handler.let.set()
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("broken"), AnyRequest)
+        await visitor.send(Dump("broken"))
         failed = await visitor.receive(AnyResponse)
         assert isinstance(failed, Failed)
         assert "an unforeseen case" in failed.fault.words[0]
-        await visitor.send(Dump("node-a"), AnyRequest)
+        await visitor.send(Dump("node-a"))
         assert await visitor.receive(AnyResponse) == Dumped("node-a")
         visitor.close()
 
@@ -116,11 +116,11 @@ def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: 
         from proxylab.timing import Deadline
 
         with open(os.devnull) as nothing:
-            Channel(connection).send(Log("node-a"), AnyRequest, Deadline.after(5), (nothing.fileno(), nothing.fileno()))
+            Channel(connection).send(Log("node-a"), Deadline.after(5), (nothing.fileno(), nothing.fileno()))
         visitor = AsyncChannel(connection)
         assert await visitor.receive(AnyResponse) == Lines(("2 came along",))
         if not goes:
-            await visitor.send(Signal(15), AnyRequest)
+            await visitor.send(Signal(15))
             assert await visitor.receive(AnyResponse) == Ended(15)
         visitor.close()
         while not handler.finished:
@@ -142,7 +142,7 @@ def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) 
             assert await asyncio.get_running_loop().sock_recv(rude, 1) == b""
             rude.close()
         visitor = AsyncChannel(connect())
-        await visitor.send(Dump("node-a"), AnyRequest)
+        await visitor.send(Dump("node-a"))
         assert await visitor.receive(AnyResponse) == Dumped("node-a")
         visitor.close()
 
@@ -170,7 +170,7 @@ def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation()
         ours, theirs = socket.socketpair()
         client = AsyncChannel(ours)
         conversing = asyncio.create_task(converse(AsyncChannel(theirs), handler))
-        await client.send(Dump("node-a"), AnyRequest)
+        await client.send(Dump("node-a"))
         await handler.begun.wait()
         conversing.cancel()
         done, _ = await asyncio.wait([conversing], timeout=5)

@@ -5,12 +5,12 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 import pytest
 from fake_lab import verdict_on
+from msgspec.structs import replace
 from scenario_cases import frontend, probe
 
 from proxylab.addresses import Transport

@@ -1,9 +1,9 @@
 """Causes that need more than the counters of one probe, from recorded evidence."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress

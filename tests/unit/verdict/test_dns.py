@@ -1,13 +1,13 @@
 """Verdicts on names: the queries, the answers, and the address they give."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Family, Transport
-from proxylab.codec import dumps, loads
+from proxylab.encoding import decode, encode
 from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
 from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
 from proxylab.scenario.model import Preserved, Probe
@@ -207,6 +207,6 @@ def test_after_silence_the_servers_are_asked_themselves_and_then_no_other() -> N
 
 def test_lookups_survive_being_sent_and_kept() -> None:
     evidence = Evidence(sent=0, lookups=(lookup("10.96.0.77"), lookup(error="timeout", code="")))
-    assert loads(dumps(evidence, Evidence), Evidence) == evidence
+    assert decode(encode(evidence), Evidence) == evidence
     resolved = replace(WORLD.resolved, question=HEADLESS)
-    assert loads(dumps(resolved, ResolvedProbe), ResolvedProbe) == resolved
+    assert decode(encode(resolved), ResolvedProbe) == resolved

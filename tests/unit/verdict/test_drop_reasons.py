@@ -1,8 +1,7 @@
 """Which of the kernel's reported drops belongs to a traced packet, and where the report shows it."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import DropReason, Evidence

@@ -1,8 +1,7 @@
 """Drops at a pod: it came in there, nothing answered it, and the pod's stack accounts for every packet."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, KernelCount

@@ -1,9 +1,8 @@
 """Foreign rules, which belong to no engine: verdicts, and the sentences that name a cause."""
 
-from dataclasses import replace
-
 import pytest
 from judging import DROPPED, FAIL, INCONCLUSIVE, PASS, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount

@@ -1,10 +1,10 @@
 """A trace in words."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any
 
 from fake_lab import verdict_on
+from msgspec.structs import replace
 from scenario_cases import frontend, probe
 
 from proxylab.addresses import Transport

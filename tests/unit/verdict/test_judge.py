@@ -1,6 +1,5 @@
 """The judge on evidence that is good, bad, missing, contradictory and forged."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
@@ -24,6 +23,7 @@ from judging import (
     plus,
     without,
 )
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Transport

@@ -1,13 +1,12 @@
 """The judge on backends, source and spread."""
 
-from dataclasses import replace
-
 import pytest
 from judging import CONNECTED, DELIVERED, DROPPED, FAIL, INCONCLUSIVE, NODE, PASS, SPREAD, dropped_evidence, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import Transport
-from proxylab.codec import dumps, loads
+from proxylab.encoding import decode, encode
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import (
     Evidence,
@@ -25,6 +24,7 @@ from proxylab.scenario.model import (
     Preserved,
     Reply,
     Shares,
+    SourceAddress,
     Spread,
 )
 from proxylab.verdict.judge import judge
@@ -53,7 +53,7 @@ def test_a_source_without_an_address_is_our_fault() -> None:
 
 
 def test_the_source_an_author_gives_as_an_address() -> None:
-    world = World(source=NODE)
+    world = World(source=SourceAddress(NODE))
     assert judged(world, world.evidence(world.round_trip(0, "echo-1", NODE))).overall is PASS
     kept = one(world, world.evidence(world.round_trip(0, "echo-1")), "source")
     assert (kept.judgement, kept.expected, kept.observed) == (FAIL, "172.18.0.2", "10.244.1.2")
@@ -145,7 +145,7 @@ def test_a_refused_send_excuses_no_packet_that_no_tap_saw_leave() -> None:
 def test_a_verdict_carried_elsewhere_is_judged_again_the_same() -> None:
     evidence = CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=(CONNECTED.report(0, "echo-1"),))
     verdict = judged(CONNECTED, evidence)
-    carried = loads(dumps(verdict, ProbeVerdict), ProbeVerdict)
+    carried = decode(encode(verdict), ProbeVerdict)
     assert carried == verdict
     assert judge(carried.probe, carried.resolved, None, carried.evidence) == verdict
 

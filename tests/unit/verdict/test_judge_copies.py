@@ -1,11 +1,10 @@
-"""The judge on copies: at a stranger, at the sender, and at a node where they end; single and packed."""
+"""The judge on copies: at a stranger, at the sender, and at a node where they end; and among thousands of flows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, one
-from packed_passages import packed
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
@@ -75,12 +74,10 @@ def test_a_reply_that_was_sent_twice_may_come_twice() -> None:
 NODES = ("node-a", "node-b", "node-c")
 
 
-def verdict_on(world: World, seen: Sequence[Observation], key: str, *, pack: bool, **changes: object) -> Verdict:
+def verdict_on(world: World, seen: Sequence[Observation], key: str, **changes: object) -> Verdict:
     """With a third node, that is on no flow's way."""
     resolved = replace(world.resolved, nodes=NODES)
-    nodes = [each for each in seen if each.netns_name in NODES] if pack else []
-    evidence = world.evidence([each for each in seen if not (pack and each.netns_name in NODES)], **changes)
-    judged = judge(world.probe, resolved, None, replace(evidence, passages=packed(nodes)))
+    judged = judge(world.probe, resolved, None, world.evidence(seen, **changes))
     return next(each for each in judged.verdicts if each.expectation == key)
 
 
@@ -88,56 +85,50 @@ def crossing(world: World) -> list[Observation]:
     return [each for flow in range(world.flows) for each in world.crossing(flow, "echo-1")]
 
 
-PACKED = pytest.mark.parametrize("pack", [False, True], ids=["told", "packed"])
-
-
-@PACKED
 @pytest.mark.parametrize("node", NODES)
-def test_a_copy_that_ends_at_a_node_is_found(node: str, pack: bool) -> None:
+def test_a_copy_that_ends_at_a_node_is_found(node: str) -> None:
     """It came to the node, and no device of the node saw it leave."""
     world = replace(WORLD, flows=20)
     request, reply = (replace(each(world, 7, node), at=10**6) for each in (copy_at, reply_at))
     for more, key, to in ((request, "outcome", "10.244.2.3:8080"), (reply, "reply", "10.244.1.2:40007")):
-        assert verdict_on(world, crossing(world), key, pack=pack).judgement is PASS
-        found = verdict_on(world, [*crossing(world), more], key, pack=pack)
+        assert verdict_on(world, crossing(world), key).judgement is PASS
+        found = verdict_on(world, [*crossing(world), more], key)
         what = "a copy of the reply" if key == "reply" else "it arrived at echo-1, and a copy of it"
         assert found.reasons == (
             f"1 of 20 flows: {what} came in at {node}/eth0, addressed to {to}, and went no further",
         )
         assert (found.judgement, found.example) == (FAIL, 7)
         # A bridge between nodes floods a frame, and the node that is not meant drops it.
-        assert verdict_on(world, [*crossing(world), replace(more, otherhost=True)], key, pack=pack).judgement is PASS
+        assert verdict_on(world, [*crossing(world), replace(more, otherhost=True)], key).judgement is PASS
         # What a bridge of pods sees besides its ports is none.
         beside = replace(more, device=POD_BRIDGE)
-        assert verdict_on(world, [*crossing(world), beside], key, pack=pack).judgement is PASS
+        assert verdict_on(world, [*crossing(world), beside], key).judgement is PASS
 
 
 def test_two_copies_among_thousands_of_flows_are_found() -> None:
     seen = crossing(MANY)
-    assert verdict_on(MANY, seen, "outcome", pack=True).judgement is PASS
+    assert verdict_on(MANY, seen, "outcome").judgement is PASS
     two = [replace(copy_at(MANY, flow, "node-c"), at=10**9) for flow in (1234, 1999)]
-    found = verdict_on(MANY, [*seen, *two], "outcome", pack=True)
+    found = verdict_on(MANY, [*seen, *two], "outcome")
     assert (found.judgement, found.example) == (FAIL, 1234)
     assert found.reasons[0].startswith(
         "2 of 2,000 flows: it arrived at echo-1, and a copy of it came in at node-c/eth0, addressed to 10.244.2.3"
     )
 
 
-@PACKED
-def test_a_packet_that_was_sent_again_may_be_lost_once(pack: bool) -> None:
+def test_a_packet_that_was_sent_again_may_be_lost_once() -> None:
     again = [replace(each, at=each.at + 5) for each in WORLD.crossing(0, "echo-1")[:2]]  # it left, and came to node-a
-    assert verdict_on(WORLD, [*crossing(WORLD), *again], "outcome", pack=pack).judgement is PASS
-    assert verdict_on(WORLD, [*crossing(WORLD), again[1]], "outcome", pack=pack).judgement is FAIL
+    assert verdict_on(WORLD, [*crossing(WORLD), *again], "outcome").judgement is PASS
+    assert verdict_on(WORLD, [*crossing(WORLD), again[1]], "outcome").judgement is FAIL
 
 
-@PACKED
-def test_what_may_have_left_past_a_tap_is_in_doubt(pack: bool) -> None:
+def test_what_may_have_left_past_a_tap_is_in_doubt() -> None:
     losses = (TapLoss("node-b", "echo-1", 1),)
     seen = [
         each for each in crossing(WORLD) if (each.netns_name, each.device, each.direction) != ("node-b", "echo-1", OUT)
     ]
-    assert verdict_on(WORLD, seen, "outcome", pack=pack).judgement is FAIL
-    assert verdict_on(WORLD, seen, "outcome", pack=pack, losses=losses).judgement is INCONCLUSIVE
+    assert verdict_on(WORLD, seen, "outcome").judgement is FAIL
+    assert verdict_on(WORLD, seen, "outcome", losses=losses).judgement is INCONCLUSIVE
 
 
 def test_what_a_program_of_a_node_gets_or_sends_ends_and_begins_there() -> None:

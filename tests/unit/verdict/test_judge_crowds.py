@@ -1,10 +1,10 @@
 """Flows that leave from many addresses, each of them a client of its own."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence, Observation

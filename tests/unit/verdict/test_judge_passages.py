@@ -1,9 +1,8 @@
 """The judge on what devices and stacks of nodes saw."""
 
-from dataclasses import replace
-
 import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import (

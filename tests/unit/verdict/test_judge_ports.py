@@ -1,9 +1,9 @@
 """The judge on the port at which flows arrive: it follows from the Service, and any other is wrong."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 from judging import FAIL, INCONCLUSIVE, PASS, REFUSED
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence, Observation, RuleCount, TapLoss

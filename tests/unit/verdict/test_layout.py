@@ -1,8 +1,8 @@
 """What a plan says of bridges and reverse path filters, on plans that scenarios draw."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
+from msgspec.structs import replace
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl

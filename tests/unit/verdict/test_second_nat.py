@@ -1,9 +1,8 @@
 """A flow that another node translates once more: only the packets captured at each hop decide."""
 
-from dataclasses import replace
-
 import pytest
 from judging import FAIL, INCONCLUSIVE, PASS, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.addresses import IPAddress

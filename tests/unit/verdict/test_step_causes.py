@@ -1,9 +1,8 @@
 """The sentence that names why a step failed."""
 
-from dataclasses import replace
-
 import pytest
 from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
+from msgspec.structs import replace
 
 from proxylab.evidence.streams import Break, BreakKind
 from proxylab.scenario.model import Count

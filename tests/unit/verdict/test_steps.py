@@ -1,9 +1,8 @@
 """What a step expects of its streams against their records."""
 
-from dataclasses import replace
-
 import pytest
 from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, record, rejected, step
+from msgspec.structs import replace
 
 from proxylab.errors import InternalError
 from proxylab.evidence.streams import StreamPacket

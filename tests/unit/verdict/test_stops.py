@@ -1,8 +1,8 @@
 """The stops of a packet: the nodes, pods and hosts it passed, and how it changed there."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet

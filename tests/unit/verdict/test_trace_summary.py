@@ -1,9 +1,9 @@
 """The summary of a trace."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence

@@ -1,8 +1,7 @@
 """Connection tracking as a second witness beside the taps."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence, TrackedFlow

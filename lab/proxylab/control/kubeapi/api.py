@@ -1,43 +1,44 @@
 """The API of one cluster: the response to each request.
 
-The response to a watch is a ``Following``, from which the owner of the socket takes lines.
+The response to a watch is a ``Following``, from which the owner of the socket takes lines. Events are the only objects
+that clients create and change.
 """
 
-import json
-from dataclasses import field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.encoder import Encoder, dumped
 from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.manifest import Encoder, dumped
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import discovery
-from proxylab.frozen import dataclass
 
-__all__ = ["KubeApi", "Reply", "WatchReply", "changed_event", "created_event"]
+__all__ = ["KubeApi", "Reply", "WatchReply"]
 
 _VERSION: Final = "v1.34.0"
 """The version at ``/version``; kubectl uses it for little but a warning."""
 
 _MOST_EVENTS: Final = 1000
+_TEXT_LIMIT: Final = 1024  # apiserver's noteLengthLimit (pkg/apis/core/validation/events.go)
 _ALIVE: Final = ("/healthz", "/livez", "/readyz")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """A complete response."""
 
     code: int
     body: bytes
     content_type: str = "application/json"
-    headers: tuple[tuple[str, str], ...] = field(default=())
+    headers: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WatchReply:
+class WatchReply(Struct, frozen=True):
     """A streaming response: the lines of ``following``, for as long as ``watch`` allows."""
 
     watch: Watch
@@ -88,7 +89,7 @@ class KubeApi:
         thing = self.store.get(key)
         if thing is None:
             raise Refusal.not_found(f'{plural} "{key.name}" not found')
-        return Reply(HTTPStatus.OK, self._encoder.object(thing, self.store.revision_of(key)))
+        return Reply(HTTPStatus.OK, self._encoder.known(thing, self.store.revision_of(key)))
 
     def _listed(self, wanted: List) -> Reply:
         revision, collection = self.store.revision, wanted.collection
@@ -103,7 +104,7 @@ class KubeApi:
             "metadata": {"resourceVersion": str(revision)},
         }
         items = (
-            self._encoder.object(thing, self.store.revision_of(thing.key))
+            self._encoder.known(thing, self.store.revision_of(thing.key))
             for thing in self.store.list(resource.cls)
             if collection.holds(thing)
         )
@@ -114,15 +115,15 @@ class KubeApi:
         if not report.name:
             if len(self.store.list(ClusterEvent)) >= _MOST_EVENTS:
                 raise Refusal(HTTPStatus.TOO_MANY_REQUESTS, "TooManyRequests", "too many events", retry_after=60)
-            event = created_event(body, content_type, report.namespace)
+            event = _created_event(body, content_type, report.namespace)
             code = HTTPStatus.CREATED
         else:
             known = self.store.get(key)
             if not isinstance(known, ClusterEvent):
                 raise Refusal.not_found(f'{report.resource.plural} "{report.name}" not found')
-            event = changed_event(known, body, content_type)
+            event = _changed_event(known, body, content_type)
             code = HTTPStatus.OK
-        return Reply(code, self._encoder.object(event, self.store.apply(event)))
+        return Reply(code, self._encoder.known(event, self.store.apply(event)))
 
 
 def refused(refusal: Refusal) -> Reply:
@@ -131,10 +132,7 @@ def refused(refusal: Refusal) -> Reply:
     return Reply(refusal.code, dumped(refusal.status), headers=headers)
 
 
-_TEXT_LIMIT: Final = 1024  # apiserver's noteLengthLimit (pkg/apis/core/validation/events.go)
-
-
-def created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:
+def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:
     """The event of a ``POST``. Raises ``Refusal``."""
     document = _document(body, content_type)
     metadata, regarding = _part(document, "metadata"), _part(document, "regarding")
@@ -151,15 +149,15 @@ def created_event(body: bytes, content_type: str, namespace: str) -> ClusterEven
         action=_text(document, "action"),
         time=_text(document, "eventTime"),
     )
-    return _changed(event, document)
+    return _with_series(event, document)
 
 
-def changed_event(event: ClusterEvent, body: bytes, content_type: str) -> ClusterEvent:
+def _changed_event(event: ClusterEvent, body: bytes, content_type: str) -> ClusterEvent:
     """The event after a ``PATCH``, which counts up its series. Raises ``Refusal``."""
-    return _changed(event, _document(body, content_type))
+    return _with_series(event, _document(body, content_type))
 
 
-def _changed(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:
+def _with_series(event: ClusterEvent, document: dict[str, Any]) -> ClusterEvent:
     series = _part(document, "series")
     count = series.get("count", event.count)
     return replace(
@@ -175,12 +173,9 @@ def _document(body: bytes, content_type: str) -> dict[str, Any]:
         message = f"the body of the request is {content_type or 'of no content type'}, and must be JSON"
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refusal.bad_request("the body of the request is not valid JSON") from None
-    if not isinstance(document, dict):
-        raise Refusal.bad_request("the body of the request is not a JSON object")
-    return document
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
+        raise Refusal.bad_request("the body of the request is not a JSON object") from None
 
 
 def _part(document: dict[str, Any], key: str) -> dict[str, Any]:

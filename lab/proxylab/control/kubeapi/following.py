@@ -10,12 +10,13 @@ An object that begins to match the selectors is ADDED for this client, and one t
 happened to it in the store (apiserver's storage/cacher/cache_watcher.go).
 """
 
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 
 from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
-from proxylab.control.kubeapi.encoder import Encoder, dumped
-from proxylab.control.kubeapi.manifest import Document
+from proxylab.control.kubeapi.manifest import Document, Encoder, dumped
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Watch
 
@@ -43,71 +44,85 @@ class Following:
         self._watch = watch
         self._store = store
         self._encoder = encoder
-        self.ended = False
+        self.ended = self._is_last = False
         wanted = watch.revision or 0
         if wanted > store.revision:
             raise Refusal.too_new(wanted, store.revision)
-        self._begun = not watch.initial
-        self._told = store.revision
-        if not watch.initial and watch.revision is not None:
-            self._told = watch.revision
-            self._check_history()
+        self._sent = store.revision
+        self._initial: deque[tuple[KubeObject, int]] = deque()
+        self._announce = watch.announce
+        if watch.initial:
+            # Reads all revisions now: objects may change before the client takes the last line.
+            things = filter(watch.collection.holds, store.list(watch.collection.resource.cls))
+            self._initial.extend((thing, store.revision_of(thing.key)) for thing in things)
+        elif watch.revision is not None:
+            self._sent = watch.revision
+            try:
+                store.events_since(self._sent)
+            except CompactedError:
+                raise Refusal.expired(self._sent) from None
 
-    def news(self) -> Iterator[bytes]:
-        """A line for each event that the client does not know yet."""
+    def finish(self) -> None:
+        """Let the next news be the last, with a bookmark for the client's next watch, if it wants any."""
+        self._is_last = True
+
+    def news(self, size: int) -> bytes:
+        """The next lines, of ``size`` bytes or little more; empty where the client knows everything."""
+        piece = bytearray()
+        for line in self._news():
+            piece += line
+            if len(piece) >= size:
+                break
+        return bytes(piece)
+
+    def _news(self) -> Iterator[bytes]:
+        """A line for each event that the client does not know; it knows those of the lines that are taken."""
         if self.ended:
             return
-        if not self._begun:
-            self._begun = True
-            yield from self._beginning()
+        while self._initial:
+            thing, revision = self._initial.popleft()
+            yield _line("ADDED", self._encoder.known(thing, revision))
+        if self._announce:
+            self._announce = False
+            yield self._bookmark(initial_end=True)
         try:
-            events = self._store.events_since(self._told)
+            events = self._store.events_since(self._sent)
         except CompactedError:
             self.ended = True
-            yield _line("ERROR", dumped(Refusal.expired(self._told).status))
+            yield _line("ERROR", dumped(Refusal.expired(self._sent).status))
             return
         for event in events:
-            self._told = event.revision
-            line = self._line_of(event)
-            if line is not None:
+            self._sent = event.revision
+            # All watches of one form get the same line.
+            if line := self._encoder.once(
+                (*self._watch.collection.form, event.revision), partial(self._line_of, event)
+            ):
                 yield line
+        if self._is_last:
+            self.ended = True
+            if self._watch.bookmarks:
+                yield self._bookmark()
 
-    def bookmark(self, *, initial_end: bool = False) -> bytes:
-        """A bookmark with the revision of the last event sent."""
+    def _bookmark(self, *, initial_end: bool = False) -> bytes:
+        """The revision of the last event sent, without an object."""
         resource = self._watch.collection.resource
-        metadata: Document = {"resourceVersion": str(self._told), "creationTimestamp": None}
+        metadata: Document = {"resourceVersion": str(self._sent), "creationTimestamp": None}
         if initial_end:
             metadata["annotations"] = {_INITIAL_EVENTS_END: "true"}
         document = {"kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
         return _line("BOOKMARK", dumped(document))
 
-    def _beginning(self) -> Iterator[bytes]:
-        collection = self._watch.collection
-        self._told = self._store.revision
-        listed = self._store.list(collection.resource.cls)
-        # Reads all revisions now: objects may change before the caller takes the last line.
-        held = [(thing, self._store.revision_of(thing.key)) for thing in listed if collection.holds(thing)]
-        for thing, revision in held:
-            yield _line("ADDED", self._encoder.object(thing, revision))
-        if self._watch.announce:
-            yield self.bookmark(initial_end=True)
-
-    def _line_of(self, event: Event) -> bytes | None:
+    def _line_of(self, event: Event) -> bytes:
+        """The line of an event; empty where it does not concern the client."""
         holds = self._watch.collection.holds
-        is_held = event.type is not EventType.DELETED and holds(event.object)
-        before: KubeObject | None = event.object if event.type is EventType.DELETED else event.previous
+        after = None if event.type is EventType.DELETED else event.object
+        before = event.object if after is None else event.previous
         was_held = before is not None and holds(before)
-        if is_held:
-            return _line("MODIFIED" if was_held else "ADDED", self._encoder.object(event.object, event.revision))
-        if was_held and before is not None:
-            return _line("DELETED", self._encoder.last(before, event.revision))
-        return None
-
-    def _check_history(self) -> None:
-        try:
-            self._store.events_since(self._told)
-        except CompactedError:
-            raise Refusal.expired(self._told) from None
+        if after is not None and holds(after):
+            return _line("MODIFIED" if was_held else "ADDED", self._encoder.document(after, event.revision))
+        if before is not None and was_held:
+            return _line("DELETED", self._encoder.document(before, event.revision))
+        return b""
 
 
 def _line(kind: str, document: bytes) -> bytes:

@@ -1,12 +1,15 @@
-"""Turns a typed object of the cluster into the document that kubectl and client-go read.
+"""Turns a typed object of the cluster into the document that kubectl and client-go read, and into JSON.
 
 Keys have the names of the API reference (https://kubernetes.io/docs/reference/kubernetes-api/); absent keys have their
 defaults.
 """
 
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from proxylab.cluster.objects import (
     SERVICE_NAME_LABEL,
@@ -24,12 +27,15 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 
-__all__ = ["Document", "labels_of", "manifest"]
+__all__ = ["Document", "Encoder", "dumped", "labels_of", "manifest"]
 
 Document = dict[str, Any]
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+
+_REMEMBERED: Final = 20_000
+"""Documents and lines: enough for 5,000 Services with their slices, twice."""
 
 _IDENTITIES: Final = uuid.UUID("8f2c1d3a-52a4-4d0b-9e38-6f0d9b3f6f10")
 """The UUID namespace of uids: an object of the same key has the same uid in every run."""
@@ -263,3 +269,37 @@ _WRITERS: Final[Mapping[type[KubeObject], Callable[[Any], Document]]] = {
     Service: _service,
     ServiceCIDR: _service_cidr,
 }
+
+
+def dumped(document: Any) -> bytes:
+    """JSON, in a quarter of the standard library's time."""
+    return msgspec.json.encode(document)
+
+
+class Encoder:
+    """Encodes objects, and remembers what it has made.
+
+    Args:
+        since: the creation time of all objects, in the format of RFC 3339.
+    """
+
+    def __init__(self, since: str) -> None:
+        self._since = since
+        self._made: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+
+    def document(self, thing: KubeObject, revision: int) -> bytes:
+        """The document of an object whose last change, which may be its deletion, was at ``revision``."""
+        return dumped(manifest(thing, revision, self._since))
+
+    def known(self, thing: KubeObject, revision: int) -> bytes:
+        """The same for an object of the store, made once."""
+        return self.once((thing.key, revision), lambda: self.document(thing, revision))
+
+    def once(self, key: tuple[object, ...], make: Callable[[], bytes]) -> bytes:
+        """What ``make`` returns, which it does once for each key."""
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = make()
+            if len(self._made) > _REMEMBERED:
+                self._made.popitem(last=False)
+        return made

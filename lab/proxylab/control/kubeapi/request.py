@@ -5,12 +5,13 @@ from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import labels_of
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.resources import RESOURCES, Resource
 from proxylab.control.kubeapi.selectors import Selection
-from proxylab.frozen import dataclass
 
 __all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
 
@@ -23,13 +24,17 @@ _WATCH_SECONDS: Final = 3600
 _EXACT, _NOT_OLDER = "Exact", "NotOlderThan"
 
 
-@dataclass(frozen=True, slots=True)
-class Collection:
-    """The selected objects of one kind, in one namespace or in all (empty)."""
+class Collection(Struct, frozen=True):
+    """The selected objects of one kind, in one namespace or in all (empty).
+
+    Attributes:
+        form: equal for collections that hold the same objects because requests say the same.
+    """
 
     resource: Resource
     namespace: str
     selection: Selection
+    form: tuple[str, ...]
 
     def holds(self, thing: KubeObject) -> bool:
         """Whether an object belongs to the collection."""
@@ -40,15 +45,13 @@ class Collection:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Discover:
+class Discover(Struct, frozen=True):
     """A discovery document."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(Struct, frozen=True):
     """One object."""
 
     resource: Resource
@@ -56,8 +59,7 @@ class Get:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(Struct, frozen=True):
     """A collection as it is now.
 
     Attributes:
@@ -70,8 +72,7 @@ class List:
     exact: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(Struct, frozen=True):
     """The changes of a collection.
 
     Attributes:
@@ -90,8 +91,7 @@ class Watch:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """An object that a client creates (``POST``) or changes (``PATCH``, with its ``name``)."""
 
     resource: Resource
@@ -143,8 +143,7 @@ def _only_read(method: str, request: Request) -> Request:
     return request
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
+class _Options(Struct, frozen=True):
     """``metav1.ListOptions``."""
 
     values: dict[str, str]
@@ -183,10 +182,11 @@ class _Options:
 
 
 def _collection_request(resource: Resource, namespace: str, options: _Options) -> List | Watch:
-    selection = Selection.of(options.text("labelSelector"), options.text("fieldSelector"))
+    labels, fields = options.text("labelSelector"), options.text("fieldSelector")
+    selection = Selection.of(labels, fields)
     for name in sorted(selection.field_names - resource.field_names):
         raise Refusal.bad_request(f"field label not supported: {name}")
-    collection = Collection(resource, namespace, selection)
+    collection = Collection(resource, namespace, selection, (resource.plural, namespace, labels, fields))
     revision, match = options.number("resourceVersion"), options.text("resourceVersionMatch")
     if match not in ("", _EXACT, _NOT_OLDER):
         raise _invalid(f"resourceVersionMatch: {match!r} is not supported")

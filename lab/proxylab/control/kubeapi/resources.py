@@ -1,8 +1,9 @@
 """The kinds that the API serves: group, names and selectable fields of each, and the documents of discovery."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
 from typing import Any, Final
+
+from msgspec import Struct, field
 
 from proxylab.cluster.objects import (
     ClusterEvent,
@@ -14,15 +15,13 @@ from proxylab.cluster.objects import (
     Service,
     ServiceCIDR,
 )
-from proxylab.frozen import dataclass
 
 __all__ = ["RESOURCES", "Resource", "discovery"]
 
 _Field = Callable[[Any], str]
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
+class Resource(Struct, frozen=True):
     """One kind of the API.
 
     Attributes:

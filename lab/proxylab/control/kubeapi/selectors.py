@@ -1,17 +1,18 @@
 """Label and field selectors: read from text into a ``Selection``, which matches the labels and fields of an object.
 
 The grammar of label selectors is that of apimachinery (pkg/labels/selector.go): terms joined by commas, each of them
-``key``, ``!key``, ``key = value``, ``key == value``, ``key != value``, ``key in (a, b)``, ``key notin (a, b)``,
-``key > 1`` or ``key < 1``. A key that is absent satisfies ``!=`` and ``notin``. Field selectors have ``=``, ``==`` and
-``!=`` only.
+``key``, ``!key``, ``key = value``, ``key == value``, ``key != value``, ``key in (a, b)`` or
+``key notin (a, b)``. The API refuses ``>`` and ``<``. A key that is absent satisfies ``!=`` and ``notin``. Field
+selectors have ``=``, ``==`` and ``!=`` only.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.frozen import dataclass
 
 __all__ = ["Selection"]
 
@@ -23,7 +24,7 @@ _VALUE: Final = r"[A-Za-z0-9_.-]*"
 _TERM: Final = re.compile(
     rf"""\s*(?:
         (?P<absent>!\s*)?(?P<bare>{_KEY})
-      | (?P<key>{_KEY})\s*(?P<sign>==|=|!=|>|<)\s*(?P<value>{_VALUE})
+      | (?P<key>{_KEY})\s*(?P<sign>==|=|!=)\s*(?P<value>{_VALUE})
       | (?P<list>{_KEY})\s+(?P<kind>in|notin)\s*\((?P<values>[^()]*)\)
     )\s*(?:,|$)""",
     re.VERBOSE,
@@ -33,15 +34,13 @@ _FIELD: Final = re.compile(r"\s*([A-Za-z0-9_.\-]+)\s*(==|=|!=)\s*([^,=!]*?)\s*")
 _LabelTerm = Callable[[Labels], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldTerm:
+class _FieldTerm(Struct, frozen=True):
     name: str
     value: str
     equal: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(Struct, frozen=True):
     """Both selectors of a request."""
 
     _labels: tuple[_LabelTerm, ...] = ()
@@ -89,28 +88,10 @@ def _label_term(term: re.Match[str]) -> _LabelTerm:
         if inside:
             return lambda labels: labels.get(key) in values
         return lambda labels: labels.get(key) not in values
-    key, sign, value = term["key"], term["sign"], term["value"]
-    match sign:
-        case "!=":
-            return lambda labels: labels.get(key) != value
-        case ">" | "<":
-            return _comparison(key, sign, value)
+    key, value = term["key"], term["value"]
+    if term["sign"] == "!=":
+        return lambda labels: labels.get(key) != value
     return lambda labels: labels.get(key) == value
-
-
-def _comparison(key: str, sign: str, value: str) -> _LabelTerm:
-    if not _is_number(value):
-        raise Refusal.bad_request(f"for 'Gt', 'Lt' operators, the value must be an integer: {value!r}")
-
-    def holds(labels: Labels) -> bool:
-        has = labels.get(key, "")
-        return _is_number(has) and (int(has) > int(value) if sign == ">" else int(has) < int(value))
-
-    return holds
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"-?[0-9]{1,18}", text) is not None
 
 
 def _field_terms(text: str) -> list[_FieldTerm]:

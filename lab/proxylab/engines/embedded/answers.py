@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
 from proxylab.cluster.objects import Key
-from proxylab.control.http import Answer
+from proxylab.control.http_server import Answer
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.ports import ServicePortInfo

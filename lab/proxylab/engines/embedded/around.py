@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from proxylab.cluster.objects import Key
-from proxylab.control.http import Answer
-from proxylab.control.servers import PathHandler
+from proxylab.control.http_server import Answer, PathHandler
 from proxylab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
@@ -24,7 +25,6 @@ from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
-from proxylab.frozen import dataclass
 
 __all__ = ["NodeWork", "Servers", "proxy_sysctls"]
 
@@ -41,8 +41,7 @@ class Servers(Protocol):
         """Close all servers."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
+class Node(Struct, frozen=True, kw_only=True):
     """The node as the engine may act on it."""
 
     flows: FlowTable

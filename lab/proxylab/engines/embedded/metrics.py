@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 
 if TYPE_CHECKING:
@@ -135,8 +137,7 @@ class SyncMetrics:
         return generate_latest(registry)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Collected:
+class _Collected(Struct, frozen=True, eq=False):
     """A collector of Prometheus' library."""
 
     families: list["Metric"]

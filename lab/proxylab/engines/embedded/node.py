@@ -2,17 +2,17 @@
 
 from ipaddress import IPv4Address, IPv6Address
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import ZONE_LABEL, Node
-from proxylab.frozen import dataclass
 
 __all__ = ["NodeFacts"]
 
 LOOPBACK: dict[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeFacts:
+class NodeFacts(Struct, frozen=True, kw_only=True):
     """One node, as its proxy sees it.
 
     Attributes:

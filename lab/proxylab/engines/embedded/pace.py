@@ -4,7 +4,7 @@ Owns ``Periods``, as ``KubeProxyConfiguration`` has them, and ``Pace``, kube-pro
 times, in seconds of its caller's clock, and does not wait.
 """
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
 
 __all__ = ["Pace", "Periods"]
 
@@ -12,8 +12,7 @@ BURST = 2
 """How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Periods:
+class Periods(Struct, frozen=True, kw_only=True):
     """The periods of a sync loop.
 
     Attributes:

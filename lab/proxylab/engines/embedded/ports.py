@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import (
     HEADLESS_LABEL,
@@ -23,7 +25,6 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
-from proxylab.frozen import dataclass
 
 __all__ = [
     "ClusterView",
@@ -35,8 +36,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterView:
+class ClusterView(Struct, frozen=True):
     """The objects that determine the rules, in any order."""
 
     services: tuple[Service, ...] = ()

@@ -1,18 +1,17 @@
 """The interface of a mode to the sync loop: the ``Proxier`` protocol, and the result or error of one sync."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.frozen import dataclass
 
 __all__ = ["Proxier", "SyncFailedError", "Synced"]
 
 
-@dataclass(frozen=True, slots=True)
-class Synced:
+class Synced(Struct, frozen=True):
     """A sync that succeeded.
 
     Attributes:

@@ -6,9 +6,10 @@ Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s
 from ipaddress import IPv4Network
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
-from proxylab.frozen import dataclass
 
 __all__ = [
     "BridgeInterface",
@@ -23,27 +24,23 @@ __all__ = [
 LOOPBACK: Final = IPv4Network("127.0.0.0/8")
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterCIDR:
+class ClusterCIDR(Struct, frozen=True):
     """Traffic from the pod network is local. Only the first network of each family counts."""
 
     cidrs: tuple[IPNetwork, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCIDR:
+class NodeCIDR(Struct, frozen=True):
     """Traffic from this node's own pod network (``Node.spec.podCIDRs``) is local."""
 
 
-@dataclass(frozen=True, slots=True)
-class BridgeInterface:
+class BridgeInterface(Struct, frozen=True):
     """Traffic that comes in by this bridge is local."""
 
     device: str
 
 
-@dataclass(frozen=True, slots=True)
-class InterfaceNamePrefix:
+class InterfaceNamePrefix(Struct, frozen=True):
     """Traffic that comes in by a device with this name prefix is local."""
 
     prefix: str
@@ -52,8 +49,7 @@ class InterfaceNamePrefix:
 DetectLocal = ClusterCIDR | NodeCIDR | BridgeInterface | InterfaceNamePrefix
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProxySettings:
+class ProxySettings(Struct, frozen=True, kw_only=True):
     """Settings of one proxy.
 
     Attributes:

@@ -1,21 +1,20 @@
 """The interface of a proxy's work on its node besides rules, and its absence for an engine that only writes rules."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
 from typing import Protocol
+
+from msgspec import Struct, field
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
-from proxylab.frozen import dataclass
 
 __all__ = ["NoSurroundings", "Served", "Surroundings"]
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
+class Served(Struct, frozen=True):
     """What the rules in the kernel serve: the service ports of each family, on this node."""
 
     node: NodeFacts

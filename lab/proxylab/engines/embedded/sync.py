@@ -16,6 +16,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.cluster.store import Event, Store
@@ -34,7 +36,6 @@ from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
-from proxylab.frozen import dataclass
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
 __all__ = ["EmbeddedEngine"]
@@ -42,8 +43,7 @@ __all__ = ["EmbeddedEngine"]
 LOG_LINES = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class _Outcome:
+class _Outcome(Struct, frozen=True):
     """The last sync: the revision of the store it was for, and its failures."""
 
     revision: int

@@ -48,6 +48,7 @@ def configuration(
             "bridgeInterface": proxy.bridge_interface,
             "interfaceNamePrefix": proxy.interface_name_prefix,
         },
+        "bindAddress": "" if proxy.bind_address is None else str(proxy.bind_address),
         "nodePortAddresses": ["primary"] if proxy.node_port_primary else list(map(str, proxy.node_port_addresses)),
         "healthzBindAddress": str(proxy.healthz),
         "metricsBindAddress": str(proxy.metrics),

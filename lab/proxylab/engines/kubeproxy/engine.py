@@ -9,12 +9,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
-from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.running import Running
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until, wait_until_seen
 
@@ -29,8 +30,7 @@ _ERROR: Final = re.compile(r"[EF]\d{4} ")
 """How klog begins the line of an error, or of a fatal one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KubeProxyNode:
+class KubeProxyNode(Struct, frozen=True, kw_only=True):
     """The node as this engine may act on it.
 
     Attributes:
@@ -56,8 +56,7 @@ class KubeProxyNode:
     dump: Callable[[], Awaitable[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
+class _Failed(Struct, frozen=True):
     """How many syncs had failed when the log had so many errors."""
 
     errors: int = 0

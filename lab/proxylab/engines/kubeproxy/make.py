@@ -1,9 +1,10 @@
 """Makes the kube-proxy of a node, with what reads the kernel in each mode and for each variant of iptables."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress

@@ -3,10 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import field
 from typing import Final
 
-from proxylab.frozen import dataclass
+from msgspec import Struct, field
 
 __all__ = ["SyncState", "read_metrics", "says_of_node"]
 
@@ -18,8 +17,7 @@ _FAILURES: Final = (
 _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds_count"
 
 
-@dataclass(frozen=True, slots=True)
-class SyncState:
+class SyncState(Struct, frozen=True):
     """kube-proxy's sync counters.
 
     Attributes:

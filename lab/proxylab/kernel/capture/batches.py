@@ -11,11 +11,10 @@ import errno
 import os
 import socket
 import struct
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-__all__ = ["HEAD_BYTES", "Frame", "FrameReader", "Slots"]
+__all__ = ["Frame", "FrameReader"]
 
 _AT_ONCE: Final = 64
 
@@ -23,8 +22,8 @@ _AT_ONCE: Final = 64
 # with its struct timespec; the frame. All begin at multiples of eight.
 _ADDRESS_BYTES: Final = 24
 _CONTROL_BYTES: Final = 32
-HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
-_SLOT: Final = struct.Struct(f"=10xB13x16xqq{HEAD_BYTES}s")
+_HEAD_BYTES: Final = 168  # Ethernet, two IPv6 headers as in an ICMPv6 error, and a token
+_SLOT: Final = struct.Struct(f"=10xB13x16xqq{_HEAD_BYTES}s")
 
 # struct mmsghdr: name, its length, iovecs, their number, control, its length, flags; then the frame's length.
 _MESSAGE: Final = struct.Struct("@PIPNPNi4xI4x")
@@ -32,7 +31,7 @@ _LENGTH: Final = struct.Struct("@56xI4x")
 _IOVEC: Final = struct.Struct("@PN")
 
 # A frame of segmentation offload is as long as an IP packet can be, and has an Ethernet header.
-_TAIL_BYTES: Final = 65535 + 14 - HEAD_BYTES
+_TAIL_BYTES: Final = 65535 + 14 - _HEAD_BYTES
 
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -50,31 +49,6 @@ class Frame(NamedTuple):
     otherhost: bool = False
 
 
-class Slots:
-    """The frames of one call in the reader's memory, to search all of them at once. Valid until the next call.
-
-    A slot is ``SLOT_BYTES`` long. It has the packet type (packet(7)) at ``DIRECTION_AT``; seconds and nanoseconds,
-    eight bytes each in the machine's byte order, at ``TIME_AT``; and the first ``HEAD_BYTES`` of the frame, padded with
-    zeros, at ``HEAD_AT``.
-    """
-
-    SLOT_BYTES: Final = _SLOT.size
-    DIRECTION_AT: Final = 10
-    TIME_AT: Final = _ADDRESS_BYTES + 16
-    HEAD_AT: Final = _ADDRESS_BYTES + _CONTROL_BYTES
-
-    def __init__(self, memory: memoryview, frames: Callable[[], list[Frame]]) -> None:
-        self.memory = memory
-        self._frames = frames
-
-    def __len__(self) -> int:
-        return len(self.memory) // self.SLOT_BYTES
-
-    def frames(self) -> list[Frame]:
-        """The same frames as objects, whole."""
-        return self._frames()
-
-
 class FrameReader:
     """Reads frames of packet sockets with SO_TIMESTAMPNS; any number of sockets, one after another."""
 
@@ -83,7 +57,7 @@ class FrameReader:
         self._tails = ctypes.create_string_buffer(_AT_ONCE * _TAIL_BYTES)
         slots, tails = ctypes.addressof(self._slots), ctypes.addressof(self._tails)
         iovecs = b"".join(
-            _IOVEC.pack(slots + number * _SLOT.size + _ADDRESS_BYTES + _CONTROL_BYTES, HEAD_BYTES)
+            _IOVEC.pack(slots + number * _SLOT.size + _ADDRESS_BYTES + _CONTROL_BYTES, _HEAD_BYTES)
             + _IOVEC.pack(tails + number * _TAIL_BYTES, _TAIL_BYTES)
             for number in range(_AT_ONCE)
         )
@@ -108,18 +82,11 @@ class FrameReader:
         """
         yield from map(self._frames, self._calls(sock))
 
-    def slots(self, sock: socket.socket) -> Iterator[Slots]:
-        """The waiting frames, oldest first, in the reader's memory. Raises what ``read`` raises."""
-        for count in self._calls(sock, blank=True):
-            yield Slots(memoryview(self._slots).cast("B")[: count * _SLOT.size], partial(self._frames, count))
-
-    def _calls(self, sock: socket.socket, *, blank: bool = False) -> Iterator[int]:
-        """How many frames each call has read, while frames wait. ``blank`` clears the slots first."""
+    def _calls(self, sock: socket.socket) -> Iterator[int]:
+        """How many frames each call has read, while frames wait."""
         while True:
             # The kernel overwrites the lengths of the buffers.
             ctypes.memmove(self._messages, self._fresh, len(self._fresh))
-            if blank:
-                ctypes.memset(self._slots, 0, len(self._slots))
             count = _libc.recvmmsg(sock.fileno(), self._messages, _AT_ONCE, socket.MSG_DONTWAIT, None)
             if count < 0:
                 number = ctypes.get_errno()
@@ -141,11 +108,11 @@ class FrameReader:
                 _SLOT.iter_unpack(slots), _LENGTH.iter_unpack(lengths), strict=True
             )
         ]
-        if max(_LENGTH.iter_unpack(lengths), default=(0,)) <= (HEAD_BYTES,):
+        if max(_LENGTH.iter_unpack(lengths), default=(0,)) <= (_HEAD_BYTES,):
             return frames
         for number, (length,) in enumerate(_LENGTH.iter_unpack(lengths)):
-            if length > HEAD_BYTES:
+            if length > _HEAD_BYTES:
                 start = number * _TAIL_BYTES
-                tail = memoryview(self._tails)[start : start + length - HEAD_BYTES]
+                tail = memoryview(self._tails)[start : start + length - _HEAD_BYTES]
                 frames[number] = frames[number]._replace(data=frames[number].data + tail.tobytes())
         return frames

@@ -20,9 +20,9 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
+from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, expression
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]

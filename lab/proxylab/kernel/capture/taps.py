@@ -15,11 +15,10 @@ Three facts of packet(7) and net/packet/af_packet.c shape this module:
 import ctypes
 import socket
 import struct
-from collections.abc import Iterator
 from itertools import chain, islice
 from typing import Final
 
-from proxylab.kernel.capture.batches import Frame, FrameReader, Slots
+from proxylab.kernel.capture.batches import Frame, FrameReader
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -60,10 +59,6 @@ class Tap:
     def drain(self) -> list[Frame]:
         """The waiting frames, oldest first, with those that arrive meanwhile, up to the size of one buffer."""
         return list(chain.from_iterable(islice(self._reader.read(self._receiving), _BATCHES)))
-
-    def slots(self) -> Iterator[Slots]:
-        """As ``drain``, but in the reader's memory: each batch is valid until the next batch of any tap."""
-        yield from islice(self._reader.slots(self._receiving), _BATCHES)
 
     def lost(self) -> int:
         """How many frames the kernel dropped at a full buffer since the last call, which resets its counter."""

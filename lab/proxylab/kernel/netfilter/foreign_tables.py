@@ -9,11 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.nftables import open_netfilter
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import Dump, nested, open_netfilter
 from proxylab.kernel.netfilter.xtables import Kind, TableReader
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import nested
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["TableNames"]

@@ -7,9 +7,8 @@ import errno
 from collections.abc import Iterable
 from typing import Final
 
-from proxylab.kernel.netfilter.nftables import expect, message, open_netfilter
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.uapi import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, expect, message, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["ensure_counters"]

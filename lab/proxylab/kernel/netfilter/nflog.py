@@ -9,12 +9,12 @@ import socket
 import struct
 from typing import Final
 
-from proxylab.frozen import dataclass
-from proxylab.kernel.netfilter.nftables import expect, message, number, open_netfilter
-from proxylab.kernel.netlink import attributes as nla
+from msgspec import Struct
+
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, expect, message, messages, nested, open_netfilter
+from proxylab.kernel.netfilter.nftables import number
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.netlink.framing import messages, nested
-from proxylab.kernel.netlink.uapi import NLM_F_ACK
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Logged", "PacketLog"]
@@ -33,8 +33,7 @@ _BUFFER: Final = 1 << 20
 _ROOM: Final = 16 << 20  # of the socket, in bytes of truesize
 
 
-@dataclass(frozen=True, slots=True)
-class Logged:
+class Logged(Struct, frozen=True):
     """One packet that a rule logged.
 
     ``packet`` begins with the IP header. ``at_ns`` is CLOCK_REALTIME, and 0 in OUTPUT and POSTROUTING, where the kernel

@@ -12,11 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.nftables import open_netfilter
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, Dump, open_netfilter
 from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import ATTRIBUTE
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NftTableReader"]

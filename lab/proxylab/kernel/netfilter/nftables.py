@@ -6,24 +6,23 @@ need (include/uapi/linux/netfilter/nf_tables.h).
 """
 
 import errno
-import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
-from proxylab.frozen import dataclass
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.framing import HEADER, messages
-from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.netlink.uapi import (
-    NETLINK_NETFILTER,
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import (
     NLM_F_ACK,
     NLM_F_APPEND,
     NLM_F_CREATE,
-    NLM_F_REQUEST,
-    NLMSG_ERROR,
+    ask,
+    expect,
+    message,
+    open_netfilter,
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -32,11 +31,8 @@ __all__ = [
     "OwnTable",
     "delete_table",
     "equal",
-    "expect",
     "expression",
-    "message",
     "number",
-    "open_netfilter",
     "transact",
 ]
 
@@ -53,7 +49,6 @@ _NEWRULE: Final = _SUBSYS_NFTABLES | 6
 _DELRULE: Final = _SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
 _REGISTER_1: Final = 1
-_BUFFER: Final = 1 << 16
 _PROTOCOLS: Final = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_IPV4, NFPROTO_IPV6
 
 # The kernel has no nf_tables, or none for this family: then there is no table either.
@@ -63,8 +58,7 @@ Request = tuple[int, int, bytes]
 """The type of a message, its flags, and its attributes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hook:
+class Hook(Struct, frozen=True):
     """The hook of a base chain: the number of the netfilter hook (``NF_INET_*``), and the priority."""
 
     number: int
@@ -145,7 +139,7 @@ def delete_table(netns: NetNs, family: Family, name: str) -> bool:
     """
     protocol, name_attribute = _PROTOCOLS[family], nla.text(1, name)
     try:
-        ask(netns, NETLINK_NETFILTER, _GETTABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
+        ask(netns, _GETTABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
     except OSError as error:
         if error.errno in _NO_TABLE:
             return False
@@ -160,29 +154,6 @@ def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
     subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
     whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
     return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))
-
-
-def open_netfilter() -> socket.socket:
-    """A netlink socket to netfilter in the thread's namespace."""
-    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, NETLINK_NETFILTER)
-
-
-def message(kind: int, flags: int, sequence: int, body: bytes) -> bytes:
-    """One request as bytes, padded."""
-    size = HEADER.size + len(body)
-    return HEADER.pack(size, kind, flags | NLM_F_REQUEST, sequence, 0) + body + bytes(-size & 3)
-
-
-def expect(control: socket.socket, acknowledgements: int) -> None:
-    """Read that many acknowledgements. Raises ``OSError`` with the first errno that is not zero."""
-    failed = 0
-    while acknowledgements:
-        for kind, _, _, body in messages(control.recv(_BUFFER)):
-            if kind == NLMSG_ERROR:
-                acknowledgements -= 1
-                failed = failed or -int(struct.unpack_from("=i", body)[0])
-    if failed:
-        raise OSError(failed, os.strerror(failed))
 
 
 def expression(name: str, *attributes: bytes) -> bytes:

@@ -9,8 +9,8 @@ import struct
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["FlowMarker"]

@@ -8,17 +8,15 @@ import socket
 import struct
 from typing import Final, NamedTuple
 
-from proxylab.kernel.netfilter.nftables import open_netfilter
-from proxylab.kernel.netlink import attributes as nla
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, Dump, attributes, messages, nested, open_netfilter
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import ATTRIBUTE, attributes, messages, nested
-from proxylab.kernel.netlink.uapi import SOL_NETLINK
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NftEvent", "NftTrace", "RuleOrder"]
 
 _GROUP: Final = 9  # NFNLGRP_NFTRACE
+_SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
 _GET_RULE: Final = 10 << 8 | 7
 _TRACE: Final = 10 << 8 | 17
@@ -90,7 +88,7 @@ class NftTrace:
             raise_receive_buffer(self._socket, _ROOM)
             # The kernel sends reports to all ports but 0, the port of a socket before bind(2).
             self._socket.bind((0, 0))
-            self._socket.setsockopt(SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
+            self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
             self._socket.setblocking(False)
         except OSError:
             self._socket.close()

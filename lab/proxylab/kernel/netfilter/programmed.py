@@ -9,11 +9,9 @@ import struct
 from typing import Final
 
 from proxylab.addresses import Family
+from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.nfnetlink import ask, nested
 from proxylab.kernel.netfilter.xtables import TableReader
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.framing import nested
-from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.netlink.uapi import NETLINK_NETFILTER
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
@@ -54,6 +52,6 @@ def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:
     try:
-        return ask(netns, NETLINK_NETFILTER, kind, body, dump=True)
+        return ask(netns, kind, body, dump=True)
     except FileNotFoundError:  # ENOENT: no such table yet
         return []

@@ -10,8 +10,9 @@ engine uses.
 import errno
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
@@ -60,8 +61,7 @@ class RestoreRefusedError(Exception):
         self.output = output
 
 
-@dataclass(frozen=True, slots=True)
-class IptablesVariant:
+class IptablesVariant(Struct, frozen=True):
     """One of the machine's iptables: ``name`` is ``legacy`` or ``nft``, ``version`` is what it prints."""
 
     name: str

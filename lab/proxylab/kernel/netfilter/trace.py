@@ -26,11 +26,13 @@ from heapq import merge
 from operator import itemgetter
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.errors import CapabilityError
+from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace, RuleOrder
-from proxylab.kernel.netlink import attributes as nla
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
@@ -57,24 +59,21 @@ _SOURCE_NAT: Final = 100
 _SOURCE_HOOKS: Final = frozenset({"INPUT", "POSTROUTING"})
 
 
-@dataclass(frozen=True, slots=True)
-class Bytes:
+class Bytes(Struct, frozen=True):
     """Bytes at an offset from the start of the transport header."""
 
     offset: int
     value: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(Struct, frozen=True):
     """Packets to trace: their protocol number (IANA), and bytes that all must match."""
 
     protocol: int
     bytes: tuple[Bytes, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TraceEvent:
+class TraceEvent(Struct, frozen=True, kw_only=True):
     """One step of a traced packet.
 
     Attributes:

@@ -1,1 +1,1 @@
-"""Route netlink: building namespaces, links, addresses and routes, and reading them back."""
+"""Route netlink and connection tracking by pyroute2: building namespaces, links, addresses and routes, and reading."""

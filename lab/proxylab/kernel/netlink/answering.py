@@ -9,14 +9,14 @@ module waits for the route. IPv4 has no such interval (``fib_add_ifaddr`` runs w
 
 import select
 import socket
-import struct
 from collections.abc import Mapping
+from contextlib import closing
 from ipaddress import IPv6Address
 from typing import Final
 
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.framing import nested
-from proxylab.kernel.netlink.socket import ask
+from proxylab.kernel.netlink.messages import Kind
+from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Plan
 from proxylab.timing import Deadline
@@ -24,18 +24,19 @@ from proxylab.timing import Deadline
 __all__ = ["make_addresses_answer"]
 
 # include/uapi/linux/rtnetlink.h
-_RTM_GETROUTE: Final = 26
 _RTMGRP_IPV6_ROUTE: Final = 0x400
-_RTMSG: Final = struct.Struct("=8BI")
-_TYPE_AT: Final = 7
 _RTN_LOCAL: Final = 2
-_RTA_DST: Final = 1
 _PATIENCE: Final = 20.0
 _LOOK: Final = 0.05
 
 
 def make_addresses_answer(
-    plan: Plan, namespaces: Mapping[str, NetNs], *, only: str | None = None, patience: float = _PATIENCE
+    plan: Plan,
+    namespaces: Mapping[str, NetNs],
+    routes: Mapping[str, Netlink],
+    *,
+    only: str | None = None,
+    patience: float = _PATIENCE,
 ) -> None:
     """Return when every IPv6 address of ``plan`` is local in its namespace. ``patience`` is in seconds.
 
@@ -49,29 +50,24 @@ def make_addresses_answer(
         if only not in (None, namespace.name):
             continue
         wanted = {each.interface.ip for each in namespace.addresses if isinstance(each.interface.ip, IPv6Address)}
-        if wanted:
-            _wait(namespaces[namespace.name], wanted, deadline)
+        if wanted and wanted - _local(routes[namespace.name]):
+            _wait(namespaces[namespace.name], routes[namespace.name], wanted, deadline)
 
 
-def _wait(netns: NetNs, wanted: set[IPv6Address], deadline: Deadline) -> None:
-    """Read the local table after each route event. The socket joins the group first, so that no route is missed."""
-    if not wanted - _local(netns):
-        return
-    with _route_events(netns) as events:
-        while missing := wanted - _local(netns):
+def _wait(netns: NetNs, routes: Netlink, wanted: set[IPv6Address], deadline: Deadline) -> None:
+    """Look again after each route event. The socket joins the group first, so that no route is missed."""
+    with closing(_route_events(netns)) as events:
+        while missing := wanted - _local(routes):
             if deadline.passed:
                 raise InternalError(f"{netns.name}: the address {min(missing)} did not become local after RTM_NEWADDR")
             select.select([events], [], [], min(_LOOK, deadline.remaining))
             _drain(events)
 
 
-def _local(netns: NetNs) -> set[IPv6Address]:
-    """The IPv6 addresses in the local table of ``netns``."""
-    found = set()
-    for body in ask(netns, socket.NETLINK_ROUTE, _RTM_GETROUTE, _RTMSG.pack(socket.AF_INET6, *bytes(8)), dump=True):
-        if body[_TYPE_AT] == _RTN_LOCAL:
-            found.add(IPv6Address(nested(body, _RTMSG.size)[_RTA_DST]))
-    return found
+def _local(routes: Netlink) -> set[IPv6Address]:
+    """The IPv6 addresses in the local table. A look-up of one may find a route to the subnet's routers (anycast)."""
+    dumped = routes.dump(Kind.GET_ROUTE, family=int(socket.AF_INET6))
+    return {IPv6Address(each.need(str, "RTA_DST")) for each in dumped if each.need(int, "type") == _RTN_LOCAL}
 
 
 def _route_events(netns: NetNs) -> socket.socket:

@@ -12,12 +12,13 @@ of these waits for an RCU grace period of 10 to 25 ms.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
+from msgspec import Struct
+
 from proxylab.errors import InternalError
-from proxylab.frozen import dataclass
 from proxylab.kernel.netlink.answering import make_addresses_answer
 from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.messages import Request
 from proxylab.kernel.netlink.requests import (
-    Request,
     add_address,
     add_bridge,
     add_forwarding_entry,
@@ -31,7 +32,7 @@ from proxylab.kernel.netlink.requests import (
     set_proxy_delay,
     set_up,
 )
-from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namespace
@@ -39,13 +40,12 @@ from proxylab.plan.model import Device, LinkEnd, Namespace, Plan, ends_by_namesp
 __all__ = ["Wiring", "realise"]
 
 
-@dataclass(frozen=True, slots=True)
-class Wiring:
+class Wiring(Struct, frozen=True):
     """A built plan: its namespaces, and a route socket in each."""
 
     plan: Plan
     namespaces: Mapping[str, NetNs]
-    routes: Mapping[str, RouteSocket]
+    routes: Mapping[str, Netlink]
 
 
 @contextmanager
@@ -60,13 +60,13 @@ def realise(plan: Plan) -> Iterator[Wiring]:
     """
     with ExitStack() as stack:
         namespaces: dict[str, NetNs] = {}
-        routes: dict[str, RouteSocket] = {}
+        routes: dict[str, Netlink] = {}
         for namespace in plan.namespaces:
             netns = make_netns(namespace.name)
             stack.callback(netns.close)
             namespaces[namespace.name] = netns
             write_sysctls(netns, namespace.sysctls)
-            routes[namespace.name] = RouteSocket(netns)
+            routes[namespace.name] = open_netlink(netns)
             stack.callback(routes[namespace.name].close)
         wiring = Wiring(plan, namespaces, routes)
         _make_links(wiring)
@@ -75,7 +75,7 @@ def realise(plan: Plan) -> Iterator[Wiring]:
             write_sysctls(namespaces[namespace.name], namespace.device_sysctls)
             routes[namespace.name].send(_interior_requests(namespace, ends[namespace.name]))
         make_links_carry(plan, namespaces, routes)
-        make_addresses_answer(plan, namespaces)
+        make_addresses_answer(plan, namespaces, routes)
         yield wiring
 
 

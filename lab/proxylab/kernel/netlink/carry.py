@@ -18,7 +18,7 @@ from typing import Final
 
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.requests import get_link
-from proxylab.kernel.netlink.socket import RouteSocket
+from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Device, LinkEnd, Plan, Veth, ends_by_namespace
 
@@ -38,7 +38,7 @@ def kernel_release() -> tuple[int, int]:
 def make_links_carry(
     plan: Plan,
     namespaces: Mapping[str, NetNs],
-    routes: Mapping[str, RouteSocket],
+    routes: Mapping[str, Netlink],
     *,
     release: tuple[int, int] | None = None,
     patience: float = _PATIENCE,

@@ -10,28 +10,19 @@ are gone to the last device: a device that is still referenced would hold up tha
 The lab process waits once, after its last lab, so the wait delays no other lab.
 """
 
-import os
 import socket
-import struct
 from collections.abc import Iterable
 from typing import Final
 
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink import attributes as nla
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import nested
+from proxylab.kernel.netlink.messages import Kind, Request
+from proxylab.kernel.netlink.socket import Netlink
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.timing import DeadlineExceededError, wait_while_fewer
 
 __all__ = ["Cleanup"]
 
-# include/uapi/linux/rtnetlink.h, net_namespace.h
-_RTM_NEWNSID: Final = 88
-_RTM_GETNSID: Final = 90
-_NETNSA_NSID: Final = 1
-_NETNSA_FD: Final = 3
-_RTGENMSG: Final = bytes(4)
-_NUMBER: Final = struct.Struct("=i")
+_NLM_F_ACK: Final = 0x4
 
 
 class Cleanup:
@@ -39,20 +30,17 @@ class Cleanup:
 
     def __init__(self) -> None:
         opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        self._dump = Dump(opened)
+        self._netlink = Netlink(opened, "the lab process")
         self._names: dict[int, str] = {}
         self._last = 0
 
     def follow(self, lab: str, namespaces: Iterable[NetNs]) -> None:
         """Give each namespace of a lab a number. The caller must still hold the namespaces."""
         self._names = self._left()  # forget the namespaces that are gone
-        for netns in namespaces:
-            self._last += 1
-            attributes = nla.integer(_NETNSA_NSID, self._last) + nla.integer(_NETNSA_FD, netns.fd)
-            code = self._dump.ask(_RTM_NEWNSID, _RTGENMSG + attributes)
-            if code:
-                raise InternalError(f"{netns.name}: the kernel refused RTM_NEWNSID for it ({os.strerror(code)})")
-            self._names[self._last] = f"{netns.name} of {lab}"
+        numbered = list(enumerate(namespaces, self._last + 1))
+        self._netlink.send([_number(netns, number) for number, netns in numbered])
+        self._last += len(numbered)
+        self._names |= {number: f"{netns.name} of {lab}" for number, netns in numbered}
 
     async def finish(self, patience: float) -> None:
         """Return when all followed namespaces are gone.
@@ -85,9 +73,13 @@ class Cleanup:
 
     def close(self) -> None:
         """Close the socket."""
-        self._dump.close()
+        self._netlink.close()
 
     def _left(self) -> dict[int, str]:
-        bodies = self._dump.all(_RTM_GETNSID, _RTGENMSG)
-        numbers = {_NUMBER.unpack(nested(body, len(_RTGENMSG))[_NETNSA_NSID])[0] for body in bodies}
+        numbers = {found.need(int, "NETNSA_NSID") for found in self._netlink.dump(Kind.GET_NAMESPACE_ID)}
         return {number: name for number, name in self._names.items() if number in numbers}
+
+
+def _number(netns: NetNs, number: int) -> Request:
+    content = {"NETNSA_NSID": number, "NETNSA_FD": netns.fd}
+    return Request(f"give {netns.name} a number", Kind.NEW_NAMESPACE_ID, _NLM_F_ACK, content)

@@ -9,25 +9,23 @@ import os
 import re
 import socket
 import struct
+from contextlib import closing
+from ipaddress import ip_address
 from typing import Final, NamedTuple, Self
 
-from proxylab.kernel.netlink.socket import ask
-from proxylab.kernel.netlink.uapi import NETLINK_SOCK_DIAG
+from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request
+from proxylab.kernel.netlink.socket import NETLINK_SOCK_DIAG, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["Left", "end_connections"]
 
-# include/uapi/linux/sock_diag.h, inet_diag.h; include/net/tcp_states.h
-_SOCK_DIAG_BY_FAMILY: Final = 20
-_SOCK_DESTROY: Final = 21
-_TCP_LISTEN: Final = 10
+_NLM_F_ACK: Final = 0x4
+_TCP_LISTEN: Final = 10  # include/net/tcp_states.h
 _TCP_STATES: Final = 13
 _NOT_LISTENING: Final = (1 << _TCP_STATES) - 2 & ~(1 << _TCP_LISTEN)
-_DIAG_REQUEST: Final = struct.Struct("=BBBxI")  # struct inet_diag_req_v2, without its socket id
-_DIAG_SOCKET_ID: Final = slice(4, 52)  # of struct inet_diag_msg
 
 _ABSENT: Final = frozenset({errno.ENOENT, errno.EPROTONOSUPPORT, errno.EINVAL, errno.EOPNOTSUPP})
-"""Errors of a kernel that cannot list or end sockets."""
+"""Errors of a kernel that cannot list sockets."""
 
 
 class Left(NamedTuple):
@@ -58,9 +56,7 @@ def end_connections(netns: NetNs) -> str:
     if not any(_left(netns)):
         return ""
     for family in (socket.AF_INET, socket.AF_INET6):
-        head = _DIAG_REQUEST.pack(family, socket.IPPROTO_TCP, 0, _NOT_LISTENING)
-        for answer in _try(netns, _SOCK_DIAG_BY_FAMILY, head + bytes(48), dump=True):
-            _try(netns, _SOCK_DESTROY, head + answer[_DIAG_SOCKET_ID])
+        _end_family(netns, int(family))
     left = _left(netns)
     if not any(left):
         return ""
@@ -70,14 +66,26 @@ def end_connections(netns: NetNs) -> str:
     )
 
 
-def _try(netns: NetNs, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
-    """The answers to one request; none where the kernel does not support it."""
+def _end_family(netns: NetNs, family: int) -> None:
+    wanted = {"sdiag_family": family, "sdiag_protocol": int(socket.IPPROTO_TCP), "idiag_states": _NOT_LISTENING}
     try:
-        return ask(netns, NETLINK_SOCK_DIAG, kind, body, dump=dump)
+        with closing(open_netlink(netns, NETLINK_SOCK_DIAG)) as netlink:
+            netlink.exchange([_end(found, wanted) for found in netlink.dump(Kind.GET_SOCKETS, **wanted)])
     except OSError as error:
-        if error.errno in _ABSENT:
-            return []
-        raise
+        if error.errno not in _ABSENT:
+            raise
+
+
+def _end(found: Decoded, wanted: Content) -> Request:
+    """The kernel finds a socket by its ends, device and cookie (struct inet_diag_sockid)."""
+    same = {name: found.need(int, name) for name in ("idiag_sport", "idiag_dport", "idiag_if", "idiag_cookie")}
+    ends = {name: _words(found.need(str, name)) for name in ("idiag_src", "idiag_dst")}
+    return Request("end a connection", Kind.DESTROY_SOCKET, _NLM_F_ACK, {**wanted, **same, **ends})
+
+
+def _words(address: str) -> tuple[int, ...]:
+    """An address as pyroute2 takes it here: four numbers, of which an IPv4 address is the first."""
+    return struct.unpack("!4I", ip_address(address).packed.ljust(16, b"\0"))
 
 
 def _left(netns: NetNs) -> Left:

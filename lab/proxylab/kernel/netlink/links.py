@@ -10,12 +10,14 @@ pod. The node must keep its route to the pod, as with a cut cable, so the pod's 
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxylab.kernel.netlink.answering import make_addresses_answer
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.carry import make_links_carry
-from proxylab.kernel.netlink.requests import Request, add_neighbour, put_address, replace_route, set_down, set_up
+from proxylab.kernel.netlink.messages import Request
+from proxylab.kernel.netlink.requests import add_neighbour, put_address, replace_route, set_down, set_up
 from proxylab.plan.model import LinkEnd, Namespace, Veth, ends_by_namespace
 
 __all__ = ["cut", "mend"]
@@ -39,7 +41,7 @@ def mend(wiring: Wiring, netns_name: str, device: str) -> None:
     wiring.routes[end.namespace].send([set_up(end), *_restore_requests(plan.namespace(end.namespace), end, indexes)])
     link = Veth(plan.end(netns_name, device), plan.peer(netns_name, device))
     make_links_carry(replace(plan, links=(link,)), wiring.namespaces, wiring.routes)
-    make_addresses_answer(plan, wiring.namespaces, only=end.namespace)
+    make_addresses_answer(plan, wiring.namespaces, wiring.routes, only=end.namespace)
 
 
 def _restore_requests(namespace: Namespace, end: LinkEnd, indexes: dict[str, int]) -> Iterator[Request]:

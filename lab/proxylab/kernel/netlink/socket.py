@@ -1,51 +1,54 @@
-"""Sockets of route netlink, one per namespace, with many messages per system call.
+"""Netlink sockets, one per namespace, with many messages per system call.
 
-A batch goes out in one sendmsg(2). Every message requests an acknowledgement, so that an error names its message.
-``kernel.netlink.requests`` packs the messages.
+A batch goes out in one sendmsg(2), and the kernel answers each of its messages once: with an acknowledgement, a refusal
+or the requested object. So an error names its message. ``kernel.netlink.messages`` encodes and decodes the messages.
 """
 
 import errno
 import os
 import socket
-import struct
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError, InternalError, LabError
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import HEADER, attributes, messages
-from proxylab.kernel.netlink.requests import RTM_GETLINK, Request
-from proxylab.kernel.netlink.uapi import (
-    NETLINK_CAP_ACK,
-    NETLINK_EXT_ACK,
-    NLM_F_ACK,
-    NLM_F_CAPPED,
-    NLM_F_REQUEST,
-    NLMSG_ERROR,
-    NLMSGERR_ATTR_MSG,
-    SOL_NETLINK,
-)
+from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["RouteSocket", "ask"]
+__all__ = ["NETLINK_GENERIC", "NETLINK_NETFILTER", "NETLINK_SOCK_DIAG", "Netlink", "open_netlink"]
+
+# include/uapi/linux/netlink.h, linux/socket.h
+NETLINK_SOCK_DIAG: Final = 4
+NETLINK_NETFILTER: Final = 12
+NETLINK_GENERIC: Final = 16
+_SOL_NETLINK: Final = 270
+_NETLINK_EXT_ACK: Final = 11
+_NLM_F_DUMP: Final = 0x300
+_NLM_F_DUMP_INTR: Final = 0x10
 
 # The answers to a batch must fit the socket's receive buffer, 208 KiB for an ordinary user. An acknowledgement takes
 # 1 KiB and a link some 6 (skb->truesize). The kernel drops what does not fit (ENOBUFS, netlink(7)).
-_PATIENCE: Final = 10.0  # seconds for an answer; the kernel gives it before send(2) returns, or while it dumps
-_BATCH: Final = 64
-_BATCH_OF_LINKS: Final = 16
+_BATCH: Final = 16
+_MOST: Final = 1 << 18
+_ROUNDS: Final = 5
 
 
-class RouteSocket:
-    """A NETLINK_ROUTE socket in one namespace."""
+class Encodable(Protocol):
+    """A request, or another one that is sent like a request."""
 
-    def __init__(self, netns: NetNs) -> None:
-        self._name = netns.name
+    def encode(self, sequence: int) -> bytes:
+        """The request as bytes, with its header and a sequence number."""
+
+
+class Netlink:
+    """A netlink socket, used by one caller at a time. ``name`` is the namespace's, for errors.
+
+    No call needs a timeout: the kernel answers before send(2) returns, and goes on with a dump in recv(2).
+    """
+
+    def __init__(self, opened: socket.socket, name: str) -> None:
+        self._socket = opened
+        self._name = name
         self._sequence = 0
-        with inside(netns):
-            self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_CAP_ACK, 1)
-        self._socket.setsockopt(SOL_NETLINK, NETLINK_EXT_ACK, 1)
 
     def close(self) -> None:
         """Close the socket."""
@@ -58,75 +61,76 @@ class RouteSocket:
             CapabilityError: the kernel lacks what a request needs.
             InternalError: the kernel refused a request; names the first one, its errno and the kernel's own words.
         """
-        size = _BATCH_OF_LINKS if any(request.kind == RTM_GETLINK for request in requests) else _BATCH
         try:
-            for start in range(0, len(requests), size):
-                self._send_batch(requests[start : start + size])
+            found = self.exchange(requests)
         except OSError as error:
             raise InternalError(f"{self._name}: route netlink failed: {error}") from error
+        for request, answer in zip(requests, found, strict=True):
+            code, words = answer.refusal() if answer.is_last else (0, "")
+            if code:
+                raise self._refusal(request, code, words)
 
-    def _send_batch(self, requests: Sequence[Request]) -> None:
-        waiting: dict[int, Request] = {}
-        parts: list[bytes] = []
-        for request in requests:
+    def exchange(self, requests: Sequence[Encodable]) -> list[Answer]:
+        """Send ``requests``, and return the kernel's answer to each. Raises ``OSError``."""
+        found: list[Answer] = []
+        for start in range(0, len(requests), _BATCH):
+            batch = requests[start : start + _BATCH]
+            first = self._sequence + 1
+            self._sequence += len(batch)
+            self._socket.sendmsg([request.encode(number) for number, request in enumerate(batch, first)])
+            by_sequence: dict[int, Answer] = {}
+            while len(by_sequence) < len(batch):
+                received = answers(self._socket.recv(_MOST))
+                by_sequence |= {answer.sequence: answer for answer in received if answer.sequence >= first}
+            found += (by_sequence[number] for number in range(first, first + len(batch)))
+        return found
+
+    def one(self, request: Request) -> Decoded:
+        """The object that answers a request. Raises ``OSError`` with the kernel's errno."""
+        (answer,) = self.exchange([request])
+        if answer.is_last:
+            _raise_refusal(answer)
+        return answer.decode(request.kind)
+
+    def dump(self, kind: Kind, **fields: int) -> list[Decoded]:
+        """Every object of a complete dump.
+
+        Raises:
+            OSError: the kernel's errno; EINTR where objects changed during every round.
+        """
+        for _ in range(_ROUNDS):
             self._sequence += 1
-            waiting[self._sequence] = request
-            flags = request.flags | NLM_F_REQUEST | NLM_F_ACK
-            parts += (
-                HEADER.pack(HEADER.size + len(request.body), request.kind, flags, self._sequence, 0),
-                request.body,
-            )
-        self._socket.sendmsg(parts)
-        refused: LabError | None = None
-        while waiting:
-            data = self._socket.recv(1 << 18)
-            for kind, flags, sequence, body in messages(data):
-                if kind != NLMSG_ERROR:
-                    continue  # the answer to RTM_GETLINK; its acknowledgement follows
-                request = waiting.pop(sequence)
-                code = -struct.unpack_from("=i", body)[0]
-                if code and refused is None:
-                    refused = self._refusal(request, code, _kernel_words(body, flags))
-        if refused is not None:
-            raise refused
+            self._socket.send(Request("dump", kind, _NLM_F_DUMP, fields).encode(self._sequence))
+            found = self._gather()
+            if not any(answer.flags & _NLM_F_DUMP_INTR for answer in found):
+                return [answer.decode(kind) for answer in found[:-1]]
+        raise OSError(errno.EINTR, "the dumped objects changed during every round")
+
+    def _gather(self) -> list[Answer]:
+        """The answers to a dump, its end too."""
+        found: list[Answer] = []
+        while not (found and found[-1].is_last):
+            found += answers(self._socket.recv(_MOST))
+        _raise_refusal(found[-1])  # a dump that fails on the way ends like any other, with its errno
+        return found
 
     def _refusal(self, request: Request, code: int, words: str) -> LabError:
         if request.needs is not None and code == errno.EOPNOTSUPP:
             return CapabilityError(*request.needs)
         name = errno.errorcode.get(code, code)
-        return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){words}")
+        said = f": {words}" if words else ""
+        return InternalError(f"{self._name}: the kernel refused to {request.what}: {name} ({os.strerror(code)}){said}")
 
 
-def ask(netns: NetNs, protocol: int, kind: int, body: bytes, *, dump: bool = False) -> list[bytes]:
-    """Send one request of any netlink protocol through a new socket, and return the bodies of the answers.
-
-    Raises:
-        OSError: the kernel's errno, or the errno for a protocol that it lacks.
-        TimeoutError: no answer came.
-    """
+def open_netlink(netns: NetNs, protocol: int = socket.NETLINK_ROUTE) -> Netlink:
+    """A socket of a netlink protocol in a namespace. Raises ``OSError`` for a protocol that the kernel lacks."""
     with inside(netns):
-        control = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
-    found: list[bytes] = []
-    with control:
-        control.settimeout(_PATIENCE)
-        if dump:
-            return Dump(control).all(kind, body)
-        control.send(HEADER.pack(HEADER.size + len(body), kind, NLM_F_REQUEST | NLM_F_ACK, 1, 0) + body)
-        while True:
-            for answer, _, _, content in messages(control.recv(1 << 18)):
-                if answer == NLMSG_ERROR:
-                    code = -struct.unpack_from("=i", content)[0]
-                    if code:
-                        raise OSError(code, os.strerror(code))
-                    return found
-                found.append(content)
+        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, protocol)
+    opened.setsockopt(_SOL_NETLINK, _NETLINK_EXT_ACK, 1)
+    return Netlink(opened, netns.name)
 
 
-def _kernel_words(body: bytes, flags: int) -> str:
-    """The text of an extended acknowledgement (NLMSGERR_ATTR_MSG), or nothing."""
-    if not flags & NLM_F_CAPPED:
-        return ""
-    for kind, content in attributes(body, 4 + HEADER.size):
-        if kind == NLMSGERR_ATTR_MSG:
-            return ": " + content.rstrip(b"\0").decode(errors="replace")
-    return ""
+def _raise_refusal(answer: Answer) -> None:
+    code, _ = answer.refusal()
+    if code:
+        raise OSError(code, os.strerror(code))

@@ -6,45 +6,35 @@ makes by itself (loopback and link-local addresses, routes that follow from addr
 """
 
 import socket
-import struct
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from ipaddress import ip_address, ip_interface, ip_network
+from contextlib import closing, contextmanager
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from typing import Final
 
-from proxylab.addresses import IPAddress
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
+from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.netlink.build import realise
-from proxylab.kernel.netlink.dumps import Dump
-from proxylab.kernel.netlink.framing import attributes, nested
-from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.netlink.messages import Decoded, Kind
+from proxylab.kernel.netlink.socket import Netlink, open_netlink
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import read_sysctl
-from proxylab.plan.model import Address, Neighbour, NextHop, Plan, Route
+from proxylab.plan.model import Address, Neighbour, NextHop, Plan, PolicyRule, Route
 
 __all__ = ["Kernel", "Link", "RealNetwork", "Survey", "read_addresses"]
 
-# include/uapi/linux/rtnetlink.h, if_link.h, if_addr.h, neighbour.h
-_RTM_GETLINK, _RTM_GETADDR, _RTM_GETROUTE, _RTM_GETNEIGH = 18, 22, 26, 30
-_IFINFOMSG: Final = struct.Struct("=BxHiII")
-_IFADDRMSG: Final = struct.Struct("=BBBBI")
-_RTMSG: Final = struct.Struct("=BBBBBBBBI")
-_RTNEXTHOP: Final = struct.Struct("=HBBi")
-_NDMSG: Final = struct.Struct("=BxxxiHBB")
+# include/uapi/linux: if_arp.h, if.h, if_addr.h, rtnetlink.h, neighbour.h
+_ARPHRD_ETHER: Final = 1
 _IFF_UP: Final = 0x1
-_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER = 1, 3, 4, 10
-_IFA_ADDRESS, _IFA_LOCAL, _IFA_PROTO = 1, 2, 11
 _IFAPROT_KERNEL_LL: Final = 3  # the kernel reports it from 5.18 on
-_RTA_DST, _RTA_OIF, _RTA_GATEWAY, _RTA_PREFSRC, _RTA_MULTIPATH, _RTA_TABLE = 1, 4, 5, 7, 9, 15
 _RTPROT_STATIC: Final = 4
 _RTN_UNREACHABLE: Final = 7
 _RTNH_F_ONLINK: Final = 0x4
-_NDA_DST, _NDA_LLADDR = 1, 2
 _NUD_PERMANENT: Final = 0x80
+_OWN_RULES: Final = frozenset({0, 32766, 32767})  # priorities of the kernel's rules for local, main and default
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
+class Link(Struct, frozen=True):
     """A device. ``master`` is the bridge of a port; ``mac`` is empty for a device without one."""
 
     device: str
@@ -55,14 +45,14 @@ class Link:
     master: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Survey:
+class Survey(Struct, frozen=True):
     """One namespace."""
 
     links: frozenset[Link]
     addresses: frozenset[Address]
     routes: frozenset[Route]
     neighbours: frozenset[Neighbour]
+    rules: frozenset[PolicyRule]
 
 
 class RealNetwork:
@@ -78,7 +68,8 @@ class RealNetwork:
 
     def survey(self, namespace: str) -> Survey:
         """What exists in a namespace. Raises ``KeyError``."""
-        return _survey(self._netns_by_name[namespace])
+        with closing(open_netlink(self._netns_by_name[namespace])) as netlink:
+            return _survey(netlink)
 
     def sysctl(self, namespace: str, name: str) -> str | None:
         """A sysctl of a namespace; ``None`` where this kernel lacks it. Raises ``KeyError``."""
@@ -102,99 +93,85 @@ class Kernel:
 
 def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
     """Every address in ``netns``, loopback included, in the kernel's order."""
-    dump = _open_dump(netns)
-    try:
-        found = [nested(body, _IFADDRMSG.size) for body in dump.all(_RTM_GETADDR, bytes(_IFADDRMSG.size))]
-    finally:
-        dump.close()
-    # On a point-to-point link IFA_ADDRESS is the other end's. IFA_LOCAL is always this end's; IPv6 lacks it.
-    return tuple(ip_address(each.get(_IFA_LOCAL, each[_IFA_ADDRESS])) for each in found)
+    with closing(open_netlink(netns)) as netlink:
+        return tuple(ip_address(_own(found)) for found in netlink.dump(Kind.GET_ADDRESS))
 
 
-def _open_dump(netns: NetNs) -> Dump:
-    with inside(netns):
-        opened = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, socket.NETLINK_ROUTE)
-    return Dump(opened)
+def _survey(netlink: Netlink) -> Survey:
+    links = netlink.dump(Kind.GET_LINK)
+    names = {link.need(int, "index"): link.need(str, "IFLA_IFNAME") for link in links}
+    return Survey(
+        frozenset(_link(link, names) for link in links),
+        frozenset(_addresses(netlink.dump(Kind.GET_ADDRESS), names)),
+        frozenset(_routes(netlink.dump(Kind.GET_ROUTE), names)),
+        frozenset(_neighbours(netlink.dump(Kind.GET_NEIGHBOUR), names)),
+        frozenset(_rules(netlink.dump(Kind.GET_RULE))),
+    )
 
 
-def _survey(netns: NetNs) -> Survey:
-    dump = _open_dump(netns)
-    try:
-        bodies = dump.all(_RTM_GETLINK, _IFINFOMSG.pack(0, 0, 0, 0, 0))
-        names = {_IFINFOMSG.unpack_from(body)[2]: _name(body) for body in bodies}
-        return Survey(
-            frozenset(_link(body, names) for body in bodies),
-            frozenset(_addresses(dump.all(_RTM_GETADDR, bytes(_IFADDRMSG.size)), names)),
-            frozenset(_routes(dump.all(_RTM_GETROUTE, bytes(_RTMSG.size)), names)),
-            frozenset(_neighbours(dump.all(_RTM_GETNEIGH, bytes(_NDMSG.size)), names)),
-        )
-    finally:
-        dump.close()
+def _link(found: Decoded, names: Mapping[int, str]) -> Link:
+    index, master = found.need(int, "index"), found.find(int, "IFLA_MASTER")
+    return Link(
+        names[index],
+        index,
+        found.need(str, "IFLA_ADDRESS") if found.need(int, "ifi_type") == _ARPHRD_ETHER else "",
+        bool(found.need(int, "flags") & _IFF_UP),
+        found.need(int, "IFLA_MTU"),
+        None if master is None else names[master],
+    )
 
 
-def _name(body: bytes) -> str:
-    return nested(body, _IFINFOMSG.size)[_IFLA_IFNAME].rstrip(b"\0").decode()
+def _own(found: Decoded) -> str:
+    """This end's address: on a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL."""
+    return found.find(str, "IFA_LOCAL") or found.need(str, "IFA_ADDRESS")
 
 
-def _number(value: bytes) -> int:
-    return int.from_bytes(value, sys.byteorder)
+def _addresses(dumped: list[Decoded], names: Mapping[int, str]) -> Iterator[Address]:
+    for found in dumped:
+        interface = ip_interface((_own(found), found.need(int, "prefixlen")))
+        if not interface.is_loopback and found.find(int, "IFA_PROTO") != _IFAPROT_KERNEL_LL:
+            yield Address(names[found.need(int, "index")], interface)
 
 
-def _link(body: bytes, names: Mapping[int, str]) -> Link:
-    _, _, index, flags, _ = _IFINFOMSG.unpack_from(body)
-    found = nested(body, _IFINFOMSG.size)
-    master = names[_number(found[_IFLA_MASTER])] if _IFLA_MASTER in found else None
-    mac = found[_IFLA_ADDRESS].hex(":") if any(found[_IFLA_ADDRESS]) else ""
-    return Link(names[index], index, mac, bool(flags & _IFF_UP), _number(found[_IFLA_MTU]), master)
-
-
-def _addresses(bodies: list[bytes], names: Mapping[int, str]) -> Iterator[Address]:
-    for body in bodies:
-        _, length, _, _, index = _IFADDRMSG.unpack_from(body)
-        found = nested(body, _IFADDRMSG.size)
-        interface = ip_interface((found.get(_IFA_LOCAL, found[_IFA_ADDRESS]), length))
-        if not interface.is_loopback and found.get(_IFA_PROTO) != bytes([_IFAPROT_KERNEL_LL]):
-            yield Address(names[index], interface)
-
-
-def _routes(bodies: list[bytes], names: Mapping[int, str]) -> Iterator[Route]:
-    for body in bodies:
-        family, length, _, _, _, protocol, _, kind, flags = _RTMSG.unpack_from(body)
-        if protocol != _RTPROT_STATIC:
+def _routes(dumped: list[Decoded], names: Mapping[int, str]) -> Iterator[Route]:
+    for found in dumped:
+        if found.need(int, "proto") != _RTPROT_STATIC:
             continue
-        found = nested(body, _RTMSG.size)
-        hops = tuple(_hops(found.get(_RTA_MULTIPATH, b""), names))
-        unreachable = kind == _RTN_UNREACHABLE
-        device = hops[0].device if hops else "" if unreachable else names[_number(found[_RTA_OIF])]
+        hops = tuple(
+            NextHop(names[hop.need(int, "oif")], ip_address(hop.need(str, "RTA_GATEWAY")))
+            for hop in found.each("RTA_MULTIPATH")
+        )
+        unreachable = found.need(int, "type") == _RTN_UNREACHABLE
+        device = hops[0].device if hops else "" if unreachable else names[found.need(int, "RTA_OIF")]
+        anywhere = IPv4Address(0) if found.need(int, "family") == socket.AF_INET else IPv6Address(0)
         yield Route(
-            ip_network((found.get(_RTA_DST, bytes(4 if family == socket.AF_INET else 16)), length)),
+            ip_network((_address(found, "RTA_DST") or anywhere, found.need(int, "dst_len"))),
             device,
-            via=_address(found.get(_RTA_GATEWAY)),
-            source=_address(found.get(_RTA_PREFSRC)),
+            via=_address(found, "RTA_GATEWAY"),
+            source=_address(found, "RTA_PREFSRC"),
             hops=hops,
-            onlink=bool(flags & _RTNH_F_ONLINK),
+            onlink=bool(found.need(int, "flags") & _RTNH_F_ONLINK),
             unreachable=unreachable,
-            table=_number(found[_RTA_TABLE]),
+            table=found.need(int, "RTA_TABLE"),
         )
 
 
-def _hops(data: bytes, names: Mapping[int, str]) -> Iterator[NextHop]:
-    """Next hops: each ``struct rtnexthop`` has its own attributes after it (rtnetlink(7))."""
-    at = 0
-    while at + _RTNEXTHOP.size <= len(data):
-        length, _, _, index = _RTNEXTHOP.unpack_from(data, at)
-        own = dict(attributes(data[at : at + length], _RTNEXTHOP.size))
-        yield NextHop(names[index], ip_address(own[_RTA_GATEWAY]))
-        at += length + (-length & 3)
+def _address(found: Decoded, attribute: str) -> IPAddress | None:
+    text = found.find(str, attribute)
+    return None if text is None else ip_address(text)
 
 
-def _address(packed: bytes | None) -> IPAddress | None:
-    return None if packed is None else ip_address(packed)
+def _neighbours(dumped: list[Decoded], names: Mapping[int, str]) -> Iterator[Neighbour]:
+    for found in dumped:
+        if found.need(int, "state") & _NUD_PERMANENT:
+            address = ip_address(found.need(str, "NDA_DST"))
+            yield Neighbour(names[found.need(int, "ifindex")], address, found.need(str, "NDA_LLADDR"))
 
 
-def _neighbours(bodies: list[bytes], names: Mapping[int, str]) -> Iterator[Neighbour]:
-    for body in bodies:
-        _, index, state, _, _ = _NDMSG.unpack_from(body)
-        if state & _NUD_PERMANENT:
-            found = nested(body, _NDMSG.size)
-            yield Neighbour(names[index], ip_address(found[_NDA_DST]), found[_NDA_LLADDR].hex(":"))
+def _rules(dumped: list[Decoded]) -> Iterator[PolicyRule]:
+    for found in dumped:
+        priority, source = found.find(int, "FRA_PRIORITY") or 0, _address(found, "FRA_SRC")
+        if priority not in _OWN_RULES:
+            family = Family.IPV4 if found.need(int, "family") == socket.AF_INET else Family.IPV6
+            network = None if source is None else ip_network((source, found.need(int, "src_len")))
+            yield PolicyRule(family, priority, found.need(int, "FRA_TABLE"), network)

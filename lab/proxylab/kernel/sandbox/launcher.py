@@ -16,8 +16,9 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import Struct
+
 from proxylab.errors import InternalError, LabEndedError
-from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.commands import MARK, Command
 from proxylab.kernel.sandbox.iptables_links import PATH
 from proxylab.kernel.sandbox.launcher_child import ENDED, MESSAGE_LIMIT
@@ -34,8 +35,7 @@ _AT_ONCE: Final = 32
 _LONGEST_ARGV: Final = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Completed:
+class Completed(Struct, frozen=True):
     """A command that has ended. ``status`` is its exit code, or minus the number of the signal that killed it."""
 
     argv: tuple[str, ...]

@@ -30,7 +30,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.kernel.sandbox.command_environment import furnish
 from proxylab.kernel.sandbox.commands import family_of
 from proxylab.kernel.sandbox.feeding import feed
@@ -72,8 +73,7 @@ def fork_launcher(client: socket.socket, *others: socket.socket) -> socket.socke
     return ours
 
 
-@dataclass(frozen=True, slots=True)
-class _Environment:
+class _Environment(Struct, frozen=True):
     """Open descriptors of a mount and a UTS namespace."""
 
     mounts: int

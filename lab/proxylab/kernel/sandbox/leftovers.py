@@ -20,7 +20,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
-from proxylab.frozen import dataclass
+from msgspec import Struct
+
 from proxylab.kernel.sandbox.commands import command_of
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import Origins, current_line
@@ -30,8 +31,7 @@ __all__ = ["Census", "Departed", "end_processes", "leftovers", "note_departure"]
 _SIOCGSKNS: Final = 0x894C  # include/uapi/linux/sockios.h
 
 
-@dataclass(frozen=True, slots=True)
-class Departed:
+class Departed(Struct, frozen=True):
     """A lab that is closing: its namespaces by inode number, and the prefix of its names for the launcher."""
 
     lab: str
@@ -106,8 +106,7 @@ def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
             yield int(process.name), command.netns_name.removeprefix(departed.prefix)
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(Struct, frozen=True):
     """The descriptors, threads and processes at one moment."""
 
     descriptors: dict[int, str]

@@ -10,9 +10,8 @@ walks the syntax tree of every block. Namespaces have no names in the file syste
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
-from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.linux import CLONE_NEWNET, setns, unshare
 from proxylab.kernel.sandbox.origins import here
 

@@ -33,8 +33,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from msgspec import Struct
+
 from proxylab.errors import CapabilityError
-from proxylab.frozen import dataclass
 from proxylab.kernel.sandbox.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,
@@ -61,8 +62,7 @@ _SPACES = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWPID | CLONE_NEWUTS
 _HOSTNAME = "proxylab"
 
 
-@dataclass(frozen=True, slots=True)
-class ControlSocket:
+class ControlSocket(Struct, frozen=True):
     """The socket for later clients of a detached lab, and a descriptor of the directory that holds its name.
 
     The supervisor sees the sandbox's private /run, and reaches the directory by this descriptor alone.

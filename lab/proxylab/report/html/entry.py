@@ -1,6 +1,6 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
-from proxylab.frozen import dataclass
+from proxylab.encoding import Record
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.rules import rules, traced
@@ -14,8 +14,7 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, Step
 __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heading:
+class Heading(Record, frozen=True, kw_only=True):
     """The section of an entry: the run of a scenario, or of one case of it, on an engine."""
 
     file: str
@@ -26,8 +25,7 @@ class Heading:
     tags: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class Entry(Record, frozen=True, kw_only=True):
     """A probe or step, or the error or skip of a whole scenario.
 
     Attributes:

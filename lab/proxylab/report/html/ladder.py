@@ -7,10 +7,11 @@ layouts are one list in the order of the path, so that screen readers read it in
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, times
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.verdict.account.flows import Flow
@@ -68,8 +69,7 @@ def _caption(case: Case, flow: Flow) -> str:
     return f"Flow {flow.number:,} of {len(case.flows):,}, hop by hop"
 
 
-@dataclass(frozen=True, slots=True)
-class _Rung:
+class _Rung(Struct, frozen=True):
     """A hop from column ``begins`` to column ``ends``, or an event at one column."""
 
     begins: int

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.evidence.words import amount
-from proxylab.frozen import dataclass
 from proxylab.report.html.entry import Entry
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.verdict.model import Judgement, worst
@@ -22,8 +23,7 @@ _PARTICIPLES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(Struct, frozen=True):
     """The entries of a run by file and engine, in the order of the run."""
 
     by_file: Mapping[str, Mapping[str, Sequence[Entry]]]

@@ -5,9 +5,10 @@ link-local addresses, unless a route or a tunnel names them.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Evidence

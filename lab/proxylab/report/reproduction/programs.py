@@ -8,16 +8,16 @@ socket, which gets a copy of what the kernel delivers to local programs, after e
 net/ipv4/raw.c). So does the sender, which thereby also receives an answer from an address that it never dialled.
 """
 
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.addresses import Transport
 
 __all__ = ["listener", "sender"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Protocol:
+class _Protocol(Struct, frozen=True):
     """The parts of the programs that differ between protocols: statements, and conditions on a packet above IP.
 
     Attributes:

@@ -11,9 +11,10 @@ targets make rules reachable. So the module repeats both until nothing changes.
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Final
+
+from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.plan.resolved import ResolvedProbe
@@ -30,8 +31,7 @@ _TRANSLATIONS: Final = (
 _TRANSPORTS: Final = frozenset({"tcp", "udp", "sctp"})
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(Struct, frozen=True):
     """The rules of one node: the command that loads them, the lines, and the number of lines left out."""
 
     node: str
@@ -40,8 +40,7 @@ class Ruleset:
     left_out: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Reach:
+class _Reach(Struct, frozen=True):
     """The possible destination addresses and ports of the probe's packets, and their protocol."""
 
     addresses: frozenset[IPAddress]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import Annotated, Any, Final, TypeVar
 
+from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
-from proxylab.frozen import dataclass
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = [
@@ -79,8 +79,7 @@ class ManifestShape(Shape):
     """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Mark:
+class _Mark(Struct, frozen=True):
     """Field metadata that sets a key apart."""
 
     name: str
@@ -127,8 +126,7 @@ def word_of(words: type[Word]) -> Callable[[object], Word]:
     return validate
 
 
-@dataclass(frozen=True, slots=True)
-class Between:
+class Between(Struct, frozen=True):
     """A whole number in a range, both ends allowed. ``why`` is the reason, for the message."""
 
     low: int

@@ -10,7 +10,7 @@ from contextlib import suppress
 from ipaddress import ip_address, ip_network
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, InstanceOf
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, SocketAddress
@@ -61,7 +61,7 @@ def _socket_address(default_port: int) -> object:
         allowed = f"write it as 0.0.0.0:{default_port}"
         raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
 
-    return BeforeValidator(validate)
+    return BeforeValidator(validate, json_schema_input_type=str)
 
 
 def _networks(value: object) -> tuple[IPNetwork, ...]:
@@ -104,8 +104,8 @@ Duration = Annotated[float, BeforeValidator(_duration, json_schema_input_type=st
 Networks = Annotated[tuple[IPNetwork, ...], BeforeValidator(_networks, json_schema_input_type=str)]
 NetworkOrPrimary = Annotated[IPNetwork | str, BeforeValidator(_network_or_primary)]
 Device = Annotated[str, BeforeValidator(_device)]
-Healthz = Annotated[SocketAddress, _socket_address(10256)]
-Metrics = Annotated[SocketAddress, _socket_address(10249)]
+Healthz = Annotated[InstanceOf[SocketAddress], _socket_address(10256)]
+Metrics = Annotated[InstanceOf[SocketAddress], _socket_address(10249)]
 
 
 class NftablesShape(ManifestShape):
@@ -197,14 +197,18 @@ class KubeProxyShape(ManifestShape):
     )
     metadata: Ignored = Field(default=None, description="Not used.")
     client_connection: Ignored = Field(default=None, description="The lab has its own API server.")
-    logging: Ignored = Field(default=None, description="For the upstream binary only.")
+    logging: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
     hostname_override: Ignored = Field(default=None, description="The lab names its nodes itself.")
-    bind_address_hard_fail: Ignored = Field(default=None, description="For the upstream binary only.")
-    enable_profiling: Ignored = Field(default=None, description="For the upstream binary only.")
-    show_hidden_metrics_for_version: Ignored = Field(default=None, description="For the upstream binary only.")
+    bind_address_hard_fail: Ignored = Field(
+        default=None, description="It changes no rule; the lab does not pass it on."
+    )
+    enable_profiling: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
+    show_hidden_metrics_for_version: Ignored = Field(
+        default=None, description="It changes no rule; the lab does not pass it on."
+    )
     ipvs: Ignored = Field(default=None, description="For mode ipvs.")
     winkernel: Ignored = Field(default=None, description="For mode kernelspace.")
-    oom_score_adj: Ignored = Field(default=None, description="For the upstream binary only.")
+    oom_score_adj: Ignored = Field(default=None, description="It changes no rule; the lab does not pass it on.")
     config_sync_period: Ignored = Field(default=None, description="The proxy never polls the lab's store.")
     port_range: Ignored = Field(default=None, description="For mode userspace.")
     windows_run_as_service: Ignored = Field(default=None, description="For Windows.")

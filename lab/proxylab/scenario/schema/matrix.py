@@ -5,7 +5,7 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, JsonValue
 
 from proxylab.scenario.model import Mode
 from proxylab.scenario.problems import describe
@@ -96,7 +96,7 @@ class ConditionShape(ScenarioShape):
     )
     hairpin: HairpinWord | None = Field(default=None, description="The value of network.hairpin.", examples=["none"])
     mode: ModeWord | None = Field(default=None, description="The mode of the proxy.", examples=["ipvs"])
-    version: Annotated[VersionRange, BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
+    version: Annotated[InstanceOf[VersionRange], BeforeValidator(_versions, json_schema_input_type=str)] | None = Field(
         default=None,
         description="The versions of the proxy: from one on, before one, between two, or one alone. As a bound, a "
         "version without a patch number means its first patch; alone, it means all its patches.",

@@ -1,11 +1,7 @@
-"""The shapes of a Scenario document without streams and steps.
-
-Most scenarios have no steps. This module does not import what only steps need, so that such files load faster.
-``proxylab.scenario.inventory`` compares the parts with each other.
-"""
+"""The shape of the whole Scenario document. ``proxylab.scenario.inventory`` compares its parts with each other."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
@@ -15,10 +11,11 @@ from proxylab.scenario.schema.expect import EngineFailureShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape
 from proxylab.scenario.schema.network import NetworkShape
-from proxylab.scenario.schema.probe import ProbeShape
+from proxylab.scenario.schema.probe import ProbeShape, StreamShape
+from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.schema.syntax import Name, distinct
 
-__all__ = ["ApiVersion", "Kind", "MetadataShape", "StillDocument", "StillSpecShape"]
+__all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
 
 
 class ApiVersion(StrEnum):
@@ -51,6 +48,14 @@ def _tag(text: str) -> str:
     return text
 
 
+def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
+    if "conntrack" in streams:
+        raise refused(
+            "a stream cannot be called conntrack", allowed="a step's expect uses that key for conntrack entries"
+        )
+    return streams
+
+
 class MetadataShape(ScenarioShape):
     """The scenario's name and purpose."""
 
@@ -72,8 +77,8 @@ class MetadataShape(ScenarioShape):
     )
 
 
-class StillSpecShape(ScenarioShape):
-    """The cluster and its probes, without streams and steps."""
+class SpecShape(ScenarioShape):
+    """The cluster, its probes, and the steps that change it."""
 
     network: NetworkShape = Field(
         default_factory=NetworkShape.model_construct,
@@ -144,10 +149,28 @@ class StillSpecShape(ScenarioShape):
             ]
         ],
     )
+    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
+        default_factory=dict,
+        description="Flows by name that last through all steps.",
+        examples=[
+            {
+                "queries": {
+                    "from": {"name": "client", "port": 12345},
+                    "to": {"service": "dns", "via": "clusterIP"},
+                    "send": {"every": "20ms"},
+                }
+            }
+        ],
+    )
+    steps: list[StepShape] = Field(
+        default_factory=list,
+        description="Changes of the cluster, in order.",
+        examples=[[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]],
+    )
 
 
-class StillDocument(ScenarioShape):
-    """A scenario without streams and steps."""
+class ScenarioDocument(ScenarioShape):
+    """A scenario: a cluster, probes, expectations. Kubernetes manifests follow it in the same file."""
 
     api_version: Annotated[ApiVersion, BeforeValidator(word_of(ApiVersion))] = Field(
         description="The version of the format.", examples=["proxylab/v1"]
@@ -158,4 +181,6 @@ class StillDocument(ScenarioShape):
     metadata: MetadataShape = Field(
         description="The scenario's name and purpose.", examples=[{"name": "clusterip-from-a-pod"}]
     )
-    spec: StillSpecShape = Field(description="The cluster and its probes.", examples=[{"nodes": {"node-a": {}}}])
+    spec: SpecShape = Field(
+        description="The cluster, its probes, and the steps that change it.", examples=[{"nodes": {"node-a": {}}}]
+    )

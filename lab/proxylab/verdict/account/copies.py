@@ -1,8 +1,7 @@
 """Copies of packets: which pods and hosts got one, and which ended at a node.
 
 Where a flow arrived, each node forwarded or consumed every packet that came to it. A packet that came to a node and
-neither left it nor reached a program on it is a copy, unless the sender repeated a lost packet. The search reads all
-flows in columns: two of thousands may be copied.
+neither left it nor reached a program on it is a copy, unless the sender repeated a lost packet.
 
 It counts what crosses a bridge at the bridge's ports, since the bridge itself sees some of it a second time. It does
 not count a frame under another device's MAC: a node that does not bridge it drops it.
@@ -10,11 +9,9 @@ not count a frame under another device's MAC: a node that does not bridge it dro
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from itertools import compress
 from typing import Final
 
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
-from proxylab.evidence.passages import LEFT, REPLY, sightings
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.names import POD_BRIDGE
@@ -24,9 +21,6 @@ from proxylab.verdict.account.flows import Fate, Flow
 __all__ = ["copies", "copying", "lost_copies"]
 
 _ENDED: Final = frozenset({Fate.DELIVERED, Fate.REFUSED})
-
-_ONLY: Final = {wanted: bytes(each == wanted for each in range(256)) for wanted in (0, LEFT, REPLY, REPLY | LEFT)}
-"""Tables for ``translate`` that map one kind of row to 1 and all others to 0, also those under another MAC."""
 
 
 def copies(strays: Sequence[Observation]) -> str:
@@ -105,12 +99,6 @@ def _by_node(evidence: Evidence, resolved: ResolvedProbe, packet: Packet) -> dic
             # A packet to a program leaves the devices, and a packet from a program comes to them.
             gone = (seen.direction is Direction.OUT) is (seen.device != STACK)
             found[seen.netns_name][gone].append(seen.flow)
-    kind = REPLY if packet is Packet.REPLY else 0
-    for passages in evidence.passages:
-        if passages.device != POD_BRIDGE:
-            flows, kinds = sightings(passages)
-            for side, wanted in enumerate((kind, kind | LEFT)):
-                found[passages.netns_name][side].extend(compress(flows, kinds.translate(_ONLY[wanted])))
     return found
 
 

@@ -8,14 +8,14 @@ is neither: a bridge that has not learned the MAC floods it, and the stack behin
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from proxylab.addresses import IPAddress
-from proxylab.codec.records import of_columns
 from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
-from proxylab.evidence.passages import PackedPassages
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
 __all__ = ["Fate", "Flow", "counted_ends", "flows_of"]
@@ -29,9 +29,6 @@ packet too big (RFC 4443, section 3.2)."""
 
 _FRAGMENTATION_NEEDED = (3, 4)
 """IPv4's packet too big: RFC 1191."""
-
-
-_NOTHING_PACKED = PackedPassages(())
 
 
 class Fate(StrEnum):
@@ -50,15 +47,14 @@ class Fate(StrEnum):
     CONTRADICTORY = "contradictory"
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
+class Flow(Struct, frozen=True):
     """Every observation of one flow, each field in the order of the record.
 
     Attributes:
         number: of the flow.
         departures: requests leaving the sender for the address dialled.
         arrivals: requests coming in at a pod under that pod's own address.
-        at_nodes: observations at devices of nodes that the evidence holds packet by packet.
+        passages: observations at devices of nodes.
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
@@ -72,13 +68,12 @@ class Flow:
         tracked: its entries in the nodes' connection tracking.
         unsendable: whether the sender's kernel refused to send it.
         reached: the pods at which it arrived, each once.
-        book: the packed observations of all flows at devices of nodes.
     """
 
     number: int
     departures: tuple[Observation, ...] = ()
     arrivals: tuple[Observation, ...] = ()
-    at_nodes: tuple[Observation, ...] = ()
+    passages: tuple[Observation, ...] = ()
     strays: tuple[Observation, ...] = ()
     flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
@@ -92,12 +87,6 @@ class Flow:
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
     reached: tuple[str, ...] = ()
-    book: PackedPassages = _NOTHING_PACKED
-
-    @property
-    def passages(self) -> tuple[Observation, ...]:
-        """Every observation of the flow at devices of nodes."""
-        return (*self.at_nodes, *self.book.of(self.number))
 
     @property
     def report(self) -> ConnectReport | None:
@@ -138,7 +127,7 @@ class Flow:
 def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
     sorter = _Sorter(resolved)
-    seen: dict[str, dict[int, list[Any]]] = {field.name: {} for field in fields(Flow)}
+    seen: dict[str, dict[int, list[Any]]] = {name: {} for name in Flow.__struct_fields__}
     for observation in evidence.observations:
         kind, named = sorter.sort(observation)
         if kind:
@@ -149,10 +138,9 @@ def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
         seen["tracked"].setdefault(entry.flow, []).append(entry)
     columns: dict[str, Sequence[Any]] = {kind: _column(by_flow, resolved.flows) for kind, by_flow in seen.items()}
     columns["number"] = range(resolved.flows)
-    columns["book"] = [PackedPassages(evidence.passages)] * resolved.flows
     columns["unsendable"] = [bool(evidence.refused_sends) and not departures for departures in columns["departures"]]
     columns["reached"] = [tuple({arrival.netns_name: None for arrival in arrivals}) for arrivals in columns["arrivals"]]
-    return of_columns(Flow, tuple(columns.values()))
+    return tuple(map(Flow, *columns.values()))
 
 
 def _column(by_flow: Mapping[int, list[Any]], flows: int) -> Sequence[tuple[Any, ...]]:
@@ -217,7 +205,7 @@ class _Sorter:
     def _kind(self, observation: Observation) -> str:
         """The field's name; empty for an observation without meaning for the fate."""
         if observation.netns_name in self._nodes and observation.device != STACK:
-            return "at_nodes"
+            return "passages"
         if observation.otherhost:
             return "flooded"
         if observation.packet is Packet.REQUEST:

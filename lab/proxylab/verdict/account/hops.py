@@ -13,10 +13,11 @@ decide: only the second node can have changed a packet between coming in and lea
 from collections.abc import Iterator
 from itertools import pairwise
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.account.flows import Flow
 
@@ -36,16 +37,14 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Ends:
+class Ends(Struct, frozen=True):
     """From where to where a packet goes, each as an address with its port."""
 
     source: str
     destination: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     """One packet in one node, pod or host, from its first sighting there to its last.
 
     Attributes:
@@ -215,8 +214,7 @@ def is_at(seen: Observation, where: str) -> bool:
     return where in (seen.netns_name, f"{seen.netns_name}/{seen.device}")
 
 
-@dataclass(frozen=True, slots=True)
-class Translation:
+class Translation(Struct, frozen=True):
     """A request as it came to a node, and as the node sent it on."""
 
     node: str
@@ -235,8 +233,7 @@ class Translation:
         return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
 
 
-@dataclass(frozen=True, slots=True)
-class SecondNat:
+class SecondNat(Struct, frozen=True):
     """The last translation that a Service asks for, and the one that no Service asks for."""
 
     first: Translation

@@ -4,10 +4,11 @@ A cause rests on the evidence of the probe. Two more things help to name it: the
 packet that the lab traced afterwards. A sentence that needs that packet says so.
 """
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import endpoint
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
 from proxylab.verdict.account.flows import Fate, Flow
@@ -20,8 +21,7 @@ from proxylab.verdict.rules import Rule
 __all__ = ["Failure", "remembered"]
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """A failed expectation of a probe.
 
     Attributes:

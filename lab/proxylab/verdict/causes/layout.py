@@ -5,8 +5,9 @@ The functions read the plan only; ``causes`` decides whether that explains a los
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
-from proxylab.frozen import dataclass
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
 
@@ -15,8 +16,7 @@ __all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "is_ha
 _MOST_HOPS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Port:
+class Port(Struct, frozen=True):
     """A pod's port of a bridge on its node."""
 
     node: str
@@ -24,8 +24,7 @@ class Port:
     end: LinkEnd
 
 
-@dataclass(frozen=True, slots=True)
-class Crossing:
+class Crossing(Struct, frozen=True):
     """The device by which a packet came into a node, and the one by which the node would answer its source."""
 
     node: str

@@ -6,17 +6,17 @@ and the logs.
 
 from collections.abc import Mapping, Sequence
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.evidence.streams import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
-from proxylab.frozen import dataclass
 from proxylab.verdict.expectations.streams.subject import MILLISECOND, Stream, when
 
 __all__ = ["StreamFailure", "answered_slowly", "not_answered", "owner", "sent_to_earlier_backend", "was_reset"]
 
 
-@dataclass(frozen=True, slots=True)
-class StreamFailure:
+class StreamFailure(Struct, frozen=True):
     """A stream of which an expectation failed.
 
     Attributes:

@@ -6,8 +6,9 @@ None guesses: every sentence names what it rests on. Where no cause is known, th
 from collections.abc import Callable
 from typing import Final
 
+from msgspec import Struct
+
 from proxylab.evidence.evidence import Evidence
-from proxylab.frozen import dataclass
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import Case
@@ -21,8 +22,7 @@ from proxylab.verdict.tables import Tables, remaining_entry
 __all__ = ["cause", "known_cause", "why", "why_step"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """One cause.
 
     Attributes:

@@ -4,9 +4,10 @@ To add one, write a module that makes an ``Expectation``, and list it in ``expec
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 from proxylab.verdict.model import Verdict
 
@@ -28,8 +29,7 @@ def _nothing_seen(_subject: object, _verdict: Verdict) -> str:
     return ""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Expectation(Generic[S, W]):
+class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
     """One expectation of a probe, a stream or a step.
 
     Attributes:

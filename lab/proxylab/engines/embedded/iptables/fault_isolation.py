@@ -10,9 +10,11 @@ belongs to one Service. Where it does not (iptables-legacy hands a whole table t
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import field, replace
 from itertools import groupby
 from operator import attrgetter
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
@@ -20,7 +22,6 @@ from proxylab.engines.embedded.iptables.restore import RestoreText
 from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
 from proxylab.engines.embedded.loader import RulesRefusedError
 from proxylab.engines.embedded.proxier import SyncFailedError
-from proxylab.frozen import dataclass
 
 __all__ = ["Loaded", "by_service", "load_sound"]
 
@@ -30,8 +31,7 @@ MOST_LOADS = 64
 OfServices = Mapping[Key, tuple[PortRules, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+class Loaded(Struct, frozen=True):
     """The kernel's rules after the loads.
 
     Attributes:

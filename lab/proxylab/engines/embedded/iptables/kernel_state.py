@@ -7,9 +7,10 @@ import shlex
 from collections.abc import Iterator
 from functools import lru_cache
 
+from msgspec import Struct
+
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES, Chain, Table
 from proxylab.engines.embedded.iptables.rules import Rule, Ruleset
-from proxylab.frozen import dataclass
 
 __all__ = ["KernelState", "read_kernel_state"]
 
@@ -17,8 +18,7 @@ Jump = tuple[Chain, frozenset[tuple[str, ...]]]
 """A rule of a built-in chain, with its options as a set: iptables-save orders them in its own way."""
 
 
-@dataclass(frozen=True, slots=True)
-class KernelState:
+class KernelState(Struct, frozen=True):
     """The chains that exist, without built-in ones, and the jumps in built-in chains."""
 
     chains: frozenset[Chain] = frozenset()

@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import (
@@ -11,7 +13,6 @@ from proxylab.engines.embedded.settings import (
     InterfaceNamePrefix,
     NodeCIDR,
 )
-from proxylab.frozen import dataclass
 
 __all__ = [
     "FROM_LOCAL",
@@ -74,8 +75,7 @@ def share(index: int, count: int) -> str:
     return f"-m statistic --mode random --probability {1 / left:0.10f}" if left > 1 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class LocalDetector:
+class LocalDetector(Struct, frozen=True):
     """Detects traffic of this node's pods (with ``ClusterCIDR``: of all pods)."""
 
     if_local: str

@@ -6,7 +6,8 @@ Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows th
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key

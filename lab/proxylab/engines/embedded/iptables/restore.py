@@ -15,11 +15,12 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from msgspec import Struct
+
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
-from proxylab.frozen import dataclass
 
 __all__ = ["Block", "RestoreText", "restore", "restore_changes", "stale_chains"]
 
@@ -30,8 +31,7 @@ Block = tuple[str, Key | None]
 """Lines of the text, and their Service if they have one."""
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreText:
+class RestoreText(Struct, frozen=True):
     """The text of one load, in blocks without a final line feed.
 
     Attributes:

@@ -10,10 +10,11 @@ cluster has tens of thousands, and no code reads their parts.
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.names import Chain, Table
-from proxylab.frozen import dataclass
 
 __all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]
 
@@ -63,8 +64,7 @@ class PortRules(NamedTuple):
     service_chains: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ruleset:
+class Ruleset(Struct, frozen=True):
     """All rules of one proxy in one family.
 
     Attributes:

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.categories import EndpointCategories, categorize_endpoints
 from proxylab.engines.embedded.iptables.matches import LocalDetector, comment, local_detector, to_address
@@ -9,13 +11,11 @@ from proxylab.engines.embedded.iptables.names import PortChains, endpoint_chain,
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.frozen import dataclass
 
 __all__ = ["ProxyScope", "Scope"]
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyScope:
+class ProxyScope(Struct, frozen=True):
     """What all service ports of one proxy share.
 
     Attributes:

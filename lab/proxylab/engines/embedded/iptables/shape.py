@@ -1,7 +1,8 @@
 """The parts of the rules of one generation of kube-proxy; ``render.CURRENT`` and ``legacy.V1_23`` are the two."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.names import Chain
@@ -14,8 +15,7 @@ from proxylab.engines.embedded.settings import ProxySettings
 __all__ = ["Shape"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
+class Shape(Struct, frozen=True, kw_only=True):
     """The parts of a ruleset, by the names of ``rules.Ruleset``; ``port`` makes the rules of one service port."""
 
     jumps: tuple[Rule, ...]

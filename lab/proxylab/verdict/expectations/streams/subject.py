@@ -1,10 +1,11 @@
 """``Stream``: one stream in one step, as its expectations see it, and the clauses that they share."""
 
+from msgspec import Struct
+
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import listed
-from proxylab.frozen import dataclass
 from proxylab.scenario.model import Position, Step, StreamExpect
 
 __all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
@@ -13,8 +14,7 @@ MILLISECOND = 1_000_000
 """In nanoseconds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
+class Stream(Struct, frozen=True):
     """One stream in one step: the subject of findings.
 
     Attributes:

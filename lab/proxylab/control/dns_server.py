@@ -1,6 +1,7 @@
-"""Answers DNS queries for the cluster's names: bytes in, bytes out, by dnspython.
+"""The name server of a lab: answers DNS queries for the cluster's names, bytes in, bytes out, by dnspython.
 
-``cluster.names`` derives the names from objects, and other modules own the sockets.
+Owns ``NameService``, which answers from the current objects of the store. ``cluster.names`` derives the names from
+objects, and other modules own the sockets.
 
 An existing name without a record of the queried type gets an empty answer, a missing name NXDOMAIN; both carry the SOA
 for negative caching (RFC 2308). The server refuses names outside the cluster's domain, since the lab has no upstream.
@@ -37,6 +38,33 @@ LARGEST: Final = 65535
 _LARGEST_BY_UDP: Final = 4096
 _CHAIN: Final = 8
 """The most CNAMEs to follow, which ends a loop."""
+
+
+class NameService:
+    """Answers for every name server of one lab.
+
+    Args:
+        store: the cluster.
+        hidden: the namespace of the lab's own objects, which get no names.
+    """
+
+    def __init__(self, store: Store, hidden: str = "") -> None:
+        self._store = store
+        self._hidden = hidden
+        self._names = Names((), ())
+        self._revision = -1
+
+    def respond(self, server: str, message: bytes, by_udp: bool) -> bytes | None:
+        """The response of the server of that name to a message; ``None`` for no response."""
+        return answer(self._current(), message, serial=self._store.revision, by_udp=by_udp, server=server)
+
+    def _current(self) -> Names:
+        """The names of the cluster as it is now, rebuilt when it has changed since the last query."""
+        if self._revision != self._store.revision:
+            services = [each for each in self._store.list(Service) if each.namespace != self._hidden]
+            self._names = Names(services, self._store.list(EndpointSlice))
+            self._revision = self._store.revision
+        return self._names
 
 
 def answer(names: Names, query: bytes, *, serial: int = 1, by_udp: bool = True, server: str = "") -> bytes | None:
@@ -137,30 +165,3 @@ def _rdata(record: Record, kind: dns.rdatatype.RdataType) -> dns.rdata.Rdata:
         case address:
             text = str(address)
     return dns.rdata.from_text(dns.rdataclass.IN, kind, text)
-
-
-class NameService:
-    """Answers for every name server of one lab.
-
-    Args:
-        store: the cluster.
-        hidden: the namespace of the lab's own objects, which get no names.
-    """
-
-    def __init__(self, store: Store, hidden: str = "") -> None:
-        self._store = store
-        self._hidden = hidden
-        self._names = Names((), ())
-        self._revision = -1
-
-    def respond(self, server: str, message: bytes, by_udp: bool) -> bytes | None:
-        """The response of the server of that name to a message; ``None`` for no response."""
-        return answer(self._current(), message, serial=self._store.revision, by_udp=by_udp, server=server)
-
-    def _current(self) -> Names:
-        """The names of the cluster as it is now, rebuilt when it has changed since the last query."""
-        if self._revision != self._store.revision:
-            services = [each for each in self._store.list(Service) if each.namespace != self._hidden]
-            self._names = Names(services, self._store.list(EndpointSlice))
-            self._revision = self._store.revision
-        return self._names

@@ -1,6 +1,5 @@
 """DNS messages: which code, flags and sections a question gets."""
 
-from dataclasses import replace
 from ipaddress import ip_address
 
 import dns.edns
@@ -12,11 +11,12 @@ import dns.rdatatype
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.names import Names
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Service, ServicePort, ServiceType
-from proxylab.control.dns import LARGEST, SMALLEST, answer
+from proxylab.control.dns_server import LARGEST, SMALLEST, answer
 
 WEB = Service(
     name="web",

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 
-from proxylab.control.http import Answer, HttpRequest, HttpServer
+from proxylab.control.http_server import Answer, HttpRequest, HttpServer
 
 
 def handler(request: HttpRequest) -> Answer:

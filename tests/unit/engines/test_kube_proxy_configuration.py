@@ -1,0 +1,87 @@
+"""What a scenario's KubeProxyConfiguration hands to the real kube-proxy."""
+
+import json
+from collections.abc import Iterator
+from ipaddress import ip_network
+from typing import Any, get_args
+
+import pytest
+from broken_scenarios import BASE
+
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.kubeproxy.configuration import configuration
+from proxylab.scenario.load import parse_scenario
+from proxylab.scenario.schema.base import Shape, is_ignored
+from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+
+NOT_HANDED_OVER = {
+    "apiVersion": "is a constant of the document",
+    "kind": "is a constant of the document",
+    "mode": "chooses the engine, whose own mode is written",
+}
+
+# Of each key: what an author writes, and what kube-proxy reads.
+WRITTEN: dict[str, tuple[str, Any]] = {
+    "detectLocalMode": ("NodeCIDR", "NodeCIDR"),
+    "detectLocal.bridgeInterface": ("cni0", "cni0"),
+    "detectLocal.interfaceNamePrefix": ("veth", "veth"),
+    "clusterCIDR": ("10.1.0.0/16,fd00::/48", "10.1.0.0/16,fd00::/48"),
+    "nodePortAddresses": ("[primary]", ["primary"]),
+    **{
+        f"{mode}.{key}": value
+        for mode in ("iptables", "nftables")
+        for key, value in {
+            "masqueradeBit": ("3", 3),
+            "masqueradeAll": ("true", True),
+            "syncPeriod": ("7s", "7000ms"),
+            "minSyncPeriod": ("2s", "2000ms"),
+        }.items()
+    },
+    "iptables.localhostNodePorts": ("false", False),
+    "featureGates": ("{WatchListClient: false}", {"WatchListClient": False}),
+    "conntrack.tcpEstablishedTimeout": ("1h", "3600000ms"),
+    "conntrack.tcpCloseWaitTimeout": ("2m", "120000ms"),
+    "conntrack.tcpBeLiberal": ("true", True),
+    "conntrack.udpTimeout": ("3s", "3000ms"),
+    "conntrack.udpStreamTimeout": ("4s", "4000ms"),
+    "bindAddress": ("172.18.0.9", "172.18.0.9"),
+    "healthzBindAddress": ("127.0.0.1:1", "127.0.0.1:1"),
+    "metricsBindAddress": ("'[::1]:2'", "[::1]:2"),
+}
+
+
+def keys(shape: type[Shape], path: str = "") -> Iterator[str]:
+    """The keys that have an effect, with those of sections."""
+    for declared in shape.model_fields.values():
+        if not is_ignored(declared.metadata):
+            here = f"{path}{declared.alias}"
+            sections = [
+                each for each in get_args(declared.annotation) if isinstance(each, type) and issubclass(each, Shape)
+            ]
+            if sections:
+                yield from keys(sections[0], f"{here}.")
+            else:
+                yield here
+
+
+def read(document: Any, key: str) -> Any:
+    for part in key.split("."):
+        document = document[part]
+    return document
+
+
+def handed_over(proxy: ProxyConfiguration) -> Any:
+    networks = (ip_network("10.244.0.0/16"),)
+    return json.loads(configuration("iptables", "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
+
+
+@pytest.mark.parametrize("key", sorted({*keys(KubeProxyShape)} - {*NOT_HANDED_OVER}))
+def test_every_key_with_an_effect_arrives(key: str) -> None:
+    text, expected = WRITTEN[key]
+    section, _, name = key.rpartition(".")
+    body = f"{section}: {{{name}: {text}}}" if section else f"{name}: {text}"
+    head = "---\napiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
+    proxy = parse_scenario(f"{BASE}{head}{body}\n", "f").proxy
+    assert proxy is not None
+    assert read(handed_over(proxy), key) == expected
+    assert read(handed_over(ProxyConfiguration()), key) != expected, "a default proves nothing"
