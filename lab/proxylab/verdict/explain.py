@@ -12,7 +12,7 @@ from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.causes.table import why, why_step
+from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.hop_table import brief, hop_table, rule_table
@@ -183,7 +183,7 @@ def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None =
     """
     passes = verdict.overall is Judgement.PASS
     clauses = [
-        (f"{_INDENT}{each.expectation}: ", clause)
+        (f"{_INDENT}{each.expectation}: ", with_holder(verdict, each, clause))
         for each in verdict.verdicts
         if each.judgement is verdict.overall
         for clause in (each.witnesses if passes else each.reasons)

@@ -2,12 +2,13 @@
 
 from ipaddress import ip_address
 
+import pytest
 from msgspec.structs import replace
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
 from proxylab.plan.topology import draw
-from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered, holder, is_hairpin, port_of
 
 ON_A_BRIDGE = {"pod_network": "bridge"}
 NODE_B = ip_address("172.18.0.3")
@@ -68,3 +69,16 @@ def test_a_strict_filter_refuses_what_comes_by_another_way_than_answers_would_go
 def test_a_strict_filter_lets_pass_what_comes_the_way_it_would_answer() -> None:
     assert filtered(strict(plan(), "node-b"), "sender", POD_ON_A, NODE_B) is None
     assert filtered(strict(plan(inter_node="vxlan"), "node-a"), "sender", POD_ON_A, NODE_B) is None
+
+
+@pytest.mark.parametrize("network", [{}, ON_A_BRIDGE, {"pod_network": "ptp-unnumbered"}], ids=str)
+def test_each_address_of_the_plan_has_a_holder_that_a_reader_knows(network: dict[str, object]) -> None:
+    drawn = plan(**network)
+    assert holder(drawn, NODE_B) == "node-b on its uplink"
+    assert holder(drawn, POD_ON_A) == "sender"
+    assert holder(drawn, ip_address("10.244.0.1")) in ("", "node-a's gateway to its pods")
+    assert holder(drawn, ip_address("192.0.2.99")) == ""
+
+
+def test_a_gateway_that_only_one_node_has_is_named() -> None:
+    assert holder(plan(**ON_A_BRIDGE), ip_address("10.244.0.1")) == "node-a's gateway to its pods"

@@ -14,11 +14,12 @@ from proxylab.plan.resolved import Receiver
 from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.case import Case
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
+from proxylab.verdict.drops import rewrote, rule_words
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 from proxylab.verdict.rules import Rule
 
-__all__ = ["Failure", "remembered"]
+__all__ = ["Failure", "by_foreign_rule", "remembered"]
 
 
 class Failure(Struct, frozen=True):
@@ -102,3 +103,11 @@ def remembered(failure: Failure) -> str:
             sent = f"conntrack on {entry.node} sent the flow to {to} by an older entry"
             return f"{sent}: no DNAT rule to that address counted it."
     return ""
+
+
+def by_foreign_rule(failure: Failure, node: str) -> str:
+    """The foreign rule of a node that changed addresses or may have, as the end of a clause; empty without one."""
+    rule = rewrote(failure.case.evidence, node)
+    if rule is None:
+        return ""
+    return f" {'' if rule.packets else 'perhaps '}by {rule_words(rule)}, which belongs to no engine"

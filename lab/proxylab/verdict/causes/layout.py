@@ -10,8 +10,9 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
+from proxylab.plan.names import POD_BRIDGE, UPLINK
 
-__all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "is_hairpin", "port_of"]
+__all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "holder", "is_hairpin", "port_of"]
 
 _MOST_HOPS = 8
 
@@ -57,6 +58,30 @@ def is_hairpin(plan: Plan, port: Port) -> bool:
     """Whether the bridge sends frames back by the port they came in by, or its node takes all of them itself."""
     bridges = plan.namespace(port.node).bridges
     return port.end.hairpin or any(each.promiscuous for each in bridges if each.device == port.bridge)
+
+
+def holder(plan: Plan, address: IPAddress) -> str:
+    """Who has an address, and as what: ``node-a's gateway to its pods``; empty if several have it, or none.
+
+    A node may have its gateway's address on the link of each pod.
+    """
+    held = {
+        _held(plan, each, own.device)
+        for each in plan.namespaces
+        for own in each.addresses
+        if own.interface.ip == address
+    }
+    return held.pop() if len(held) == 1 else ""
+
+
+def _held(plan: Plan, namespace: Namespace, device: str) -> str:
+    if namespace.role is not Role.NODE:
+        return namespace.name
+    ends = {(end.namespace, end.device): far for link in plan.links for end, far in (link.ends, link.ends[::-1])}
+    far = ends.get((namespace.name, device))
+    if device == POD_BRIDGE or (far is not None and plan.namespace(far.namespace).role is Role.POD):
+        return f"{namespace.name}'s gateway to its pods"
+    return f"{namespace.name} on its {'uplink' if device == UPLINK else f'device {device}'}"
 
 
 def calls_iptables(plan: Plan, node: str, address: IPAddress) -> bool:

@@ -1,11 +1,13 @@
 """Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
 
+from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.account.copies import copying
-from proxylab.verdict.causes.failure import Failure, remembered
+from proxylab.verdict.account.hops import stops
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered
 
-__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost"]
+__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
 
 
 def reply_copied(failure: Failure) -> str:
@@ -44,6 +46,18 @@ def not_translated_back(failure: Failure) -> str:
         key = "bridge-nf-call-iptables" if reply.source.version == 4 else "bridge-nf-call-ip6tables"
         return f"{sentence}, since the bridge {port.bridge} on {port.node} carried it past the rules: {key} is 0 there."
     return f"{sentence}."
+
+
+def reply_rewritten(failure: Failure) -> str:
+    """A node gave the reply a source that was not dialled, as the taps on its devices show."""
+    for reply in failure.flow.replies[:1]:
+        came = (reply.source, reply.source_port)
+        for stop in stops(failure.flow) if came != failure.case.dialled else ():
+            if stop.packet is Packet.REPLY and stop.came.source != stop.went.source == endpoint(*came):
+                by = by_foreign_rule(failure, stop.netns_name)
+                changed = f"{stop.netns_name} changed the reply's source to {endpoint(*came)}{by}"
+                return f"{changed}, but the probe dialled {failure.dialled}."
+    return ""
 
 
 def reply_lost(failure: Failure) -> str:

@@ -3,23 +3,26 @@
 None guesses: every sentence names what it rests on. Where no cause is known, the expectation says what the taps saw.
 """
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
 
+from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.causes import loss, reply, streams, translation
 from proxylab.verdict.causes.failure import Failure, remembered
+from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.expectations.streams.subject import Stream, stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.tables import Tables, remaining_entry
 
-__all__ = ["cause", "known_cause", "why", "why_step"]
+__all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
 
 
 class Cause(Struct, frozen=True):
@@ -69,7 +72,14 @@ _CAUSES: Final = (
     *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
     *_of("outcome", translation.delivered_by, remembered, fate=Fate.DELIVERED),
     *_of("port", translation.led_to_port, remembered),
-    *_of("reply", reply.reply_copied, reply.not_translated_back, reply.reply_lost, reply.not_answered),
+    *_of(
+        "reply",
+        reply.reply_copied,
+        reply.not_translated_back,
+        reply.reply_rewritten,
+        reply.reply_lost,
+        reply.not_answered,
+    ),
     *_of("source", translation.masqueraded_tunnel, translation.kept_the_source, translation.masqueraded),
     *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
     *_of("spread", translation.share_is_wrong),
@@ -139,6 +149,27 @@ def _seen_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     of_key = next((each for each in OF_STREAMS if each.key == key), None)
     seen = of_key.as_seen(stream, failed) if of_key is not None and stream is not None else ""
     return seen or f"{failed.reasons[0]} when the step ended."
+
+
+def with_holder(verdict: ProbeVerdict | StepVerdict, failed: Verdict, clause: str) -> str:
+    """A reason of a failed expectation, with the device that has the address seen, where the plan knows one."""
+    if failed.judgement is not Judgement.FAIL or verdict.plan is None:
+        return clause
+    address = _seen_address(verdict, failed)
+    name = "" if address is None else holder(verdict.plan, address)
+    if address is None or not name:
+        return clause
+    return re.sub(rf"(\[?{re.escape(str(address))}(\]?:\d+)?)(?=,|$)", rf"\1, which is {name}", clause)
+
+
+def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAddress | None:
+    if isinstance(verdict, StepVerdict):
+        stream, key = _stream_of(verdict, failed)
+        of_stream = next((each for each in OF_STREAMS if each.key == key), None)
+        return None if stream is None or of_stream is None else of_stream.seen_address(stream, failed)
+    row = next((each for each in OF_PROBES if each.key == failed.expectation), None)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    return None if row is None else row.seen_address(case, failed)
 
 
 def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:

@@ -6,9 +6,8 @@ from proxylab.scenario.model import Spread
 from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import Translation, second_nat
-from proxylab.verdict.causes.failure import Failure
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.drops import rewrote, rule_words
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 from proxylab.verdict.tables import remaining_entry
 
@@ -64,10 +63,9 @@ def _by_what(failure: Failure, translation: Translation) -> str:
     rule = next((each for each in counted if (each.target == "DNAT" if of_destination else each.changes_source)), None)
     if rule is not None:
         return f" by {the_rule(rule)}"
-    foreign = rewrote(failure.case.evidence, node)
-    if foreign is not None:
-        perhaps = "" if foreign.packets else "perhaps "
-        return f" {perhaps}by {rule_words(foreign)}, which belongs to no engine"
+    foreign = by_foreign_rule(failure, node)
+    if foreign:
+        return foreign
     entries = failure.case.flows[0].tracked
     return " by an entry of its conntrack" if any(each.node == node for each in entries) else ""
 

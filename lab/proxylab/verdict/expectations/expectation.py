@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
+from proxylab.addresses import IPAddress
 from proxylab.verdict.model import Verdict
 
 __all__ = ["Expectation", "Needs"]
@@ -29,6 +30,10 @@ def _nothing_seen(_subject: object, _verdict: Verdict) -> str:
     return ""
 
 
+def _no_address(_subject: object, _verdict: Verdict) -> IPAddress | None:
+    return None
+
+
 class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
     """One expectation of a probe, a stream or a step.
 
@@ -39,6 +44,7 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
         needs: what must exist before it can be judged.
         as_seen: what the evidence shows of its failure, in a sentence, where no cause is known; empty where the
             verdict's reasons say it all.
+        seen_address: the address that was seen in place of the expected one, whose holder an explanation names.
         shows_in_shares: whether an explanation of its failure shows the shares of flows.
     """
 
@@ -47,4 +53,5 @@ class Expectation(Struct, Generic[S, W], frozen=True, kw_only=True):
     judge: Callable[[S, W], Verdict]
     needs: Needs = Needs.PACKETS
     as_seen: Callable[[S, Verdict], str] = _nothing_seen
+    seen_address: Callable[[S, Verdict], IPAddress | None] = _no_address
     shows_in_shares: bool = False

@@ -1,6 +1,6 @@
 """``reply``: whether the reply came back, and from which address. It needs the taps at the pods and at the sender."""
 
-from proxylab.addresses import Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Manner, Outcome, Reply
 from proxylab.verdict.account.copies import copies
@@ -108,4 +108,10 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"the probe dialled {due}, but {endpoint(*came)} answered, or a rule made that the reply's source."
 
 
-REPLY = Expectation[Case, Reply](key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen)
+def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
+    return next((reply.source for reply in case.flows[verdict.example or 0].replies), None)
+
+
+REPLY = Expectation[Case, Reply](
+    key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
+)

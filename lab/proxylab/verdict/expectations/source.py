@@ -82,10 +82,15 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"nothing changed the packet's source: {listed(flow.reached)} saw {client}." if flow.arrivals else ""
 
 
+def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
+    return next((arrival.source for arrival in case.flows[verdict.example or 0].arrivals), None)
+
+
 SOURCE = Expectation[Case, SourceExpectation](
     key="source",
     wanted=lambda case: case.probe.expect.source,
     judge=_judge,
     needs=Needs.ARRIVALS,
     as_seen=_as_seen,
+    seen_address=_seen_address,
 )

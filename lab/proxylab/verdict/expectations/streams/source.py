@@ -1,6 +1,8 @@
 """``source`` of a stream: the address that the backend sees after the step's wait. It needs the responders' reports."""
 
+from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
+from proxylab.evidence.streams import StreamPacket
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import SourceExpectation
 from proxylab.verdict.expectations.expectation import Expectation
@@ -33,13 +35,22 @@ def _judge(stream: Stream, _wanted: SourceExpectation) -> Verdict:
     )
 
 
+def _stranger(stream: Stream) -> StreamPacket | None:
+    return next((each for each in stream.after_wait.answered if each.peer != stream.source), None)
+
+
 def _as_seen(stream: Stream, _verdict: Verdict) -> str:
-    other = next((each for each in stream.after_wait.answered if each.peer != stream.source), None)
+    other = _stranger(stream)
     if other is None:
         return ""
     return f"{other.backend} saw {other.peer} as the sender of packet {other.number}, {stream.sent(other)}."
 
 
+def _seen_address(stream: Stream, _verdict: Verdict) -> IPAddress | None:
+    other = _stranger(stream)
+    return None if other is None else other.peer
+
+
 SOURCE = Expectation[Stream, SourceExpectation](
-    key="source", wanted=lambda stream: stream.expect.source, judge=_judge, as_seen=_as_seen
+    key="source", wanted=lambda stream: stream.expect.source, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )
