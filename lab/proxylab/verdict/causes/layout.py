@@ -76,7 +76,7 @@ def holder(plan: Plan, address: IPAddress) -> str:
 
 def _held(plan: Plan, namespace: Namespace, device: str) -> str:
     if namespace.role is not Role.NODE:
-        return namespace.name
+        return f"{namespace.role} {namespace.name}"
     ends = {(end.namespace, end.device): far for link in plan.links for end, far in (link.ends, link.ends[::-1])}
     far = ends.get((namespace.name, device))
     if device == POD_BRIDGE or (far is not None and plan.namespace(far.namespace).role is Role.POD):

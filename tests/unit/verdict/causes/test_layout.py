@@ -75,7 +75,7 @@ def test_a_strict_filter_lets_pass_what_comes_the_way_it_would_answer() -> None:
 def test_each_address_of_the_plan_has_a_holder_that_a_reader_knows(network: dict[str, object]) -> None:
     drawn = plan(**network)
     assert holder(drawn, NODE_B) == "node-b on its uplink"
-    assert holder(drawn, POD_ON_A) == "sender"
+    assert holder(drawn, POD_ON_A) == "pod sender"
     assert holder(drawn, ip_address("10.244.0.1")) in ("", "node-a's gateway to its pods")
     assert holder(drawn, ip_address("192.0.2.99")) == ""
 
