@@ -128,7 +128,8 @@ class NetworkShape(ScenarioShape):
     pod_cidr: Networks | None = Field(
         default=None,
         alias="podCIDR",
-        description="The pods' network, or one of each family; each node has a part of it.",
+        description="The pods' network, or one of each family; each node has a part of it. It may be in the upper half "
+        "of nodeCIDR, as in the networks of clouds.",
         examples=["10.244.0.0/16"],
     )
     service_cidr: Networks | None = Field(
