@@ -187,11 +187,11 @@ def _leads_to(stop: Stop, following: Stop) -> bool:
     """Whether the packet went from one stop to the other: between a node's devices and its programs stand its rules.
 
     A stop that sends copies has several sightings on the way out, and a copy may be the last of them. Two by one device
-    are two stops.
+    are two stops; so are the way in and the way out, if the taps saw a copy elsewhere in between.
     """
     first = following.seen[0]
-    sends_again = stop.netns_name == first.netns_name and stop.left and first.direction is Direction.OUT
-    return sends_again or any(
+    goes_out = stop.netns_name == first.netns_name and first.direction is Direction.OUT
+    return goes_out or any(
         _goes_on(seen, first) and (STACK in (seen.device, first.device) or _ends(seen) == following.came)
         for seen in stop.seen
     )
