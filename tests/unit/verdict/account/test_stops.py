@@ -76,7 +76,7 @@ def test_a_program_answers_what_it_got_whenever_the_kernel_says_it_did() -> None
 
 def on_the_way(seen: list[Observation], packet: Packet = Packet.REQUEST) -> list[str]:
     (flow,) = flows_of(WORLD.resolved, WORLD.evidence(seen))
-    return [stop.netns_name for stop in way(flow, packet)]
+    return list(dict.fromkeys(stop.netns_name for stop in way(flow, packet)))
 
 
 def test_a_stop_where_a_copy_ends_is_not_on_the_way() -> None:
