@@ -220,7 +220,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
             clause = disagreement(flow, fate, resolved.protocol)
             if clause:
                 disagreements[flow.number] = clause
-    # An uncaptured hop looks like a copy that ended there, so a flow with disagreeing witnesses has no copies.
+    # Without the plan no tap shows a hop that was passed over, so contradictions of other witnesses rule out a copy.
     sound = [None if number in disagreements else fate for number, fate in enumerate(fates)]
     lost = lost_copies(evidence, resolved, flows, sound, Packet.REQUEST)
     lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)

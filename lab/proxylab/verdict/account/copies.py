@@ -1,7 +1,8 @@
 """Copies of packets: which pods and hosts got one, and which ended at a node.
 
 Where a flow arrived, each node forwarded or consumed every packet that came to it. A packet that came to a node and
-neither left it nor reached a program on it is a copy, unless the sender repeated a lost packet.
+neither left it nor reached a program on it is a copy, unless the sender repeated a lost packet or the taps missed a hop
+(``hops.way``).
 
 It counts what crosses a bridge at the bridge's ports, since the bridge itself sees some of it a second time. It does
 not count a frame under another device's MAC: a node that does not bridge it drops it.
@@ -17,6 +18,7 @@ from proxylab.plan.model import Plan, Role
 from proxylab.plan.names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.account.flows import Fate, Flow
+from proxylab.verdict.account.hops import way
 
 __all__ = ["copies", "copying", "lost_copies"]
 
@@ -65,7 +67,7 @@ def lost_copies(
         for number, packets in Counter(came).items():
             if number >= len(flows) or fates[number] not in _ENDED:
                 continue
-            if packets - counted[number] > _lost(flows[number], packet):
+            if packets - counted[number] > _lost(flows[number], packet) and way(flows[number], packet):
                 where = _ended_at(flows[number], node, packet)
                 if where:
                     found.setdefault(number, where)

@@ -11,7 +11,7 @@ decide: only the second node can have changed a packet between coming in and lea
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from msgspec import Struct
 
@@ -34,6 +34,7 @@ __all__ = [
     "seen_translated",
     "seen_untranslated",
     "stops",
+    "way",
 ]
 
 
@@ -165,20 +166,35 @@ def _ends(seen: Observation) -> Ends:
     return Ends(endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port))
 
 
-def _way(flow: Flow) -> tuple[Stop, ...]:
-    """The stops of the request from the sender to its first pod or its last sighting; none if it never left."""
-    found: list[Stop] = []
-    for stop in stops(flow):
-        if stop.packet is not Packet.REQUEST:
-            continue
-        if stop.seen[0] in flow.departures:
-            found = []  # the sender repeated it
-        elif not found:
-            return ()
-        found.append(stop)
-        if stop.seen[-1] in flow.arrivals:
+def way(flow: Flow, packet: Packet = Packet.REQUEST) -> tuple[Stop, ...]:
+    """The stops of a request from the sender to its first pod or its last sighting, or of a reply from pod to sender.
+
+    It leads back from the end: a stop where a copy ended is not on it. Empty if the taps missed a hop.
+    """
+    begins, ends = (flow.departures, flow.arrivals) if packet is Packet.REQUEST else (flow.answers, flow.replies)
+    there = [stop for stop in stops(flow) if stop.packet is packet]
+    end = next((at for at, stop in enumerate(there) if stop.seen[-1] in ends), len(there) - 1)
+    found = there[end : end + 1]
+    for stop in reversed(there[: max(end, 0)]):
+        if found[0].seen[0] in begins:
             break
-    return tuple(found)
+        if _leads_to(stop, found[0]):
+            found.insert(0, stop)
+    return tuple(found) if found and found[0].seen[0] in begins else ()
+
+
+def _leads_to(stop: Stop, following: Stop) -> bool:
+    """Whether the packet went from one stop to the other: between a node's devices and its programs stand its rules.
+
+    A stop that sends copies has several sightings on the way out, and a copy may be the last of them. Two by one device
+    are two stops; so are the way in and the way out, if the taps saw a copy elsewhere in between.
+    """
+    first = following.seen[0]
+    goes_out = stop.netns_name == first.netns_name and first.direction is Direction.OUT
+    return goes_out or any(
+        _goes_on(seen, first) and (STACK in (seen.device, first.device) or _ends(seen) == following.came)
+        for seen in stop.seen
+    )
 
 
 def last_seen(flow: Flow) -> Observation | None:
@@ -254,7 +270,7 @@ class SecondNat(Struct, frozen=True):
 
 def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
     """The second translation of a flow; ``None`` without one, or if the taps missed a hop."""
-    changes = _changes(flow, frozenset(resolved.nodes))
+    changes = _changes(flow)
     for first, second in pairwise(changes):
         if any(
             second.came.destination == each.address and (not each.ports or second.came.destination_port in each.ports)
@@ -264,24 +280,15 @@ def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
     return None
 
 
-def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
+def _changes(flow: Flow) -> list[Translation]:
     """What each node changed between the sender and the pod, one entry for each pass through a node."""
-    found_way = _way(flow)
-    found: list[Translation] = []
-    for at, stop in enumerate(found_way):
+    found, whole = list[Translation](), way(flow)
+    for stop, following in zip_longest(whole, whole[1:]):
         if stop.came != stop.went:
             found.append(Translation(stop.netns_name, stop.seen[0], stop.seen[-1]))
-        following = found_way[at + 1] if at + 1 < len(found_way) else None
-        if following is None or following.came == stop.went:
-            continue
-        # Between a node's devices and its own programs stand the rules of the node.
-        if following.seen[0].device == STACK and stop.netns_name in nodes:
-            node = stop.netns_name
-        elif stop.seen[-1].device == STACK and following.netns_name in nodes:
-            node = following.netns_name
-        else:
-            return []  # it changed between two taps
-        found.append(Translation(node, stop.seen[-1], following.seen[0]))
+        if following is not None and following.came != stop.went:
+            node = stop.netns_name if following.seen[0].device == STACK else following.netns_name
+            found.append(Translation(node, stop.seen[-1], following.seen[0]))
     return _in_order_of_nodes(found)
 
 

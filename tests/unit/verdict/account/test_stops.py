@@ -8,7 +8,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.account.flows import flows_of
-from proxylab.verdict.account.hops import Ends, Stop, stops
+from proxylab.verdict.account.hops import Ends, Stop, stops, way
 
 WORLD = World()
 NODE = ip_address("172.18.0.2")
@@ -72,3 +72,22 @@ def test_a_program_answers_what_it_got_whenever_the_kernel_says_it_did() -> None
     evidence = world.evidence([said, world.leaves(0), came, got])
     (flow,) = flows_of(replace(resolved, receivers=(pod,)), evidence)
     assert netns_names(list(stops(flow))) == ["debug", "> node-b", "> echo-1", "echo-1"]
+
+
+def on_the_way(seen: list[Observation], packet: Packet = Packet.REQUEST) -> list[str]:
+    (flow,) = flows_of(WORLD.resolved, WORLD.evidence(seen))
+    return list(dict.fromkeys(stop.netns_name for stop in way(flow, packet)))
+
+
+def test_a_stop_where_a_copy_ends_is_not_on_the_way() -> None:
+    seen = list(WORLD.crossing(0, "echo-1"))
+    at_node_b = next(each for each in seen if each.netns_name == "node-b")
+    copy = replace(at_node_b, netns_name="node-c")
+    there, back = ["debug", "node-a", "node-b", "echo-1"], ["echo-1", "node-b", "node-a", "debug"]
+    assert on_the_way(seen) == on_the_way([*seen, copy]) == there
+    assert on_the_way(seen, Packet.REPLY) == back
+
+
+def test_a_way_with_a_hop_that_changed_the_packet_unseen_is_none() -> None:
+    seen = [each for each in WORLD.crossing(0, "echo-1") if each.netns_name != "node-a"]
+    assert on_the_way(seen) == []
