@@ -13,7 +13,8 @@ from mutation import Mutation
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import version_of
+from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario, Step
@@ -21,20 +22,19 @@ from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["MutatedLabs", "name_of", "notices", "title"]
 
-ENGINE = "embedded/iptables"
-
 Judged = ProbeVerdict | StepVerdict
 
 
 class MutatedLabs:
     """A session whose lab process reads its mutation before each lab."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, engine: str = "embedded/iptables") -> None:
+        self._engine = engine
         self._file = folder / "mutation.json"
         start = f"import mutation\nmutation.follow({str(self._file)!r})\n"
         (folder / "sitecustomize.py").write_text(start, encoding="utf-8")
         self._path = os.pathsep.join([str(folder), str(ROOT / "tests/kernel"), os.environ.get("PYTHONPATH", "")])
-        self._session = Session()
+        self._session = Session(EngineChoice(engine))
 
     def close(self) -> None:
         self._session.close()
@@ -43,7 +43,7 @@ class MutatedLabs:
         """Every case of every file, with all of its verdicts."""
         with self._made(mutation):
             for file in files:
-                for case in cases(load_scenario(file), "iptables", version_of(ENGINE)):
+                for case in cases(load_scenario(file), mode_of(self._engine), version_of(self._engine)):
                     yield file, self._judged(case)
 
     @contextmanager

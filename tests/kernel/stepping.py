@@ -116,8 +116,8 @@ STEPPING = [
     ),
     Breakage(
         "a beginning that looks at no other mode's rules",
-        "proxylab.engines.embedded.iptables.proxier",
-        "IptablesProxier.take_over",
+        "proxylab.engines.embedded.sync",
+        "EmbeddedEngine._take_over",
         NOTHING,
         {
             "leftovers/rules-of-another-proxy": {
@@ -128,9 +128,9 @@ STEPPING = [
     ),
     Breakage(
         "a proxy of mode nftables that leaves the rules of mode iptables",
-        "proxylab.engines.embedded.nftables.proxier",
-        "NftablesProxier.take_over",
-        NOTHING,
+        "proxylab.engines.embedded.iptables.node",
+        "IptablesNode.remove",
+        "lambda self, family: __import__('asyncio').sleep(0, False)",
         {
             "steps/proxy-mode-switches": {
                 (

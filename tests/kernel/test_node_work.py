@@ -25,6 +25,7 @@ from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.kernel.netfilter.nfacct import ensure_counters
+from proxylab.kernel.netfilter.nftables import delete_table
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.netlink.survey import read_addresses
@@ -332,7 +333,7 @@ async def left_story(launcher: Launcher) -> dict[str, Any]:
             return [line for line in done.stdout.decode().splitlines() if line.split()[-1] in ("kube-proxy", "mine")]
 
         said: dict[str, Any] = {"tables": await tables(), "log": stage.engine.logs()[0]}
-        again = stage.tool.drop_nft_table(Family.IPV4, "kube-proxy")
+        again = delete_table(stage.netns, Family.IPV4, "kube-proxy")
         return {**said, "again": again}
 
 

@@ -45,7 +45,6 @@ class MemoryLoader:
         self.tables: dict[Family, Tables] = defaultdict(fresh)
         self.texts: list[tuple[Family, str]] = []
         self.saves = 0
-        self.nft_tables: set[tuple[Family, str]] = set()
         self.refuse: str | None = None
         self.never: tuple[str, ...] = ()
         self.silently = False
@@ -68,11 +67,6 @@ class MemoryLoader:
 
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return chain in self.tables[family][table]
-
-    def drop_nft_table(self, family: Family, name: str) -> bool:
-        there = (family, name) in self.nft_tables
-        self.nft_tables.discard((family, name))
-        return there
 
     async def save(self, family: Family) -> str:
         self.saves += 1

@@ -60,7 +60,6 @@ class MemoryTables:
         self.tables: dict[Family, Table] = {}
         self.texts: list[str] = []
         self.never: tuple[str, ...] = ()
-        self.iptables: set[Family] = set()
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -87,11 +86,6 @@ class MemoryTables:
         lines = [f"{name}: {rule}" for name, rules in table.chains.items() for rule in rules]
         lines += [f"{name}: {key} {rest}" for name, each in table.containers.items() for key, rest in each.items()]
         return "\n".join(lines)
-
-    async def remove_iptables(self, family: Family) -> bool:
-        there = family in self.iptables
-        self.iptables.discard(family)
-        return there
 
 
 def obey(tables: dict[Family, Table], line: str, never: tuple[str, ...] = ()) -> None:

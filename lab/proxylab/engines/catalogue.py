@@ -18,7 +18,7 @@ from proxylab.engines.embedded.udp import UdpReconciler
 from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.modes import MODES
 from proxylab.engines.names import read_engine
-from proxylab.engines.node_mode import node_mode
+from proxylab.engines.node_mode import node_mode, other_modes
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.conntrack import Conntrack
@@ -74,6 +74,7 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         cluster.store,
         mode_name,
         on_node.proxiers(families, settings, configuration, choice.version),
+        others=other_modes(mode_name, context),
         interface_addresses=lambda: read_addresses(netns) if restricted else (),
         node_address=settings.node_address,
         periods=mode.periods(configuration),

@@ -17,7 +17,7 @@ from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.meters import Meter
 
-__all__ = ["NodeMode", "node_mode"]
+__all__ = ["NodeMode", "node_mode", "other_modes"]
 
 
 class NodeMode(Protocol):
@@ -41,6 +41,9 @@ class NodeMode(Protocol):
     async def flush(self, family: Family) -> None:
         """Remove the rules, as an administrator would."""
 
+    async def remove(self, family: Family) -> bool:
+        """Remove what a proxy of this mode has left; returns whether there was anything. Foreign rules stay."""
+
     def written(self, family: Family) -> list[bytes]:
         """The rules that the proxy writes last, or the names of their chains, as bytes; read without a process."""
 
@@ -56,6 +59,11 @@ _NODE_MODES: Final[Mapping[str, type[IptablesNode] | type[NftablesNode]]] = {
     "iptables": IptablesNode,
     "nftables": NftablesNode,
 }
+
+
+def other_modes(mode: str, context: NodeContext) -> dict[str, NodeMode]:
+    """All other modes on that node, by name."""
+    return {name: make(context) for name, make in _NODE_MODES.items() if name != mode}
 
 
 def node_mode(mode: str, context: NodeContext) -> NodeMode:

@@ -7,7 +7,7 @@ from memory_loader import MemoryLoader, fresh
 from rule_cases import CASES, Addresses
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.iptables.cleanup import cleanup, cleanup_text
+from proxylab.engines.embedded.iptables.cleanup import cleanup_text, remove
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
@@ -29,10 +29,9 @@ def test_everything_goes_but_what_a_kubelet_may_own(name: str, family: Family) -
     async def scenario() -> None:
         case, loader = CASES[name](Addresses(family)), MemoryLoader()
         await loader.load(family, FOREIGN)
-        loader.nft_tables |= {(family, "kube-proxy"), (family, "mine")}
         rules = render(case.cluster, case.node, case.settings, family)
         await loader.load(family, restore(rules, KernelState()).text)
-        await cleanup(loader, [family])
+        assert await remove(loader, family)
         tables = loader.tables[family]
         firewall = tables["filter"].pop("KUBE-FIREWALL")
         assert len(firewall) <= 1
@@ -43,7 +42,7 @@ def test_everything_goes_but_what_a_kubelet_may_own(name: str, family: Family) -
         expected["nat"]["PREROUTING"] = ["-j DOCKER"]
         expected["nat"]["OUTPUT"] = ['-m comment --comment "to -j KUBE-SERVICES" -j DOCKER']
         assert tables == expected
-        assert loader.nft_tables == {(family, "mine")}
+        assert not await remove(loader, family)
 
     asyncio.run(scenario())
 

@@ -287,3 +287,28 @@ def test_restricted_node_ports_ask_for_the_interfaces_addresses() -> None:
         await engine.stop()
 
     run(scenario())
+
+
+def test_what_another_mode_has_left_is_removed_before_the_first_rule() -> None:
+    class Left:
+        """Rules of another mode, over IPv4 only."""
+
+        def __init__(self, loader: MemoryLoader) -> None:
+            self.loader, self.asked = loader, list[Family]()
+
+        async def remove(self, family: Family) -> bool:
+            assert not self.loader.texts
+            self.asked.append(family)
+            return family is Family.IPV4
+
+    async def scenario() -> None:
+        store, loader = seeded(), MemoryLoader()
+        left = Left(loader)
+        engine = made(store, loader, families=tuple(Family), others={"nftables": left})
+        await engine.start()
+        assert left.asked == list(Family)
+        removed = [line for line in engine.logs() if "removed" in line]
+        assert removed == ["IPv4: removed the rules of a proxy in mode nftables"]
+        await engine.stop()
+
+    run(scenario())

@@ -233,16 +233,6 @@ def test_a_node_port_is_served_at_the_primary_address_that_the_node_has() -> Non
     run(story())
 
 
-def test_it_takes_over_from_iptables() -> None:
-    async def story() -> None:
-        stage = Stage()
-        stage.loader.iptables.add(Family.IPV4)
-        assert await stage.proxier.take_over() == ("IPv4: removed the rules of a proxy in a mode with iptables",)
-        assert await stage.proxier.take_over() == ()
-
-    run(story())
-
-
 def test_the_loop_drives_it_like_any_other() -> None:
     async def story() -> None:
         store, loader = Store(), MemoryTables()

@@ -25,10 +25,8 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
 _PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 _SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
 _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
-_FAILURES: Final = {
-    "iptables": f"{_PREFIX}iptables_restore_failures_total",
-    "nftables": f"{_PREFIX}nftables_sync_failures_total",
-}
+_RESTORE_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
+_NFT_FAILURES: Final = f"{_PREFIX}nftables_sync_failures_total"
 _RULES: Final = f"{_PREFIX}iptables_last"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
 _KINDS: Final = ("service", "endpoint")
@@ -42,8 +40,8 @@ _HELP: Final = {
     _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
     _SYNCED: "The last time proxy rules were successfully synced",
     _QUEUED: "The last time a sync of proxy rules was queued",
-    _FAILURES["iptables"]: "Cumulative proxy iptables restore failures",
-    _FAILURES["nftables"]: "Cumulative proxy nftables sync failures",
+    _RESTORE_FAILURES: "Cumulative proxy iptables restore failures",
+    _NFT_FAILURES: "Cumulative proxy nftables sync failures",
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
     **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
@@ -109,7 +107,9 @@ class SyncMetrics:
     def failed(self, family: Family, loads: int) -> None:
         """The kernel refused as many loads."""
         if loads:
-            self._values[_FAILURES[self.mode]][family,] += loads
+            # All other modes load rules with iptables-restore.
+            name = _NFT_FAILURES if self.mode == "nftables" else _RESTORE_FAILURES
+            self._values[name][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""

@@ -5,10 +5,11 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from proxylab.addresses import Family
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-__all__ = ["Proxier", "RulesRefusedError", "SyncFailedError", "Synced"]
+__all__ = ["Leftovers", "Proxier", "RulesRefusedError", "SyncFailedError", "Synced"]
 
 
 class Synced(Struct, frozen=True):
@@ -51,6 +52,13 @@ class SyncFailedError(Exception):
         self.output = output
 
 
+class Leftovers(Protocol):
+    """The rules that a proxy of another mode may have left on the node."""
+
+    async def remove(self, family: Family) -> bool:
+        """Remove those of one family; returns whether there were any."""
+
+
 class Proxier(Protocol):
     """One mode in one family on one node."""
 
@@ -61,9 +69,6 @@ class Proxier(Protocol):
     @property
     def is_large(self) -> bool:
         """Whether the cluster has so many endpoints that the proxy avoids full syncs."""
-
-    async def take_over(self) -> tuple[str, ...]:
-        """Remove rules that a proxy of another mode left and that would interfere; returns lines for the log."""
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``.

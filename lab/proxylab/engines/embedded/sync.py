@@ -26,7 +26,7 @@ from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.pace import Clock, MonotonicClock, Pace
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
+from proxylab.engines.embedded.proxier import Leftovers, Proxier, Synced, SyncFailedError
 from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from proxylab.errors import EngineError
@@ -53,6 +53,7 @@ class EmbeddedEngine:
         store: the cluster it follows.
         mode: of its rules, as ``/proxyMode`` names it.
         proxiers: one for each family to serve, all of that mode.
+        others: by mode, what proxies of other modes may have left. It would translate too, so the start removes it.
         interface_addresses: reads the addresses on the node's interfaces, loopback included. Every sync calls it, as
             kube-proxy does; only restricted ``node_port_addresses`` need it.
         node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
@@ -68,6 +69,7 @@ class EmbeddedEngine:
         mode: str,
         proxiers: Mapping[Family, Proxier],
         *,
+        others: Mapping[str, Leftovers] | None = None,
         interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
         node_address: IPAddress | None = None,
         periods: Periods | None = None,
@@ -77,6 +79,7 @@ class EmbeddedEngine:
         self._node_name = node_name
         self._store = store
         self._proxiers = proxiers
+        self._others = others or {}
         self._interface_addresses = interface_addresses
         self._node_address = node_address
         self._periods = periods or Periods()
@@ -105,8 +108,7 @@ class EmbeddedEngine:
         self._unsubscribe = self._store.subscribe(self._note)
         self._newest_change = self._store.revision
         try:
-            for proxier in self._proxiers.values():
-                self._log.extend(await proxier.take_over())
+            await self._take_over()
             self._log.extend(await self._surroundings.open(self.health, self.metrics))
             self._raise_failures(await self._sync())
         except BaseException:
@@ -166,6 +168,13 @@ class EmbeddedEngine:
                 await self._follower
         finally:
             await self._surroundings.close()
+
+    async def _take_over(self) -> None:
+        """Remove the rules of other modes, as kube-proxy does at its start (platformCleanup in cmd/kube-proxy/app)."""
+        for family in self._proxiers:
+            for mode, leftovers in self._others.items():
+                if await leftovers.remove(family):
+                    self._log.append(f"{family}: removed the rules of a proxy in mode {mode}")
 
     def _note(self, event: Event) -> None:
         # Pods affect rules through their EndpointSlices only.

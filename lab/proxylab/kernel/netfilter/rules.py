@@ -16,7 +16,6 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
-from proxylab.kernel.netfilter.nftables import delete_table
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs, make_netns
 from proxylab.plan.masquerade import masquerade_text, without_masquerade
@@ -167,10 +166,6 @@ class IptablesTool:
         """Whether the table has that chain."""
         argv = (self.variant.command(family, ""), "--wait", "5", "--table", table, "--numeric", "--list", chain)
         return (await _run(self._launcher, self._netns, self._netns_name, argv, b"")).status == 0
-
-    def drop_nft_table(self, family: Family, name: str) -> bool:
-        """Delete the nftables table of that name, and return whether it existed. Raises ``OSError``."""
-        return delete_table(self._netns, family, name)
 
     async def save(self, family: Family) -> str:
         """The engine's rules of mangle, filter and nat with their counters, as iptables-save prints them.

@@ -1,20 +1,17 @@
-"""Removes kube-proxy's rules of every mode, as ``kube-proxy --cleanup`` does.
+"""Removes the rules of every mode that uses iptables, as ``kube-proxy --cleanup`` does.
 
 ``stop`` never calls it: a proxy that ends leaves its rules, so that a restart harms no connection. KUBE-FIREWALL, which
 guards the loopback network, and the kubelet's own canary stay, since a kubelet may have made them.
 """
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
 
-__all__ = ["cleanup", "cleanup_text"]
-
-PROXY_TABLE = "kube-proxy"
-"""The table of mode nftables, one in each family."""
+__all__ = ["cleanup_text", "remove"]
 
 _OURS = frozenset(
     {
@@ -42,13 +39,12 @@ _OURS = frozenset(
 )
 
 
-async def cleanup(loader: RuleLoader, families: Iterable[Family]) -> None:
-    """Remove the rules of every mode. Raises ``RulesRefusedError``."""
-    for family in families:
-        text = cleanup_text(await loader.save(family))
-        if text:
-            await loader.load(family, text)
-        loader.drop_nft_table(family, PROXY_TABLE)
+async def remove(loader: RuleLoader, family: Family) -> bool:
+    """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``."""
+    text = cleanup_text(await loader.save(family))
+    if text:
+        await loader.load(family, text)
+    return bool(text)
 
 
 def cleanup_text(saved: str) -> str:

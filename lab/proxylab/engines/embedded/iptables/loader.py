@@ -19,9 +19,6 @@ class RuleLoader(Protocol):
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
 
-    def drop_nft_table(self, family: Family, name: str) -> bool:
-        """Delete the nftables table of that name; returns whether there was one. Raises ``OSError``."""
-
     async def save(self, family: Family) -> str:
         """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
 

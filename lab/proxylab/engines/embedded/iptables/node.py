@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
+from proxylab.engines.embedded.iptables.cleanup import remove
 from proxylab.engines.embedded.iptables.legacy import shape_of
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
@@ -64,10 +65,18 @@ class IptablesNode:
         """Delete every rule and chain of the tables that kube-proxy uses."""
         await self._tool.flush(family)
 
+    async def remove(self, family: Family) -> bool:
+        """Remove the chains of kube-proxy. Most nodes have none, which the kernel's own tables show."""
+        rules = (each for table in ("nat", "filter") for each in self._read(family, table))
+        return any(b"KUBE-" in each for each in rules) and await remove(self, family)
+
     def written(self, family: Family) -> list[bytes]:
         """The rules of table nat, which kube-proxy writes last."""
+        return self._read(family, "nat")
+
+    def _read(self, family: Family, table: str) -> list[bytes]:
         read = xtables_rules if self._is_legacy else iptables_nft_rules
-        return read(self._context.netns, family, "nat")
+        return read(self._context.netns, family, table)
 
     def meter(self, family: Family) -> TableMeter:
         """A meter that reads the counters of rules."""
@@ -92,10 +101,6 @@ class IptablesNode:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         return await self._tool.has_chain(family, table, chain)
-
-    def drop_nft_table(self, family: Family, name: str) -> bool:
-        """Delete the nftables table of that name; returns whether there was one."""
-        return self._tool.drop_nft_table(family, name)
 
     async def save(self, family: Family) -> str:
         """The rules without the network's own."""

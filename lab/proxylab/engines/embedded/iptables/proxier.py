@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.fault_isolation import FaultIsolation, Loaded
-from proxylab.engines.embedded.iptables.cleanup import PROXY_TABLE
 from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import CANARIES
@@ -74,15 +73,6 @@ class IptablesProxier:
     def is_large(self) -> bool:
         """Whether the cluster was large at the last sync."""
         return self._isolation.ruleset is not None and self._isolation.ruleset.large
-
-    async def take_over(self) -> tuple[str, ...]:
-        """Delete the table of mode nftables, which would translate too, as kube-proxy does at its start.
-
-        Chains of mode ipvs stay until a ``cleanup``, as in kube-proxy (platformCleanup in cmd/kube-proxy/app).
-        """
-        if not self._loader.drop_nft_table(self._family, PROXY_TABLE):
-            return ()
-        return (f"{self._family}: removed the rules of a proxy in mode nftables",)
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""

@@ -33,6 +33,3 @@ class TableLoader(Protocol):
 
     async def dump(self, family: Family) -> str:
         """The table as nft prints it; empty where there is none."""
-
-    async def remove_iptables(self, family: Family) -> bool:
-        """Remove the chains of a proxy in a mode with iptables; returns whether there were any."""

@@ -6,7 +6,6 @@ from functools import partial
 from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
-from proxylab.engines.embedded.iptables.cleanup import cleanup_text
 from proxylab.engines.embedded.nftables.loader import Present
 from proxylab.engines.embedded.nftables.meter import TraceMeter
 from proxylab.engines.embedded.nftables.names import TABLE
@@ -15,7 +14,7 @@ from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
 from proxylab.kernel.netfilter.nftables import delete_table
-from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, nft_sets, xtables_rules
+from proxylab.kernel.netfilter.programmed import nft_chains, nft_sets
 
 __all__ = ["NftablesNode"]
 
@@ -51,6 +50,10 @@ class NftablesNode:
         """Delete the table."""
         delete_table(self._netns, family, TABLE)
 
+    async def remove(self, family: Family) -> bool:
+        """Delete the table; returns whether there was one."""
+        return delete_table(self._netns, family, TABLE)
+
     def written(self, family: Family) -> list[bytes]:
         """The names of chains; a Service without endpoints has no chain of its own, in any version."""
         return nft_chains(self._netns, family, TABLE)
@@ -76,14 +79,3 @@ class NftablesNode:
         """The names in the table."""
         chains = frozenset(name.decode() for name in nft_chains(self._netns, family, TABLE))
         return Present(chains, nft_sets(self._netns, family, TABLE))
-
-    async def remove_iptables(self, family: Family) -> bool:
-        """Remove the chains of modes with iptables. Most nodes have none, which the kernel's own tables show."""
-        tool = self._context.tool
-        read = xtables_rules if tool.variant.name == "legacy" else iptables_nft_rules
-        if not any(b"KUBE-" in each for table in ("nat", "filter") for each in read(self._netns, family, table)):
-            return False
-        text = cleanup_text(await tool.save(family))
-        if text.strip():
-            await tool.load(family, text)
-        return bool(text.strip())

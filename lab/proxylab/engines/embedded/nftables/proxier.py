@@ -69,12 +69,6 @@ class NftablesProxier:
         """The service ports of the last sync."""
         return self._renderer.ports
 
-    async def take_over(self) -> tuple[str, ...]:
-        """Remove the chains of modes with iptables, as kube-proxy does at its start (platformCleanup)."""
-        if not await self._loader.remove_iptables(self._family):
-            return ()
-        return (f"{self._family}: removed the rules of a proxy in a mode with iptables",)
-
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make the kernel's table that of ``cluster``. Raises ``SyncFailedError``."""
         wanted, loaded = self._renderer.render(cluster, node), self._isolation.ruleset
