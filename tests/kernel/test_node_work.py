@@ -27,8 +27,8 @@ from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.kernel.netfilter.nfacct import ensure_counters
 from proxylab.kernel.netfilter.nftables import delete_table
 from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netlink.answering import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
-from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.kernel.sandbox.sysctl import read_sysctl

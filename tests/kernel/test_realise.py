@@ -2,18 +2,19 @@
 
 import json
 import socket
+from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from msgspec.structs import replace
 from network_scenarios import BASIC, TUNNELLED
 from sandboxed import sandboxed
 from small_plan import small_plan
+from survey import survey
 from users import BOTH, EITHER
 
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.carry import make_links_carry
-from proxylab.kernel.netlink.survey import Kernel
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth, ends_by_namespace
@@ -85,23 +86,23 @@ def differences(plan: Plan) -> list[str]:
     """What a plan has and the survey of its built network does not show, and the reverse."""
     found = []
     ends = ends_by_namespace(plan)
-    with Kernel().realise(plan) as network:
+    with realise(plan) as wiring:
         for namespace in plan.namespaces:
-            survey = network.survey(namespace.name)
+            seen = survey(wiring.namespaces[namespace.name])
             routes = {replace(each, device="") if each.unreachable else each for each in namespace.routes}
             devices = [*ends[namespace.name], *namespace.bridges, *namespace.vxlans]
             masters = {end.device: end.master for end in ends[namespace.name]}
             pairs: list[tuple[set[Any], set[Any]]] = [
                 (
                     {(each.device, each.index, each.mac, masters.get(each.device), True) for each in devices},
-                    {(each.device, each.index, each.mac, each.master, each.up) for each in survey.links if each.mac},
+                    {(each.device, each.index, each.mac, each.master, each.up) for each in seen.links if each.mac},
                 ),
-                (set(namespace.addresses), set(survey.addresses)),
-                (routes, set(survey.routes)),
-                (set(namespace.neighbours), set(survey.neighbours)),
-                (set(namespace.rules), set(survey.rules)),
+                (set(namespace.addresses), set(seen.addresses)),
+                (routes, set(seen.routes)),
+                (set(namespace.neighbours), set(seen.neighbours)),
+                (set(namespace.rules), set(seen.rules)),
             ]
-            found += [f"{namespace.name}: {each}" for planned, seen in pairs for each in planned ^ seen]
+            found += [f"{namespace.name}: {each}" for planned, there in pairs for each in planned ^ there]
     return found
 
 
@@ -250,8 +251,6 @@ def test_a_sysctl_that_is_not_required_may_be_absent() -> None:
 
 
 async def a_route_to_nowhere(_: Launcher) -> str:
-    from ipaddress import IPv4Address, IPv4Network
-
     plan = small_plan()
     lost = Route(IPv4Network("192.0.2.0/24"), "eth0", IPv4Address("198.51.100.1"))
     odd = replace(plan.namespaces[1], routes=(*plan.namespaces[1].routes, lost))
@@ -266,3 +265,28 @@ def test_what_the_kernel_refuses_is_named_with_the_kernel_s_own_words() -> None:
     words = sandboxed(a_route_to_nowhere)
     assert "node-a: the kernel refused to add the route 192.0.2.0/24 via 198.51.100.1 on eth0: ENETUNREACH" in words
     assert "Nexthop has invalid gateway" in words
+
+
+async def plans_that_contradict_themselves(_: Launcher) -> dict[str, str]:
+    found = {}
+    for name, changes in {
+        "a route by no device": {"routes": (Route(IPv4Network("192.0.2.0/24"), "eth9"),)},
+        "a sysctl of the machine": {"sysctls": (Sysctl("kernel.hostname", "x"),)},
+        "an address twice": {"addresses": small_plan().namespaces[1].addresses * 2},
+    }.items():
+        plan = small_plan()
+        odd = replace(plan.namespaces[1], **changes)
+        try:
+            with realise(replace(plan, namespaces=(plan.namespaces[0], odd, *plan.namespaces[2:]))):
+                found[name] = "it was built"
+        except InternalError as error:
+            found[name] = str(error)
+    return found
+
+
+def test_a_plan_that_contradicts_itself_is_refused_by_name() -> None:
+    found = sandboxed(plans_that_contradict_themselves)
+    assert "the plan names node-a/eth9, which it does not make" in found["a route by no device"]
+    assert "node-a: kernel.hostname is not a sysctl of a network namespace" in found["a sysctl of the machine"]
+    assert "node-a: the kernel refused to" in found["an address twice"]
+    assert "EEXIST" in found["an address twice"]

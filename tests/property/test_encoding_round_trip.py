@@ -5,6 +5,7 @@ from ipaddress import ip_interface, ip_network
 from typing import Any, get_args
 
 import pytest
+from drawn_scenarios import scenario_texts
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import fields
@@ -21,7 +22,6 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
-from proxylab.testing.scenarios import scenario_texts
 
 st.register_type_strategy(int, st.integers(-(2**63), 2**63 - 1))
 st.register_type_strategy(float, st.floats(allow_nan=False, allow_infinity=False))

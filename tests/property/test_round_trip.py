@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from broken_scenarios import BASE, broken_scenarios
+from drawn_scenarios import scenario_texts
+from fuzz import fuzz, main
 from hypothesis import HealthCheck, given, settings
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -15,8 +17,6 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Position, Scenario
 from proxylab.scenario.printing import scenario_text
-from proxylab.testing.fuzz import fuzz, main
-from proxylab.testing.scenarios import scenario_texts
 
 ROOT = Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "scenario"
@@ -73,6 +73,6 @@ def test_the_fuzz_command_counts_what_it_finds(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("proxylab.testing.fuzz.parse_scenario", broken)
+    monkeypatch.setattr("fuzz.parse_scenario", broken)
     assert main([str(FILES[0]), "--files", "2"]) == 1
     assert "file 1 of seed 0: ZeroDivisionError" in capsys.readouterr().out

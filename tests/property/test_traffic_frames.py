@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Packet
 from proxylab.kernel.capture.batches import Frame
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import Manner
@@ -20,7 +19,6 @@ from proxylab.traffic.craft import enveloped, filling, first_packets, sentinels
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect
 from proxylab.traffic.fragments import Reassembly, cut
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.plain_packets import plain_reader
 
 MACS = ("02:00:00:00:00:01", "02:00:00:00:00:02")
 
@@ -292,45 +290,6 @@ def test_no_damage_to_a_frame_raises_and_no_part_of_one_is_taken_for_the_whole(
     for _ in range(4):
         damaged[rng.randrange(len(damaged))] = rng.randrange(256)
     dissect(bytes(damaged))
-
-
-@given(
-    st.sampled_from([Transport.TCP, Transport.UDP]),
-    st.tuples(addresses, addresses),
-    st.integers(0, 4),
-    st.integers(0, 3),
-    st.integers(0, 200),
-    st.randoms(use_true_random=False),
-)
-def test_what_is_told_of_a_plain_frame_is_what_a_closer_look_tells(
-    protocol: Transport, ends: tuple[IPv4Address, IPv4Address], flow: int, damages: int, cut: int, rng: random.Random
-) -> None:
-    identity = Identity(bytes(8), 1, 1000, 5)
-    whole = list(first_packets(make_resolved_probe(protocol, *ends, 80, 0), identity, [1024 + n for n in range(5)]))[
-        flow
-    ]
-    read = plain_reader(identity, protocol, None)
-    assert read(whole) == (flow, Packet.REQUEST, ends[0], 1024 + flow, ends[1], 80)
-    damaged = bytearray(whole)
-    for _ in range(damages):
-        # Often at a length or at the flags, where it matters most.
-        damaged[rng.choice([rng.randrange(len(whole)), 14, 16, 17, 20, 21, 23, 38, 39, 46, 47])] = rng.randrange(256)
-    frame = bytes(damaged[:cut] if cut < len(damaged) else damaged)
-    told = read(frame)
-    if told is None:
-        return
-    datagram = dissect(frame)
-    assert datagram is not None
-    if told == ():
-        assert (datagram.flags or 0) & 0x16 == 0x04, "a reset that acknowledges nothing"
-        return
-    if protocol is Transport.UDP:
-        kinds = {Packet.REQUEST: Kind.PROBE, Packet.REPLY: Kind.REPLY}
-        assert identity.read(datagram.payload) == (kinds[told[1]], told[0])
-    else:
-        number = datagram.sequence if told[1] is Packet.REQUEST else datagram.acknowledged - 1
-        assert identity.flow_of_sequence(number) == told[0]
-    assert told[2:] == (datagram.source, datagram.source_port, datagram.destination, datagram.destination_port)
 
 
 @given(pairs, ports, st.lists(ports, min_size=1, max_size=3), st.integers(4, 2**32 - 100))

@@ -1,7 +1,9 @@
 """An HTTP client inside a lab, which gets one document."""
 
 import asyncio
+import errno
 import socket
+import struct
 from typing import Final
 
 import h11
@@ -15,25 +17,36 @@ __all__ = ["fetch"]
 
 _CHUNK: Final = 65536
 _MOST: Final = 16 << 20
+_RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)  # struct linger: no TIME_WAIT holds the caller's port (socket(7))
 
 
-async def fetch(netns: NetNs, address: IPAddress, port: int, path: str, deadline: Deadline) -> tuple[int, bytes]:
-    """GET one document from inside ``netns``; returns its status and its body.
+async def fetch(
+    netns: NetNs,
+    address: IPAddress,
+    port: int,
+    path: str,
+    deadline: Deadline,
+    source: tuple[IPAddress, int] | None = None,
+) -> tuple[int, bytes]:
+    """GET one document from inside ``netns``, from a ``source`` if given; returns its status and its body.
 
     Raises:
-        OSError: the connection fails, or the peer does not speak HTTP.
+        OSError: the connection fails, or the peer does not speak HTTP (EPROTO).
         TimeoutError: the response was not complete by the deadline.
     """
     with inside(netns):
         family = socket.AF_INET if address.version == 4 else socket.AF_INET6
         asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
     with asking:
+        if source is not None:
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            asking.bind((str(source[0]), source[1]))
         async with asyncio.timeout(deadline.remaining):
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
             try:
                 return await _converse(asking, address, path)
             except RemoteProtocolError as error:
-                raise OSError(f"{address} port {port} does not speak HTTP: {error}") from error
+                raise OSError(errno.EPROTO, f"{address} port {port} does not speak HTTP: {error}") from error
 
 
 async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tuple[int, bytes]:
@@ -50,10 +63,10 @@ async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tup
             case h11.Data(data=data):
                 body += data
                 if len(body) > _MOST:
-                    raise OSError(f"{host}{path} answers with more than {_MOST} bytes")
+                    raise OSError(errno.EMSGSIZE, f"{host}{path} answers with more than {_MOST} bytes")
             case h11.EndOfMessage():
                 return status, bytes(body)
             case h11.ConnectionClosed():
-                raise OSError(f"{host} closed the connection before it had answered")
+                raise OSError(errno.EPROTO, f"{host} closed the connection before it had answered")
             case _:
                 connection.receive_data(await loop.sock_recv(asking, _CHUNK))

@@ -21,8 +21,8 @@ from proxylab.engines.names import read_engine
 from proxylab.engines.node_mode import node_mode, other_modes
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
+from proxylab.kernel.netlink.answering import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
-from proxylab.kernel.netlink.survey import read_addresses
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl

@@ -11,34 +11,7 @@ from msgspec import field
 from proxylab.cluster.objects import KubeObject
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
-from proxylab.protocol.messages import (
-    Advance,
-    Advanced,
-    Build,
-    Built,
-    Close,
-    Closed,
-    CollectedState,
-    CollectState,
-    Conclude,
-    Concluded,
-    Converse,
-    Conversed,
-    Dump,
-    Dumped,
-    Examine,
-    Examined,
-    Execute,
-    Executed,
-    Failed,
-    Inspect,
-    Inspected,
-    LookedUp,
-    LookUp,
-    Ready,
-    Send,
-    Sent,
-)
+from proxylab.protocol.messages import Answer, Built, Request
 from proxylab.scenario.model import Scenario
 
 __all__ = [
@@ -214,15 +187,8 @@ class Ended(TaggedRecord, frozen=True):
 
 Feed = Attach | Log | Listen
 
-AnyRequest = (
-    Build | Advance | Conclude | Send | LookUp | Converse | Dump | Inspect | CollectState | Execute | Examine | Close
-    | Detach | Greet | Remember | ListObjects | End | Attach | Log | Listen | Signal
-)  # fmt: skip
+AnyRequest = Request | Detach | Greet | Remember | ListObjects | End | Feed | Signal
 """All requests of a client."""
 
-AnyResponse = (
-    Ready | Built | Advanced | Concluded | Sent | LookedUp | Conversed | Dumped | Inspected | CollectedState | Executed
-    | Examined | Closed | Failed
-    | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
-)  # fmt: skip
+AnyResponse = Answer | Detached | Greeted | LabRecord | ObjectList | Lines | Frames | Ended
 """All answers of a lab process."""

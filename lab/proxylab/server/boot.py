@@ -24,8 +24,8 @@ _REPORT_SECONDS: Final = 5.0
 GC_THRESHOLD: Final = 50_000
 """How many objects a lab process makes before Python searches them for cycles.
 
-A run of many flows makes records without cycles. With Python's default of 700, a run of 10,000 flows takes 2.4 times
-the processor time of the kernel's own part; with this threshold it takes 1.6 times. The budget is twice.
+A run of many flows makes records without cycles. With Python's default of 700, a run of 10,000 flows takes more than
+2.4 times the processor time of the kernel's own part; with this threshold it takes 1.9 times. The budget is twice.
 """
 
 

@@ -6,20 +6,20 @@ probe with ``http``, or curl in the lab) gets the same object as an HTTP respons
 """
 
 import json
-from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.encoding import MisfitError, decode
 from proxylab.traffic.identity import TOKEN_BYTES, answer_to
 
-__all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "request_line"]
+__all__ = ["LONGEST_ANSWER", "Answer", "AnswerWriter", "is_http", "read_answer", "read_document", "request_line"]
 
 LONGEST_ANSWER: Final = 1024
 
 
-class Answer(Struct, frozen=True):
+class Answer(Struct, frozen=True, rename={"backend": "pod", "peer_port": "port"}):
     """A responder's answer: its name, and the peer address and port that it saw."""
 
     backend: str
@@ -60,10 +60,12 @@ def read_answer(line: bytes, token: bytes) -> Answer | None:
     """The answer in ``line`` to the request with ``token``; ``None`` if it is none, or answers another flow."""
     if len(line) > LONGEST_ANSWER or line[:TOKEN_BYTES] != answer_to(token):
         return None
+    return read_document(line[TOKEN_BYTES:])
+
+
+def read_document(document: bytes) -> Answer | None:
+    """The answer in a JSON object; ``None`` for another object, and for other text."""
     try:
-        match json.loads(line[TOKEN_BYTES:]):
-            case {"pod": str(backend), "peer": str(peer), "port": int(port)}:
-                return Answer(backend, ip_address(peer), port)
-    except ValueError:
-        pass
-    return None
+        return decode(document, Answer)
+    except MisfitError:
+        return None

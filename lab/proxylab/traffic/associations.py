@@ -12,8 +12,8 @@ from typing import Final
 from proxylab.addresses import Protocol
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netfilter import nftables as nft
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.traffic.chunks import abort, init_ack
@@ -26,11 +26,6 @@ __all__ = ["Associations"]
 _TABLE: Final = "proxylab-sctp"
 _CHAINS: Final = {"output": Hook(3, 0)}
 _NO_SUCH_PROTOCOL: Final = {1: b"\x03\x02", 58: b"\x04\x01"}  # type and code: RFC 792; RFC 4443, section 3.4
-_TRANSPORT_HEADER: Final = 2  # NFT_PAYLOAD_TRANSPORT_HEADER
-_META_L4PROTO: Final = 16
-_REGISTER_1: Final = 1
-_VERDICT_REGISTER: Final = 0
-_DROP: Final = 0
 
 
 class Associations:
@@ -90,10 +85,4 @@ class Associations:
 
 def _drop(protocol: int, kind: bytes) -> list[bytes]:
     """A rule that drops ICMP of one type and code."""
-    register = number(1, _REGISTER_1)
-    location = (number(2, _TRANSPORT_HEADER), number(3, 0), number(4, len(kind)))
-    return [
-        *equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([protocol])),
-        *equal(expression("payload", register, *location), kind),
-        expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP)))),
-    ]
+    return [*nft.of_protocol(protocol), *nft.has_bytes(nft.TRANSPORT_HEADER, 0, kind), nft.DROPPED]

@@ -22,7 +22,7 @@ from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.traffic.chunks import init
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["enveloped", "filling", "first_packets", "packed", "sentinels"]
+__all__ = ["enveloped", "filling", "first_packets", "framed", "sentinels", "tcp_segment"]
 
 _ETHERNET_BYTES: Final = 14
 _IP_BYTES: Final = {4: 20, 6: 40}
@@ -136,7 +136,7 @@ def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int
     """The template of a probe's packets with this transport content. Its source address is zero."""
     sender, destination = resolved.sender, resolved.destination
     unspecified = type(destination)(0)
-    frame = bytes(_network_header((sender.mac, sender.framed_to), (unspecified, destination)) / content)
+    frame = framed((sender.mac, sender.framed_to), (unspecified, destination), content)
     return _Template.of(frame, checksum_at, zero)
 
 
@@ -149,9 +149,20 @@ def _echo_request(version: int) -> Any:
 
 
 def _init(resolved: ResolvedProbe, address: IPAddress, port: int, tag: int) -> bytes:
-    macs = (packed(resolved.sender.mac), packed(resolved.sender.framed_to))
+    macs = (_packed(resolved.sender.mac), _packed(resolved.sender.framed_to))
     packet = init(port, resolved.port, tag)
     return enveloped(macs, (address, resolved.destination), resolved.protocol_number, packet)
+
+
+def tcp_segment(ports: tuple[int, int], numbers: tuple[int, int], flags: int, text: bytes) -> Any:
+    """A segment for ``framed``; ``numbers`` are its sequence and acknowledgement number."""
+    inet = _scapy()
+    return inet.TCP(sport=ports[0], dport=ports[1], seq=numbers[0], ack=numbers[1], flags=flags, window=_WINDOW) / text
+
+
+def framed(macs: tuple[str, str], ends: tuple[IPAddress, IPAddress], content: Any) -> bytes:
+    """A transport packet of scapy as a frame, from the first of ``macs`` and ``ends`` to the second."""
+    return bytes(_network_header(macs, ends) / content)
 
 
 def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], protocol: int, packet: bytes) -> bytes:
@@ -167,7 +178,7 @@ def enveloped(macs: tuple[bytes, bytes], ends: tuple[IPAddress, IPAddress], prot
     return macs[1] + macs[0] + b"\x08\x00" + header[:10] + _WORD.pack(checksum) + header[12:] + packet
 
 
-def packed(mac: str) -> bytes:
+def _packed(mac: str) -> bytes:
     """A MAC address, as ``02:00:00:00:00:01``, in its six bytes."""
     return bytes.fromhex(mac.replace(":", ""))
 

@@ -10,7 +10,6 @@ Each turn ends with sentinel packets from its speaker. No packet of the turn can
 and a kernel answers a segment within the same system call, so its answer has been sent as well.
 """
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -23,10 +22,10 @@ from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
 from proxylab.plan.forwarding import next_hop
 from proxylab.plan.model import Plan
-from proxylab.plan.resolved import STACK, Sender
+from proxylab.plan.resolved import STACK
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
-from proxylab.traffic.craft import enveloped, packed
+from proxylab.traffic.craft import framed, tcp_segment
 from proxylab.traffic.dissect import TCP, dissect
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.kernel_bypass import KernelBypass
@@ -42,8 +41,6 @@ _HALF: Final = 16
 _HALVES: Final = range(0x2000, 0x6000, 2)
 """Upper halves of sequence numbers: the client's are even, and its server has the next one."""
 
-_TCP: Final = struct.Struct("!HHIIBBHHH")
-_WINDOW: Final = 64240
 _SPACE: Final = 1 << 32
 _ACK: Final = FLAGS["ACK"]
 _COUNTED: Final = FLAGS["SYN"] | FLAGS["FIN"]  # these take a number each, as if they were a byte (RFC 9293, 3.4)
@@ -146,16 +143,18 @@ class Conversation:
 
     async def _take(self, number: int, turn: Turn) -> None:
         resolved, side = self._resolved_probes[turn.speaker], self._sides[turn.speaker]
-        sequence = side.next
         sender = resolved.sender
         if side.own is not None and side.peer is not None:
             if sender.device != STACK:
                 hop = next_hop(self._plan, sender.namespace, side.peer[0])
                 sender = replace(sender, device=hop.out.device, mac=hop.out.mac, next_hop_mac=hop.into.mac)
-            said = _segment(turn, side.own, side.peer, sequence, side.heard or 0)
-            self._watch.tap(sender.namespace, sender.device).send(_framed(sender, side.own[0], side.peer[0], said))
+            answered = (side.heard or 0) if turn.flags & _ACK else 0
+            numbers = ((side.next + turn.ahead) % _SPACE, answered)
+            said = tcp_segment((side.own[1], side.peer[1]), numbers, turn.flags, turn.data.encode("ascii"))
+            frame = framed((sender.mac, sender.next_hop_mac), (side.own[0], side.peer[0]), said)
+            self._watch.tap(sender.namespace, sender.device).send(frame)
         if not turn.ahead:
-            side.next = (sequence + _length(turn)) % _SPACE
+            side.next = (side.next + _length(turn)) % _SPACE
         sentinels = Sentinels(
             replace(resolved, sender=sender), self._identity, self._watch.tap(sender.namespace, sender.device)
         )
@@ -235,22 +234,3 @@ class Conversation:
 def _length(turn: Turn) -> int:
     """How far a segment advances its speaker's sequence number."""
     return len(turn.data) + (turn.flags & _COUNTED).bit_count()
-
-
-def _segment(
-    turn: Turn, own: tuple[IPAddress, int], peer: tuple[IPAddress, int], sequence: int, acknowledged: int
-) -> bytes:
-    """The segment of a turn with its checksum, which covers the addresses as well (RFC 9293, section 3.1)."""
-    number = (sequence + turn.ahead) % _SPACE
-    answered = acknowledged if turn.flags & _ACK else 0
-    header = _TCP.pack(own[1], peer[1], number, answered, _TCP.size // 4 << 4, turn.flags, _WINDOW, 0, 0)
-    text = turn.data.encode("ascii")
-    covered = own[0].packed + peer[0].packed + struct.pack("!HH", TCP, len(header) + len(text)) + header + text
-    # 2**16 is 1 modulo 2**16 - 1: a big number is congruent to the sum of its words.
-    words = int.from_bytes(covered + bytes(len(covered) & 1), "big")
-    checksum = 0xFFFF - (words % 0xFFFF or 0xFFFF)
-    return header[:16] + struct.pack("!H", checksum) + header[18:] + text
-
-
-def _framed(sender: Sender, source: IPAddress, destination: IPAddress, segment: bytes) -> bytes:
-    return enveloped((packed(sender.mac), packed(sender.next_hop_mac)), (source, destination), TCP, segment)

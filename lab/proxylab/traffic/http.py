@@ -7,27 +7,30 @@ deadline, and only after that sentinel packets show whether an answer can still 
 """
 
 import asyncio
-import json
-import socket
 from collections.abc import Iterator, Sequence
-from ipaddress import ip_address
 from typing import Final
 
-import h11
+from msgspec import Struct, field
 
+from proxylab.control.http_client import fetch
+from proxylab.encoding import MisfitError, decode
 from proxylab.evidence.evidence import ConnectReport, HttpReport
-from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.timing import together
-from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
+from proxylab.timing import Deadline, together
+from proxylab.traffic.answer import read_document
+from proxylab.traffic.connect import error_name
 
 __all__ = ["Fetches"]
 
 _SECONDS: Final = 2.0
 _AT_ONCE: Final = 16
 """Flows under way at once: an unanswered flow waits for all of its seconds. As many as fit the smallest of taps."""
-_LONGEST_BODY: Final = 64 * 1024
 _PATH: Final = "/healthz"
+
+
+class _Health(Struct, frozen=True):
+    endpoints: int | None = field(default=None, name="localEndpoints")
 
 
 class Fetches:
@@ -88,79 +91,37 @@ class Fetches:
                 self._report(flow, error, status, body)
 
     def _report(self, flow: int, error: str, status: int, body: bytes) -> None:
-        document = _document(body)
-        endpoints = document.get("localEndpoints")
-        self.answers.append(HttpReport(flow, status, endpoints if isinstance(endpoints, int) else None, error))
-        self.reports.append(_report(self._resolved, flow, self._ports[flow], error, document))
+        self.answers.append(HttpReport(flow, status, _local_endpoints(body), error))
+        self.reports.append(_report(self._resolved, flow, self._ports[flow], error, body))
 
 
 async def _get(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
     """An errno's name, ``timeout`` or nothing; then the status, and the body."""
-    family = socket.AF_INET if resolved.destination.version == 4 else socket.AF_INET6
-    with inside(netns):
-        sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    with sock:
-        try:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-            sock.bind((str(resolved.sender.address), port))
-            async with asyncio.timeout(_SECONDS):
-                return "", *await _exchange(sock, resolved)
-        except TimeoutError as error:
-            return (error_name(error.errno) if error.errno else "timeout"), 0, b""
-        except OSError as error:
-            return error_name(error.errno), 0, b""
-
-
-async def _exchange(sock: socket.socket, resolved: ResolvedProbe) -> tuple[int, bytes]:
-    loop = asyncio.get_running_loop()
-    await loop.sock_connect(sock, (str(resolved.destination), resolved.port))
-    client = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_BODY)
-    headers = [("Host", "proxylab"), ("Connection", "close")]
-    request = client.send(h11.Request(method="GET", target=_PATH, headers=headers)) or b""
-    await loop.sock_sendall(sock, request + (client.send(h11.EndOfMessage()) or b""))
-    status, body = 0, b""
-    while len(body) <= _LONGEST_BODY:
-        try:
-            event = client.next_event()
-        except h11.RemoteProtocolError as error:
-            raise OSError(71, "the answer is not HTTP") from error  # EPROTO
-        if event is h11.NEED_DATA:
-            client.receive_data(await loop.sock_recv(sock, 1 << 16))
-        elif isinstance(event, h11.Response):
-            status = event.status_code
-        elif isinstance(event, h11.Data):
-            body += bytes(event.data)
-        else:
-            break
-    return status, body
-
-
-def _is_address(text: str) -> bool:
-    """Whether the text is an address: the server need not be a responder of the lab, and its JSON may say anything."""
+    source, deadline = (resolved.sender.address, port), Deadline.after(_SECONDS)
     try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
+        return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source)
+    except TimeoutError as error:
+        return (error_name(error.errno) if error.errno else "timeout"), 0, b""
+    except OSError as error:
+        return error_name(error.errno), 0, b""
 
 
-def _document(body: bytes) -> dict[str, object]:
-    """The JSON object in a body; empty for any other body."""
+def _local_endpoints(body: bytes) -> int | None:
+    """The number of local endpoints in the body of a health check; ``None`` in any other body."""
     try:
-        found = json.loads(body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+        return decode(body, _Health).endpoints
+    except MisfitError:
+        return None
 
 
-def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, document: dict[str, object]) -> ConnectReport:
+def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, body: bytes) -> ConnectReport:
     """The socket's report: from a pod, its name and the peer it saw; from another server, only that it answered."""
     local = resolved.sender.address
     if error:
         return ConnectReport(flow, local, port, error)
-    match document:
-        case {"pod": str(backend), "peer": str(peer), "port": int(peer_port)} if _is_address(peer):
-            return ConnectReport(flow, local, port, "", backend, ip_address(peer), peer_port)
+    answer = read_document(body)
+    if answer is not None:
+        return ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port)
     dialled = (resolved.destination, resolved.port)
     names = [each.name for each in resolved.receivers if each.ports and (each.address, each.ports[0]) == dialled]
     return ConnectReport(flow, local, port, "", names[0] if names else "", local, port)

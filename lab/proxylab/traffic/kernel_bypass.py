@@ -17,25 +17,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Final
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netfilter import nftables as nft
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 
 __all__ = ["KernelBypass"]
 
-# include/uapi/linux/netfilter/nf_tables.h
-_NETWORK_HEADER: Final = 1
-_TRANSPORT_HEADER: Final = 2
-_META_L4PROTO: Final = 16
-_META_NFPROTO: Final = 15
-_REGISTER_1: Final = 1
-_VERDICT_REGISTER: Final = 0
-_DROP: Final = 0
-
-_FAMILY: Final = {4: 2, 6: 10}
 _SOURCE_AT: Final = {4: 12, 6: 8}
 _PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before every other chain
 _INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
@@ -69,18 +59,16 @@ class KernelBypass:
             CapabilityError: the kernel has no nf_tables.
         """
         address, dialled_port = dialled
-        source = _loaded(_NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
-        ports = _loaded(_TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
-        family = equal(
-            expression("meta", number(1, _REGISTER_1), number(2, _META_NFPROTO)), bytes([_FAMILY[address.version]])
-        )
+        source = nft.has_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
+        ports = nft.has_bytes(nft.TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
+        family, tcp = nft.of_family(Family.of(address)), nft.of_protocol(TCP)
         theirs, ours = (each.to_bytes(2, "big") for each in numbers)
         self._stack = ExitStack()
         with ExitStack() as opened:
-            from_dialled = [*family, *_TCP_ONLY, *source, *ports, _DROPPED]
+            from_dialled = [*family, *tcp, *source, *ports, nft.DROPPED]
             self._install(opened, client, _INPUT if of_node else _PREROUTING, [from_dialled])
-            bearing = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 4, theirs), _DROPPED]
-            acknowledging = [*_TCP_ONLY, *_loaded(_TRANSPORT_HEADER, 8, ours), _DROPPED]
+            bearing = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 4, theirs), nft.DROPPED]
+            acknowledging = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 8, ours), nft.DROPPED]
             self._install(opened, server, _PREROUTING, [bearing, acknowledging])
             self._stack = opened.pop_all()
 
@@ -98,13 +86,3 @@ class KernelBypass:
             raise CapabilityError(
                 f"keeping a kernel out of a dialogue ({error})", "as root: 'modprobe nf_tables'"
             ) from error
-
-
-def _loaded(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
-    """Match only packets that have ``value`` at that offset."""
-    location = (number(2, header), number(3, at), number(4, len(value)))
-    return equal(expression("payload", number(1, _REGISTER_1), *location), value)
-
-
-_TCP_ONLY: Final = equal(expression("meta", number(1, _REGISTER_1), number(2, _META_L4PROTO)), bytes([TCP]))
-_DROPPED: Final = expression("immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _DROP))))

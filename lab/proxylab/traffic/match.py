@@ -29,7 +29,6 @@ from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
-from proxylab.traffic.plain_packets import Fields, plain_reader
 
 __all__ = ["Matcher", "SentinelSighting", "TapPoint"]
 
@@ -78,7 +77,10 @@ class SentinelSighting(Struct, frozen=True):
     at: int
 
 
-_Row = tuple[TapPoint, Frame, Fields, tuple[int, int] | None]
+_Fields = tuple[int, Packet, IPAddress, int, IPAddress, int]
+"""Flow, the kind of packet, source and its port, destination and its port."""
+
+_Row = tuple[TapPoint, Frame, _Fields, tuple[int, int] | None]
 """The tap, the frame, its fields, and its type and code if it is ICMP."""
 
 
@@ -100,7 +102,6 @@ class Matcher:
         self._rows: list[_Row] = []
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
-        self._read = plain_reader(identity, protocol, None if sockets is None else self._learned)
         self._arrived: set[int] = set()
         self._replied: set[int] = set()
         self._turned_away: set[int] = set()
@@ -152,47 +153,42 @@ class Matcher:
 
     def take(self, vantage: TapPoint, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw. The sender's tap comes first: sequence numbers are learned there."""
-        read, rows, passing = self._read, self._rows, vantage.transit
+        rows = self._rows
         before = len(rows)
         for frame in frames:
-            data, outgoing, _, otherhost = frame
-            fields = read(data)
-            if fields:
-                rows.append((vantage, frame, fields, None))
-                if not (passing or outgoing or otherhost):
-                    self._settle(vantage, fields)
-            elif fields is None:
-                self._look_closer(vantage, frame)
+            self._look(vantage, frame)
         for number in range(max(before, _KEPT_FRAMES), len(rows)):
             _, frame, fields, icmp = rows[number]
             rows[number] = (vantage, frame._replace(data=b""), fields, icmp)
 
-    def _look_closer(self, vantage: TapPoint, frame: Frame) -> None:
-        """Take in one frame of any sort."""
+    def _look(self, vantage: TapPoint, frame: Frame) -> None:
         datagram = dissect(frame.data)
         if datagram is None:
             whole = self._fragments.take(vantage.netns_name, vantage.device, frame)
             datagram = None if whole is None else dissect(whole)
             if datagram is None:
                 return
-        if datagram.protocol == UDP:
+        protocol = datagram.protocol
+        if protocol == UDP:
             found = self._udp(datagram)
-        elif datagram.protocol == TCP:
+        elif protocol == TCP:
             found = self._tcp(vantage, frame.outgoing, datagram)
-        elif datagram.protocol == SCTP:
+        elif protocol == SCTP:
             found = self._sctp(vantage, frame.outgoing, datagram)
         else:
             found = self._icmp(vantage, frame, datagram)
-        if found is not None:
-            near, far = (datagram.source, datagram.source_port), (datagram.destination, datagram.destination_port)
-            fields = (*found, *near, *far)
-            self._rows.append((vantage, frame, fields, None if found[1] in _OF_A_FLOW else datagram.icmp))
-            if frame.outgoing or frame.otherhost or vantage.transit:
-                return
-            self._settle(vantage, fields)
-            final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[datagram.protocol]
-            if final and vantage.is_sender:
-                self._turned_away.add(fields[0])
+        if found is None:
+            return
+        flow, packet = found
+        _, source, destination, source_port, destination_port, *_ = datagram
+        fields = (flow, packet, source, source_port, destination, destination_port)
+        self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp))
+        if frame.outgoing or frame.otherhost or vantage.transit:
+            return
+        self._settle(vantage, fields)
+        final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[protocol]
+        if final and vantage.is_sender:
+            self._turned_away.add(flow)
 
     def _udp(self, datagram: Datagram) -> tuple[int, Packet] | None:
         if self._protocol is not Transport.UDP:
@@ -287,7 +283,7 @@ class Matcher:
     def _with(flow: int | None, packet: Packet) -> tuple[int, Packet] | None:
         return None if flow is None else (flow, packet)
 
-    def _settle(self, vantage: TapPoint, fields: Fields) -> None:
+    def _settle(self, vantage: TapPoint, fields: _Fields) -> None:
         """Note what a packet that came in settles of its flow."""
         flow, packet = fields[0], fields[1]
         if packet is _REQUEST:

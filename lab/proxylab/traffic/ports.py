@@ -25,6 +25,7 @@ Sender = tuple[str, Family]
 # net.ipv4.ip_local_port_range, which the lab does not change (networking/ip-sysctl, Linux documentation).
 _PORTS: Final = (*range(1024, 32768), *range(61000, 65536))
 
+
 # The kernel's choice. The deck takes a few of them where listeners use up too many of the other ports.
 _EPHEMERAL: Final = range(32768, 61000)
 
@@ -49,13 +50,7 @@ class PortAllocator:
         return len(self._deck)
 
     def deal(self, sender: Sender, protocol: Transport, flows: int) -> tuple[int, ...] | None:
-        """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed.
-
-        Raises:
-            ValueError: for more flows than there are ports.
-        """
-        if flows > self.size:
-            raise ValueError(f"{flows} flows of one sender need as many source ports, and there are {self.size}")
+        """Distinct ports for the flows of one run; ``None`` if too few are left, so that conntrack must be flushed."""
         claimed = self._claimed.get((sender, protocol), ())
         end = self._next.get((sender, protocol), 0)
         dealt: list[int] = []

@@ -12,7 +12,7 @@ import errno
 import socket
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -45,9 +45,6 @@ class StreamSocket(Protocol):
 
     def receive(self) -> bool:
         """Read what has come. Returns whether there was anything."""
-
-    def descriptors(self) -> Iterator[int]:
-        """The descriptors to poll."""
 
     def close(self) -> None:
         """Close what is open."""
@@ -129,10 +126,6 @@ class Datagrams:
         self._ledger.answered(line, _time_of(control))
         return True
 
-    def descriptors(self) -> Iterator[int]:
-        """The descriptor of its socket."""
-        yield self._sock.fileno()
-
     def close(self) -> None:
         """Close the socket."""
         self._sock.close()
@@ -196,11 +189,6 @@ class Connection:
                 break
             happened = True
         return happened
-
-    def descriptors(self) -> Iterator[int]:
-        """The descriptor of its connection."""
-        if self._sock is not None:
-            yield self._sock.fileno()
 
     def close(self) -> None:
         """Reset the connection."""

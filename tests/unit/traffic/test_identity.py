@@ -62,16 +62,6 @@ def test_each_flow_s_number_is_below_those_of_all_before_it() -> None:
     assert numbers == sorted(set(numbers), reverse=True)
 
 
-def test_more_flows_than_sequence_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="do not fit"):
-        IdentityRegistry(NONCE).issue(2**30)
-
-
-def test_a_nonce_has_eight_bytes() -> None:
-    with pytest.raises(ValueError, match="8 bytes"):
-        IdentityRegistry(b"short")
-
-
 def test_an_answer_bears_the_token_of_its_request() -> None:
     identity = Identity(NONCE, 1, 4, 50)
     answer = answer_to(identity.token(Kind.PROBE, 42) + b"filling\n")

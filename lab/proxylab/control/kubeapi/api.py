@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.following import Following
-from proxylab.control.kubeapi.manifest import Encoder, dumped
+from proxylab.control.kubeapi.manifest import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
 from proxylab.control.kubeapi.resources import discovery
@@ -83,7 +84,7 @@ class KubeApi:
         document = discovery(path, _VERSION)
         if document is None:
             raise Refusal.not_found("the server could not find the requested resource")
-        return Reply(HTTPStatus.OK, dumped(document))
+        return Reply(HTTPStatus.OK, encode(document))
 
     def _object(self, key: Key, plural: str) -> Reply:
         thing = self.store.get(key)
@@ -108,7 +109,7 @@ class KubeApi:
             for thing in self.store.list(resource.cls)
             if collection.holds(thing)
         )
-        return Reply(HTTPStatus.OK, b'%s,"items":[%s]}' % (dumped(head)[:-1], b",".join(items)))
+        return Reply(HTTPStatus.OK, b'%s,"items":[%s]}' % (encode(head)[:-1], b",".join(items)))
 
     def _reported(self, report: Report, body: bytes, content_type: str) -> Reply:
         key = Key(report.resource.kind, report.namespace, report.name)
@@ -129,7 +130,7 @@ class KubeApi:
 def refused(refusal: Refusal) -> Reply:
     """A refusal as a Status."""
     headers = (("Retry-After", str(refusal.retry_after)),) if refusal.retry_after else ()
-    return Reply(refusal.code, dumped(refusal.status), headers=headers)
+    return Reply(refusal.code, encode(refusal.status), headers=headers)
 
 
 def _created_event(body: bytes, content_type: str, namespace: str) -> ClusterEvent:

@@ -14,9 +14,11 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
+from msgspec.json import encode
+
 from proxylab.cluster.objects import KubeObject
 from proxylab.cluster.store import CompactedError, Event, EventType, Store
-from proxylab.control.kubeapi.manifest import Document, Encoder, dumped
+from proxylab.control.kubeapi.manifest import Document, Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Watch
 
@@ -89,7 +91,7 @@ class Following:
             events = self._store.events_since(self._sent)
         except CompactedError:
             self.ended = True
-            yield _line("ERROR", dumped(Refusal.expired(self._sent).status))
+            yield _line("ERROR", encode(Refusal.expired(self._sent).status))
             return
         for event in events:
             self._sent = event.revision
@@ -110,7 +112,7 @@ class Following:
         if initial_end:
             metadata["annotations"] = {_INITIAL_EVENTS_END: "true"}
         document = {"kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
-        return _line("BOOKMARK", dumped(document))
+        return _line("BOOKMARK", encode(document))
 
     def _line_of(self, event: Event) -> bytes:
         """The line of an event; empty where it does not concern the client."""

@@ -27,12 +27,18 @@ from proxylab.kernel.netfilter.nfnetlink import (
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = [
+    "DROPPED",
+    "NETWORK_HEADER",
+    "TRANSPORT_HEADER",
     "Hook",
     "OwnTable",
     "delete_table",
     "equal",
     "expression",
+    "has_bytes",
     "number",
+    "of_family",
+    "of_protocol",
     "transact",
 ]
 
@@ -48,7 +54,11 @@ _NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
 _NEWRULE: Final = _SUBSYS_NFTABLES | 6
 _DELRULE: Final = _SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
-_REGISTER_1: Final = 1
+_VERDICT_REGISTER, _REGISTER_1 = 0, 1
+_META_NFPROTO, _META_L4PROTO = 15, 16
+_NF_DROP: Final = 0
+NETWORK_HEADER: Final = 1
+TRANSPORT_HEADER: Final = 2
 _PROTOCOLS: Final = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_IPV4, NFPROTO_IPV6
 
 # The kernel has no nf_tables, or none for this family: then there is no table either.
@@ -166,6 +176,32 @@ def equal(load: bytes, value: bytes) -> tuple[bytes, bytes]:
     return load, expression("cmp", number(1, _REGISTER_1), number(2, 0), nla.nested(3, nla.raw(1, value)))
 
 
+def of_family(family: Family) -> tuple[bytes, bytes]:
+    """End the rule for packets of the other family."""
+    return equal(_meta(_META_NFPROTO), bytes([_PROTOCOLS[family]]))
+
+
+def of_protocol(protocol: int) -> tuple[bytes, bytes]:
+    """End the rule for packets of any other transport protocol (IANA's number)."""
+    return equal(_meta(_META_L4PROTO), bytes([protocol]))
+
+
+def has_bytes(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
+    """End the rule for packets without ``value`` at that offset of ``NETWORK_HEADER`` or ``TRANSPORT_HEADER``."""
+    location = (number(2, header), number(3, at), number(4, len(value)))
+    return equal(expression("payload", number(1, _REGISTER_1), *location), value)
+
+
+def _meta(key: int) -> bytes:
+    return expression("meta", number(1, _REGISTER_1), number(2, key))
+
+
 def number(kind: int, value: int) -> bytes:
     """A 32-bit number in network byte order, as nf_tables encodes all numbers."""
     return nla.raw(kind, struct.pack("!I", value))
+
+
+DROPPED: Final = expression(
+    "immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _NF_DROP)))
+)
+"""Drop the packet."""

@@ -30,8 +30,9 @@ from msgspec import Struct
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter import nftables as nft
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netfilter.nftables import Hook, OwnTable
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -40,13 +41,11 @@ __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]
 ENTRY: Final = "entry"
 """The kind of an event that opens a passage."""
 
-_TRANSPORT_HEADER: Final = 2  # NFT_PAYLOAD_TRANSPORT_HEADER
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
 _CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
 _REGISTER_1: Final = 1
 _META_NFTRACE: Final = 12
-_META_L4PROTO: Final = 16
 _GROUP: Final = 0  # legacy iptables logs traces to this group
 _LEGACY: Final = "TRACE: "
 _ENTRY_PREFIX: Final = "proxylab entry"  # rules under test may log to the group, too
@@ -259,11 +258,9 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent
 
 def _tracing(match: Match) -> Iterator[bytes]:
     """The expressions of a rule that logs and traces a packet."""
-    register = number(1, _REGISTER_1)
-    yield from equal(expression("meta", register, number(2, _META_L4PROTO)), bytes([match.protocol]))
+    yield from nft.of_protocol(match.protocol)
     for wanted in match.bytes:
-        location = (number(2, _TRANSPORT_HEADER), number(3, wanted.offset), number(4, len(wanted.value)))
-        yield from equal(expression("payload", register, *location), wanted.value)
-    yield expression("immediate", register, nla.nested(2, nla.raw(1, b"\1")))
-    yield expression("meta", number(2, _META_NFTRACE), number(3, _REGISTER_1))
-    yield expression("log", nla.short(1, _GROUP), nla.text(2, _ENTRY_PREFIX))
+        yield from nft.has_bytes(nft.TRANSPORT_HEADER, wanted.offset, wanted.value)
+    yield nft.expression("immediate", nft.number(1, _REGISTER_1), nla.nested(2, nla.raw(1, b"\1")))
+    yield nft.expression("meta", nft.number(2, _META_NFTRACE), nft.number(3, _REGISTER_1))
+    yield nft.expression("log", nla.short(1, _GROUP), nla.text(2, _ENTRY_PREFIX))

@@ -1,4 +1,6 @@
-"""Waiting until IPv6 addresses answer: the second gate of every build with IPv6, after ``kernel.netlink.carry``.
+"""The addresses of a namespace: reading them, and waiting until IPv6 addresses answer.
+
+The wait is the second gate of every build with IPv6, after ``kernel.netlink.carry``.
 
 RTM_NEWADDR returns before an IPv6 address works, even one without duplicate address detection. A work item
 (``addrconf_dad_work``, net/ipv6/addrconf.c) joins the solicited-node group and then inserts the address's route into
@@ -11,23 +13,34 @@ import select
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from ipaddress import IPv6Address
+from ipaddress import IPv6Address, ip_address
 from typing import Final
 
+from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.kernel.netlink.messages import Kind
-from proxylab.kernel.netlink.socket import Netlink
+from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Plan
 from proxylab.timing import Deadline
 
-__all__ = ["make_addresses_answer"]
+__all__ = ["make_addresses_answer", "read_addresses"]
 
 # include/uapi/linux/rtnetlink.h
 _RTMGRP_IPV6_ROUTE: Final = 0x400
 _RTN_LOCAL: Final = 2
 _PATIENCE: Final = 20.0
 _LOOK: Final = 0.05
+
+
+def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
+    """Every address in ``netns``, loopback included, in the kernel's order."""
+    with closing(open_netlink(netns)) as netlink:
+        # On a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL.
+        return tuple(
+            ip_address(each.find(str, "IFA_LOCAL") or each.need(str, "IFA_ADDRESS"))
+            for each in netlink.dump(Kind.GET_ADDRESS)
+        )
 
 
 def make_addresses_answer(

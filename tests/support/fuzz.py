@@ -1,6 +1,6 @@
 """Reads mutated scenario files: each must give a Scenario or its mistakes, within a time limit.
 
-The command is ``python -m proxylab.testing.fuzz FILE… --files 100000``.
+The command is ``python tests/support/fuzz.py FILE… --files 100000``.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def fuzz(seeds: Sequence[str], files: int, seed: int) -> Iterator[str]:
     Yields:
         A report for each file that caused anything but a Scenario or a ScenarioError, or took too long.
     """
-    dice = random.Random(seed)  # noqa: S311 - no secret
+    dice = random.Random(seed)
     for number in range(files):
         text = _mutated(dice, seeds)
         begin = time.process_time()
@@ -65,7 +65,7 @@ def _mutated(dice: random.Random, seeds: Sequence[str]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzz from the command line; returns 1 if anything was found."""
-    parser = argparse.ArgumentParser(prog="python -m proxylab.testing.fuzz", description=__doc__)
+    parser = argparse.ArgumentParser(prog="fuzz.py", description=__doc__)
     parser.add_argument("seeds", nargs="+", type=Path, metavar="FILE")
     parser.add_argument("--files", type=int, default=100_000, help="how many mutations to read (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers (default: %(default)s)")

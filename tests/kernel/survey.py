@@ -1,27 +1,24 @@
 """What exists in a namespace, read back from the kernel in the plan's own terms.
 
-``Kernel`` builds plans, and ``Survey`` is what one namespace of a built plan shows. A survey omits what the kernel
-makes by itself (loopback and link-local addresses, routes that follow from addresses), since no plan has it.
-``proxylab.testing`` has a stand-in for ``Kernel`` that needs no kernel.
+A survey omits what the kernel makes by itself (loopback and link-local addresses, routes that follow from addresses),
+since no plan has it.
 """
 
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface, ip_network
 from typing import Final
 
 from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.netlink.messages import Decoded, Kind
 from proxylab.kernel.netlink.socket import Netlink, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.kernel.sandbox.sysctl import read_sysctl
-from proxylab.plan.model import Address, Neighbour, NextHop, Plan, PolicyRule, Route
+from proxylab.plan.model import Address, Neighbour, NextHop, PolicyRule, Route
 
-__all__ = ["Kernel", "Link", "RealNetwork", "Survey", "read_addresses"]
+__all__ = ["Link", "Survey", "survey"]
 
 # include/uapi/linux: if_arp.h, if.h, if_addr.h, rtnetlink.h, neighbour.h
 _ARPHRD_ETHER: Final = 1
@@ -55,46 +52,10 @@ class Survey(Struct, frozen=True):
     rules: frozenset[PolicyRule]
 
 
-class RealNetwork:
-    """A built plan, to look at."""
-
-    def __init__(self, namespaces: Mapping[str, NetNs]) -> None:
-        self._netns_by_name = namespaces
-
-    @property
-    def namespaces(self) -> tuple[str, ...]:
-        """The names of namespaces, in the order of the plan."""
-        return tuple(self._netns_by_name)
-
-    def survey(self, namespace: str) -> Survey:
-        """What exists in a namespace. Raises ``KeyError``."""
-        with closing(open_netlink(self._netns_by_name[namespace])) as netlink:
-            return _survey(netlink)
-
-    def sysctl(self, namespace: str, name: str) -> str | None:
-        """A sysctl of a namespace; ``None`` where this kernel lacks it. Raises ``KeyError``."""
-        return read_sysctl(self._netns_by_name[namespace], name)
-
-
-class Kernel:
-    """The machine's kernel, as the builder of plans."""
-
-    @contextmanager
-    def realise(self, plan: Plan) -> Iterator[RealNetwork]:
-        """Build a plan for the length of the block (see ``kernel.netlink.build``).
-
-        Raises:
-            CapabilityError: the machine lacks something that the plan needs.
-            InternalError: the kernel refused a request, so the plan is wrong.
-        """
-        with realise(plan) as wiring:
-            yield RealNetwork(wiring.namespaces)
-
-
-def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
-    """Every address in ``netns``, loopback included, in the kernel's order."""
+def survey(netns: NetNs) -> Survey:
+    """What exists in a namespace."""
     with closing(open_netlink(netns)) as netlink:
-        return tuple(ip_address(_own(found)) for found in netlink.dump(Kind.GET_ADDRESS))
+        return _survey(netlink)
 
 
 def _survey(netlink: Netlink) -> Survey:

@@ -7,9 +7,8 @@ so read them with ``to_run=False``.
 import json
 from typing import Any
 
+from drawn_steps import step_sequences
 from hypothesis import strategies as st
-
-from proxylab.testing.steps import step_sequences
 
 __all__ = ["proxy_documents", "scenario_documents", "scenario_texts", "service_documents", "slice_documents"]
 
