@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
     Judged = ProbeVerdict | StepVerdict
-    _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 __all__ = [
     "lab_bundle_store",
@@ -147,12 +146,13 @@ def lab_verdict(
 ) -> "Judged":
     """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
+    judged = item.judged
     verdict: Judged
-    with in_its_own_words(str(item.judged.position)):
-        if isinstance(item.judged, Step):
-            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_bundle_store)
-        else:
-            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_bundle_store)
+    with in_its_own_words(str(judged.position)):
+        verdict = lab_open.conclude(judged) if isinstance(judged, Step) else lab_open.probe(judged)
+        if lab_bundle_store is not None:
+            evidence = partial(lab_open.bundle, verdict)
+            verdict = lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
     if has_pcap(item.config):
         leave_pcap(item, lab_open, verdict)
@@ -163,12 +163,3 @@ def lab_verdict(
         case Judgement.INCONCLUSIVE:
             pytest.fail(explanation(verdict), pytrace=False)
     return verdict
-
-
-def _kept(
-    item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_bundle_store: "BundleStore | None"
-) -> "_Verdict":
-    if lab_bundle_store is None:
-        return verdict
-    evidence = partial(lab_open.bundle, verdict)
-    return lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
