@@ -15,15 +15,16 @@ from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
+    ON_FAILURE,
     bundle_directory,
     engines,
     feature_gates,
+    flag,
     iptables,
-    kube_proxy,
     kube_proxy_flags,
+    one,
     seed,
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
@@ -60,7 +61,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     with ExitStack() as stack:
 
         def begin(engine: str) -> Session:
-            where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
+            where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
@@ -154,7 +155,7 @@ def lab_verdict(
             evidence = partial(lab_open.bundle, verdict)
             verdict = lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
-    if has_pcap(item.config):
+    if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
     show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
