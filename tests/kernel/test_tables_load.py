@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from proxylab.codec import dumps, loads
 from rule_cases import CASES, HERE, Addresses, echo, endpoint, facts, load_balancer, slice_of
 from rule_worlds import clusters, edited
 from sandboxed import USERS, sandboxed
@@ -14,7 +15,6 @@ from thoroughness import examples
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, ServicePort
-from proxylab.codec import dumps, loads
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.nftables.node import NftablesNode
 from proxylab.engines.embedded.nftables.proxier import NftablesProxier

@@ -61,12 +61,12 @@ def command(
     """
     with _session(make_session, engine, seed, of_engine) as (session, claim):
         scenario = choose_case(file, case_id, mode_of(engine), version_of(engine), to_run=True)
-        called = claim(name or scenario.name)
-        session.open(scenario).detach(called, ttl)
+        lab_name = claim(name or scenario.name)
+        session.open(scenario).detach(lab_name, ttl)
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),
-        name=called,
+        name=lab_name,
         engine=engine,
         left=age(ttl),
         width=shutil.get_terminal_size((_WIDTH, 24)).columns,

@@ -26,7 +26,7 @@ from proxylab.diagnosis.path_tests import (
     Terms,
     askers,
     diallers,
-    loops,
+    hairpin_tests,
     nodes_at,
     path_tests,
 )
@@ -121,7 +121,7 @@ class Round:
         results = () if finding is not None else self._run_all(subject, chosen)
         yield finding or judge_translation(subject, results)
         yield judge_masquerade(subject, self._rules, results, self._addresses)
-        own = loops(subject, self._terms, self._diallers_of_lab, self._nodes)
+        own = hairpin_tests(subject, self._terms, self._diallers_of_lab, self._nodes)
         yield judge_hairpin(subject, self._run_all(subject, own))
         yield judge_health(subject, tuple(self._health_checks(subject)))
 
@@ -277,7 +277,7 @@ class Round:
             address=address,
             sender=sender,
             status=response.status,
-            told=response.local_endpoints,
+            reported=response.local_endpoints,
             error=response.error,
             proven=verdict.overall is not Judgement.INCONCLUSIVE,
         )

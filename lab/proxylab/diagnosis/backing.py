@@ -65,7 +65,7 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
     chosen = _selected(subject)
     if service.selector and not chosen:
         spelled = _spelled(service.selector)
-        cause = f"the selector of {service.name}, {spelled}, matches no pod{_meant(subject)}."
+        cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}."
         return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
         seen = "no selector, and no EndpointSlice has an endpoint"
@@ -136,7 +136,7 @@ def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
     ready = {address for address, _ in ready_endpoints(subject)}
     count = f"{len(ready):,} of {amount(len(addresses), 'endpoint')} ready"
     if silent is not None:
-        name = subject.called(silent.backend)
+        name = subject.name_of(silent.backend)
         if silent.at_home:
             cause = f"{name} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
         else:
@@ -178,7 +178,7 @@ def _selected(subject: Subject) -> list[Pod]:
     ]
 
 
-def _meant(subject: Subject) -> str:
+def _likely_pod(subject: Subject) -> str:
     """The pod whose labels come closest, as a clause."""
     for key, value in subject.service.selector.items():
         here = {pod.labels.get(key, ""): pod for pod in subject.pods if pod.namespace == subject.service.namespace}

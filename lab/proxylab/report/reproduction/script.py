@@ -97,7 +97,7 @@ def reproduction(
         return unreproduced(verdict, reason)
     resolved = verdict.resolved
     loaded, targets = rulesets(rules, resolved, tool)
-    part = network.met(plan, resolved, verdict.evidence, targets)
+    part = network.reachable_part(plan, resolved, verdict.evidence, targets)
     names = {each.name for each in part.namespaces}
     loaded = tuple(each for each in loaded if each.node in names)
     head = [*_head(verdict, part, engine), *_usage(loaded)]
