@@ -64,7 +64,7 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
         return breaks(Stage.ENDPOINTS, ("the Service has no port",), f"{service.name} has no port.", about)
     chosen = _selected(subject)
     if service.selector and not chosen:
-        spelled = _spelled(service.selector)
+        spelled = ",".join(f"{key}={value}" for key, value in service.selector.items())
         cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}."
         return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
@@ -189,8 +189,3 @@ def _likely_pod(subject: Subject) -> str:
         if elsewhere:
             return f"; {elsewhere[0].name} has {key}={value}, in namespace {elsewhere[0].namespace}"
     return ""
-
-
-def _spelled(selector: object) -> str:
-    pairs = selector.items() if hasattr(selector, "items") else ()
-    return ",".join(f"{key}={value}" for key, value in pairs)
