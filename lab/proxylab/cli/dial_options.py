@@ -97,15 +97,7 @@ def probe_of(
 ) -> Probe:
     """The probe that FROM and TO describe.
 
-    Args:
-        scenario: the lab's scenario.
-        verb: the verb, which the probe's position names.
-        words: FROM and TO.
-        via: the frontend of a Service.
-        node: the node to dial, or ``None``.
-        sent: the protocol, or ``None`` for that of the dialled port.
-        send: how to send; its protocol follows from ``sent``.
-        outcome: the expected outcome.
+    ``sent`` is the protocol, ``None`` for that of the dialled port; the protocol of ``send`` follows from it.
 
     Raises:
         click.UsageError: the words name nothing of the scenario, or are not two.

@@ -103,10 +103,7 @@ def in_lab(
 ) -> Callable[[Command], Command]:
     """Give a command ``chosen``, a ``ChosenLab``, by an argument and by the options that choose a lab.
 
-    Args:
-        metavar: the argument, as the usage line shows it.
-        complete: completes the argument in a shell.
-        required: whether the argument needs a word.
+    ``metavar`` is the argument in the usage line.
     """
 
     def decorate(command: Command) -> Command:

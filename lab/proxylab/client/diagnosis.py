@@ -66,12 +66,7 @@ _FEW_FLOWS: Final = 4
 class Round:
     """The stages of one Service.
 
-    Args:
-        lab: the standing lab.
-        namespace: of the Service.
-        name: of the Service.
-        sender: the pod, node or host that dials; ``None`` for the likeliest one.
-        node: the node with the rules in question; ``None`` for all nodes.
+    ``sender`` is ``None`` for the likeliest one, ``node`` is ``None`` for all nodes.
     """
 
     def __init__(self, lab: OpenLab, namespace: str, name: str, sender: str | None, node: str | None) -> None:

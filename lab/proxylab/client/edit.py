@@ -45,10 +45,7 @@ class Edit(Struct, frozen=True, kw_only=True):
 def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     """Compare a lab with the edited scenario.
 
-    Args:
-        stands: the lab's assembly.
-        made: how many steps of its scenario have been made.
-        wanted: the case of the edited file.
+    ``made`` is how many steps of the lab's scenario have been made.
 
     Raises:
         ScenarioError: the file cannot be laid out.

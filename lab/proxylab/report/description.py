@@ -16,14 +16,7 @@ Field = tuple[str, str | Sequence[str]]
 
 
 def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, families: Sequence[Family]) -> list[str]:
-    """The fields of a node, pod or Service and its related objects, one field a line, as kubectl prints them.
-
-    Args:
-        thing: the object.
-        everything: all objects of the cluster.
-        plan: the lab's plan, which has the devices and their addresses.
-        families: the lab's IP families.
-    """
+    """The fields of a node, pod or Service and its related objects, one field a line, as kubectl prints them."""
     match thing:
         case Node():
             fields = _node(thing, everything, plan, families)

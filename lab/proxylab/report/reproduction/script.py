@@ -84,13 +84,8 @@ def reproduction(
 ) -> dict[str, bytes]:
     """The script, with files for rules that are too long for it; or a file that says why there is no script.
 
-    Args:
-        verdict: the probe's verdict.
-        plan: the lab's plan after the probe.
-        rules: the rules of each node, as iptables-save or ``nft list ruleset`` printed them.
-        engine: the engine that programmed the rules.
-        tool: the iptables variant that saved them, ``legacy`` or ``nft``.
-        absences: the links and pods that earlier steps removed.
+    ``rules`` are what iptables-save or ``nft list ruleset`` printed on each node, and ``tool`` is the iptables variant
+    that saved them, ``legacy`` or ``nft``. ``absences`` are the links and pods that earlier steps removed.
     """
     reason = obstacle(verdict)
     if reason:
