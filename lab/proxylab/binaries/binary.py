@@ -29,10 +29,7 @@ class Binary(Struct, frozen=True):
 def inspect(path: Path, origin: str, *, seconds: float = _SECONDS) -> Binary:
     """Run a file with ``--version``, and read its version.
 
-    Args:
-        path: the file.
-        origin: its source.
-        seconds: the time limit, after which the file and its children are killed.
+    After ``seconds``, the file and its children are killed.
 
     Raises:
         CapabilityError: the file is not a kube-proxy that runs on this machine.

@@ -86,7 +86,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
         CapabilityError: there is none; the message gives the reason of each source.
     """
     if where:
-        binary = _named(where, name, sources, tell)
+        binary = _from_source(where, name, sources, tell)
         if name.version and not _fits(binary.version, name.version):
             raise CapabilityError(
                 f"kube-proxy {name.version}: {where} has {binary.version}", "ask for another version, or for none"
@@ -98,7 +98,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
     return newest(name.version, sources, tell)
 
 
-def _named(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary:
+def _from_source(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary:
     kind, _, rest = where.partition(":")
     if kind == "image" and rest:
         tell(f"taking kube-proxy out of image {rest}")

@@ -18,12 +18,6 @@ _PACKAGES: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versi
 def run_go(go: str, folder: Path, words: Sequence[str], seconds: float) -> str:
     """The output of a go command.
 
-    Args:
-        go: the command.
-        folder: its working directory.
-        words: its arguments.
-        seconds: its time limit.
-
     Raises:
         CapabilityError: with the last lines of its output.
     """

@@ -20,13 +20,7 @@ def upstream_for(
 ) -> Upstream | None:
     """The binary for an engine; ``None`` where the engine needs none.
 
-    Args:
-        engine: its valid name.
-        where: the user's value of ``--kube-proxy``, or empty.
-        tell: gets a line about each slow action.
-        flags: further flags of its command line.
-        gates: feature gates to set.
-        sources: the sources of binaries; by default the user's.
+    ``where`` is the user's value of ``--kube-proxy``, or empty; ``tell`` gets a line about each slow action.
 
     Raises:
         CapabilityError: no source has the binary.

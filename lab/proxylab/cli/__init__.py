@@ -119,7 +119,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in _VERBS:
-            ctx.fail(f"there is no verb {args[0]!r}; {_meant(args[0])}")
+            ctx.fail(f"there is no verb {args[0]!r}; {_suggestion(args[0])}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -127,7 +127,7 @@ class _Verbs(click.Group):
             formatter.write_dl(sorted(_VERBS.items()))
 
 
-def _meant(word: str) -> str:
+def _suggestion(word: str) -> str:
     """The known verb closest to an unknown one, or all of them."""
     near = difflib.get_close_matches(word, _VERBS, 1)
     return f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(_VERBS))}"

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import click
 
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns import check_netns, complete_netns
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
@@ -37,27 +37,20 @@ Taker = Callable[[CapturedFrame], None]
 
 
 @click.command("capture", short_help="Capture frames as text, as pcapng or in Wireshark.")
-@click.argument(
-    "words", nargs=-1, required=True, metavar="[FILE] NODE|POD|HOST[:DEVICE]", shell_complete=complete_netns
-)
 @click.option("-w", "--write", metavar="FILE", type=click.Path(dir_okay=False, allow_dash=True, path_type=Path),
               help="Write pcapng to FILE, or to standard output for '-'.")  # fmt: skip
 @click.option("--wireshark", is_flag=True, help="Show the frames live in Wireshark.")
 @click.option("-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N frames.")
 @click.option("--seconds", type=Duration(), metavar="TIME", help="Stop after this time: 5s, 2m.")
-@lab_options
-@click.pass_obj
+@in_lab("[FILE] NODE|POD|HOST[:DEVICE]", complete_netns)
 def command(
-    make_session: SessionMaker | None,
+    chosen: ChosenLab,
     /,
     *,
-    words: tuple[str, ...],
     write: Path | None,
     wireshark: bool,
     count: int | None,
     seconds: float | None,
-    name: str | None,
-    **of_lab: Any,
 ) -> ExitCode:
     """Show the frames that cross a device of a node, pod or host in the standing lab, until Ctrl-C.
 
@@ -65,14 +58,13 @@ def command(
 
     Example: proxylab capture client:eth0 --seconds 1s
     """
-    file, rest = with_file(words)
-    if len(rest) != 1:
+    if len(chosen.words) != 1:
         raise click.UsageError("NODE|POD|HOST: name one, with its device after a colon, as in node-a:eth0")
     if write is not None and wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
-    netns_name, _, device = rest[0].partition(":")
+    netns_name, _, device = chosen.words[0].partition(":")
     device = device or _DEVICE
-    with the_lab(make_session, file, name, **of_lab) as lab, _taker(netns_name, device, write, wireshark) as take:
+    with chosen.opened() as lab, _taker(netns_name, device, write, wireshark) as take:
         check_netns(lab.scenario, netns_name)
         request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count)
         try:

@@ -1,6 +1,5 @@
 """FILE with ``--case`` on the command line: one case of one scenario."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -10,9 +9,10 @@ from proxylab.cli.files import complete_scenarios, load_all
 from proxylab.cli.terminal import terminal_width
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.versions import Version
 from proxylab.text import wrapped
 
-__all__ = ["CASE", "FILE", "choose_case", "print_cases"]
+__all__ = ["CASE", "FILE", "choose_case"]
 
 FILE: Final = click.argument(
     "file", type=click.Path(exists=True, dir_okay=False, path_type=Path), shell_complete=complete_scenarios
@@ -20,26 +20,25 @@ FILE: Final = click.argument(
 CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
 
 
-def choose_case(file: Path, case_id: str | None, mode: str = "iptables") -> Scenario:
+def choose_case(
+    file: Path, case_id: str | None, mode: str = "iptables", version: Version | None = None, *, to_run: bool = False
+) -> Scenario:
     """The case with this id, or the first; then the ids of all cases go to standard error.
+
+    ``to_run`` refuses what this version cannot run (see ``load_all``).
 
     Raises:
         ScenarioError: the scenario has mistakes.
         click.UsageError: the scenario has no such case.
     """
-    (scenario,) = load_all((file,), to_run=False)
-    found = cases(scenario, mode)
+    (scenario,) = load_all((file,), to_run=to_run)
+    found = cases(scenario, mode, version)
     ids = [case.case.id for case in found]
     if case_id is not None and case_id not in ids:
         raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
     if not found:
         raise click.UsageError(f"FILE: the scenario has no case for {mode}; choose an engine of another mode")
     if case_id is None and len(found) > 1:
-        print_cases(scenario.file, ids)
+        note = f"{scenario.file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
+        click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)
     return found[0] if case_id is None else found[ids.index(case_id)]
-
-
-def print_cases(file: str, ids: Sequence[str]) -> None:
-    """Print on standard error that the first of several cases is taken, and the ids of all."""
-    note = f"{file}: the first of {len(ids)} cases; --case may be {', '.join(ids)}"
-    click.echo("\n".join(wrapped(note, rest="  ", width=terminal_width())), err=True)

@@ -36,7 +36,7 @@ def files_of(*names: str) -> tuple[Path, ...]:
     }
     for name in names:
         if name not in paths:
-            raise click.BadParameter(f"the catalogue has no {name!r}; {_meant(name, list(paths))}")
+            raise click.BadParameter(f"the catalogue has no {name!r}; {_suggestion(name, list(paths))}")
     return tuple(paths[name] for name in names) or (folder,)
 
 
@@ -47,7 +47,7 @@ def the_scenario(ctx: click.Context, param: click.Parameter, name: str | None) -
     own = [each for each in _names() if each.startswith(f"{name.rstrip('/')}/")]
     if own:
         raise click.BadParameter(f"{name!r} is a theme; name one of its scenarios: {', '.join(own)}", ctx, param)
-    raise click.BadParameter(f"the catalogue has no scenario {name!r}; {_meant(name, _names())}", ctx, param)
+    raise click.BadParameter(f"the catalogue has no scenario {name!r}; {_suggestion(name, _names())}", ctx, param)
 
 
 def copies(name: str, file: Path) -> dict[Path, str]:
@@ -92,7 +92,7 @@ def _themes() -> list[str]:
     return list(dict.fromkeys(name.partition("/")[0] for name in _names()))
 
 
-def _meant(name: str, known: list[str]) -> str:
+def _suggestion(name: str, known: list[str]) -> str:
     near = nearest(name, known)
     return f"did you mean {near!r}?" if near else f"its themes are {', '.join(_themes())}"
 

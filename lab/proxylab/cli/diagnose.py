@@ -8,15 +8,13 @@ import json
 import shlex
 import shutil
 import sys
-from pathlib import Path
-from typing import Any
 
 import click
 from msgspec.structs import replace
 
 from proxylab.cli.netns import check_netns, complete_services
 from proxylab.cli.terminal import COLOR, wants_color
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round
@@ -32,25 +30,12 @@ _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "y
 
 
 @click.command("diagnose", short_help="Check a Service stage by stage; report where it breaks.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] SERVICE", shell_complete=complete_services)
 @click.option("--from", "sender", metavar="NODE|POD|HOST", help="The client; by default the likeliest.")
 @click.option("--node", metavar="NAME", help="Check this node only; by default all nodes.")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@lab_options
+@in_lab("[FILE] SERVICE", complete_services)
 @COLOR
-@click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    words: tuple[str, ...],
-    sender: str | None,
-    node: str | None,
-    output: str,
-    name: str | None,
-    color: str,
-    **of_lab: Any,
-) -> ExitCode:
+def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, output: str, color: str) -> ExitCode:
     """Check SERVICE, or NAMESPACE/SERVICE, in the standing lab stage by stage, and report where it breaks.
 
     The stages are: its DNS name, its endpoints, the engines, the rules that match its frontends, the rules that choose
@@ -61,22 +46,21 @@ def command(
 
     Example: proxylab diagnose scenarios/clusterip/from-a-pod.lab.yaml echo
     """
-    file, rest = with_file(words)
-    if len(rest) != 1:
+    if len(chosen.words) != 1:
         raise click.UsageError("SERVICE: name one Service, as in `proxylab diagnose echo`")
-    namespace, _, service = rest[0].removeprefix("service/").removeprefix("svc/").rpartition("/")
+    namespace, _, service = chosen.words[0].removeprefix("service/").removeprefix("svc/").rpartition("/")
 
     def alone(scenario: Scenario) -> Scenario:
         return replace(scenario, probes=(), steps=(), streams=())
 
-    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
+    with chosen.opened(alone) as lab:
         if sender is not None:
             check_netns(lab.scenario, sender, "--from")
         if node is not None:
             check_netns(lab.scenario, node, "NODE")
         click.echo(f"{lab.scenario.file}: {namespace or 'default'}/{service}", err=True)
         diagnosis = Round(lab, namespace or "default", service, sender, node).go()
-        commands = _commands(diagnosis, lab, file, of_lab)
+        commands = _commands(diagnosis, lab, chosen)
     if output == "json":
         click.echo(json.dumps(document_of(diagnosis, commands), indent=4))
     else:
@@ -102,7 +86,7 @@ def _exit_code(diagnosis: Diagnosis) -> ExitCode:
     return ExitCode.FAILED if broken.standing is Standing.BREAKS else ExitCode.INCONCLUSIVE
 
 
-def _commands(diagnosis: Diagnosis, lab: OpenLab, file: Path | None, of_lab: dict[str, Any]) -> list[str]:
+def _commands(diagnosis: Diagnosis, lab: OpenLab, chosen: ChosenLab) -> list[str]:
     """The commands to type: with ``--name`` if several labs run; after ``proxylab up`` if the lab was of FILE."""
     broken = diagnosis.broken
     if broken is None:
@@ -115,8 +99,8 @@ def _commands(diagnosis: Diagnosis, lab: OpenLab, file: Path | None, of_lab: dic
         command, bar, rest = each.partition(" | ")
         command, dashes, inside = command.partition(" -- ")
         typed.append(f"proxylab {command}{named}{dashes}{inside}{bar}{rest}")
-    if file is None:
+    if chosen.file is None:
         return typed
     engine = f" --engine {lab.engine.name}" if lab.engine.options else ""
-    case = f" --case {shlex.quote(of_lab['case_id'])}" if of_lab.get("case_id") else ""
-    return [f"proxylab up {shlex.quote(str(file))}{case}{engine}", *typed]
+    case = f" --case {shlex.quote(chosen.case_id)}" if chosen.case_id else ""
+    return [f"proxylab up {shlex.quote(str(chosen.file))}{case}{engine}", *typed]

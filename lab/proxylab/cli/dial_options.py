@@ -1,13 +1,17 @@
 """FROM and TO on the command line: the sender and the target of a packet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.cli.netns import check_netns
+from proxylab.cli.which import ChosenLab
+from proxylab.client.open_lab import OpenLab
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
@@ -24,7 +28,7 @@ from proxylab.scenario.model import (
     Target,
 )
 
-__all__ = ["dial_options", "probe_of"]
+__all__ = ["dial_options", "opened_for", "probe_of"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -66,6 +70,20 @@ def dial_options(command: Command) -> Command:
     return command
 
 
+@contextmanager
+def opened_for(chosen: ChosenLab, describe: Callable[[Scenario], Probe]) -> Iterator[tuple[OpenLab, Probe]]:
+    """The chosen lab with the probe that ``describe`` makes of its scenario; a lab of FILE has no other probe."""
+
+    def alone(scenario: Scenario) -> Scenario:
+        return replace(scenario, probes=(describe(scenario),), steps=(), streams=())
+
+    with chosen.opened(alone) as lab:
+        probe = describe(lab.scenario)
+        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
+        lab.add(probe)
+        yield lab, probe
+
+
 def probe_of(
     scenario: Scenario,
     verb: str,
@@ -79,15 +97,7 @@ def probe_of(
 ) -> Probe:
     """The probe that FROM and TO describe.
 
-    Args:
-        scenario: the lab's scenario.
-        verb: the verb, which the probe's position names.
-        words: FROM and TO.
-        via: the frontend of a Service.
-        node: the node to dial, or ``None``.
-        sent: the protocol, or ``None`` for that of the dialled port.
-        send: how to send; its protocol follows from ``sent``.
-        outcome: the expected outcome.
+    ``sent`` is the protocol, ``None`` for that of the dialled port; the protocol of ``send`` follows from it.
 
     Raises:
         click.UsageError: the words name nothing of the scenario, or are not two.

@@ -1,6 +1,7 @@
 """The options that choose engines, the same for every verb (``proxylab.binaries`` obtains the binaries)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, TypeVar
 
 import click
@@ -155,9 +156,5 @@ def choice_of(
         gates = read_gates(feature_gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
-    upstream = upstream_for(engine, kube_proxy, _print_progress, flags=flags, gates=gates)
+    upstream = upstream_for(engine, kube_proxy, partial(click.echo, err=True), flags=flags, gates=gates)
     return EngineChoice(engine, iptables=iptables or "", upstream=upstream)
-
-
-def _print_progress(line: str) -> None:
-    click.echo(line, err=True)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from functools import partial
 
 import click
 
@@ -54,9 +55,7 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
 
 
 def _obtain(wanted: str, sources: Sources) -> ExitCode:
-    def print_progress(line: str) -> None:
-        click.echo(line, err=True)
-
+    print_progress = partial(click.echo, err=True)
     try:
         if wanted == _NEWEST:
             binary = newest("", sources, print_progress)

@@ -16,7 +16,7 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["complete_scenarios", "files_argument", "load_all"]
+__all__ = ["complete_scenarios", "files_argument", "load_all", "write_new"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -110,6 +110,17 @@ def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None =
     if problems:
         raise ScenarioError(problems)
     return scenarios
+
+
+def write_new(file: Path, text: str) -> None:
+    """Write a file that must not exist yet. Raises ``click.UsageError``."""
+    try:
+        with file.open("x", encoding="utf-8") as stream:
+            stream.write(text)
+    except FileExistsError:
+        raise click.UsageError(f"{file} exists already; choose another name") from None
+    except OSError as error:
+        raise click.UsageError(f"cannot write {file}: {error.strerror}; name another file") from None
 
 
 def _expand(files: Iterable[Path]) -> Iterator[Path]:

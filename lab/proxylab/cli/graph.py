@@ -57,10 +57,10 @@ def _planned(file: Path, case_id: str | None, name: str | None) -> tuple[Plan, P
     if name is None:
         return lay_out(scenario).plan, None
     assembly = assemble(scenario)
-    return assembly.plan, planned_path(assembly, _named(scenario, name))
+    return assembly.plan, planned_path(assembly, _probe_named(scenario, name))
 
 
-def _named(scenario: Scenario, name: str) -> Probe:
+def _probe_named(scenario: Scenario, name: str) -> Probe:
     """The probe with this name, with or without its case."""
     words = scenario.case.words
     found = next((each for each in scenario.all_probes if name in (each.name, words(each.name))), None)

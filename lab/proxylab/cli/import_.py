@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from proxylab.cli.check import plan_cases
+from proxylab.cli.files import write_new
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster
@@ -39,7 +40,7 @@ def command(*, files: tuple[Path, ...], output: Path | None, name: str) -> ExitC
     if output is None:
         click.echo(imported.text, nl=False)
     else:
-        _write(output, imported.text)
+        write_new(output, imported.text)
     click.echo("left out:", err=True)
     for line in imported.left:
         click.echo("\n".join(wrapped(line, "  ", "    ", terminal_width())), err=True)
@@ -64,16 +65,6 @@ def _text(file: Path) -> str:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         raise click.UsageError(f"{file} is not UTF-8 text; give it the output of `{COMMAND}`") from None
-
-
-def _write(output: Path, text: str) -> None:
-    try:
-        with output.open("x", encoding="utf-8") as stream:
-            stream.write(text)
-    except FileExistsError:
-        raise click.UsageError(f"{output} exists already; choose another name") from None
-    except OSError as error:
-        raise click.UsageError(f"cannot write {output}: {error.strerror}; name another file") from None
 
 
 def _check_size(text: str, file: str) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 import click
 
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
+from proxylab.cli.files import write_new
 from proxylab.errors import ExitCode
 
 __all__ = ["TEXT", "command"]
@@ -93,10 +94,6 @@ def _write(texts: Mapping[Path, str]) -> None:
     for file in filter(os.path.lexists, texts):
         raise click.UsageError(f"{file} exists already; choose another name")
     for file, text in texts.items():
-        try:
-            with file.open("x", encoding="utf-8") as stream:
-                stream.write(text)
-        except OSError as error:
-            raise click.UsageError(f"cannot write {file}: {error.strerror}; name another file") from None
+        write_new(file, text)
         then = [f"pytest {file}"] if file.suffix == ".py" else [f"proxylab check {file}", f"proxylab run {file}"]
         click.echo("\n  ".join([f"wrote {file}; try", *then]))

@@ -1,12 +1,12 @@
 """``proxylab logs``: print the log of a node's engine."""
 
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from proxylab.cli.interrupt import ending_on_interrupt
 from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.protocol.standing_labs import Lines, Log
 from proxylab.timing import Deadline
@@ -18,24 +18,19 @@ _A_DAY: Final = 86400.0
 
 
 @click.command("logs", short_help="Print the log of a node's engine.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] NODE", shell_complete=complete_nodes)
 @click.option("-f", "--follow", is_flag=True, help="Print new lines as they come, until Ctrl-C.")
-@lab_options
-@click.pass_obj
-def command(
-    make_session: SessionMaker | None, /, *, words: tuple[str, ...], follow: bool, name: str | None, **of_lab: Any
-) -> ExitCode:
+@in_lab("[FILE] NODE", complete_nodes)
+def command(chosen: ChosenLab, /, *, follow: bool) -> ExitCode:
     """Print the last lines that the engine of NODE in the standing lab has logged, as many as the lab keeps.
 
     With FILE, run in a temporary lab of that scenario.
 
     Example: proxylab logs node-a
     """
-    file, rest = with_file(words)
-    if len(rest) != 1:
+    if len(chosen.words) != 1:
         raise click.UsageError("NODE: name one node")
-    with the_lab(make_session, file, name, **of_lab) as lab:
-        (node,) = rest
+    with chosen.opened() as lab:
+        (node,) = chosen.words
         check_netns(lab.scenario, node, "NODE")
         lab.connection.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
         with ending_on_interrupt(lab.connection):

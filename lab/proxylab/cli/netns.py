@@ -3,6 +3,7 @@
 Completion asks the standing lab for its names, and gives up after a second: the user waits at the prompt.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import click
@@ -11,7 +12,6 @@ from click.shell_completion import CompletionItem
 from proxylab.cli.files import complete_scenarios
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
-from proxylab.cluster.objects import Service
 from proxylab.errors import LabError
 from proxylab.protocol.standing_labs import LabRecord, Remember
 from proxylab.scenario.model import Scenario
@@ -23,13 +23,12 @@ __all__ = [
     "complete_netns_and_services",
     "complete_nodes",
     "complete_services",
-    "netns_names_of",
 ]
 
 _SECONDS: Final = 1.0
 
 
-def netns_names_of(scenario: Scenario) -> list[str]:
+def _netns_names_of(scenario: Scenario) -> list[str]:
     """Nodes, pods and hosts, in this order."""
     pods = [name for group in scenario.pods for name in group.pod_names]
     return [*(node.name for node in scenario.nodes), *pods, *(host.name for host in scenario.hosts)]
@@ -37,7 +36,7 @@ def netns_names_of(scenario: Scenario) -> list[str]:
 
 def check_netns(scenario: Scenario, netns_name: str, word: str = "NODE|POD|HOST") -> None:
     """Raise ``UsageError`` for a name that the scenario does not have; ``NODE`` may only be a node."""
-    known = [node.name for node in scenario.nodes] if word == "NODE" else netns_names_of(scenario)
+    known = _nodes_of(scenario) if word == "NODE" else _netns_names_of(scenario)
     if netns_name not in known:
         raise click.UsageError(f"{word}: there is no {netns_name!r}; there are {', '.join(known)}")
 
@@ -56,42 +55,30 @@ def _record_of_lab(ctx: click.Context) -> LabRecord | None:
         return None
 
 
-def complete_netns(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods and hosts of the standing lab."""
-    record = _record_of_lab(ctx)
-    found = [] if record is None else _items(netns_names_of(record.scenario), incomplete)
-    return found or complete_scenarios(ctx, param, incomplete)
+Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
-def complete_nodes(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes of the standing lab."""
-    record = _record_of_lab(ctx)
-    found = [] if record is None else _items([node.name for node in record.scenario.nodes], incomplete)
-    return found or complete_scenarios(ctx, param, incomplete)
+def _completing(names: Callable[[Scenario], list[str]]) -> Completion:
+    """A completion with the standing lab's names that begin as the word does, or else with scenario files."""
+
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        record = _record_of_lab(ctx)
+        known = [] if record is None else [name for name in names(record.scenario) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in dict.fromkeys(known)] or complete_scenarios(ctx, param, incomplete)
+
+    return complete
 
 
-def complete_netns_and_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete nodes, pods, hosts and Services of the standing lab, or scenario files."""
-    record = _record_of_lab(ctx)
-    if record is None:
-        return complete_scenarios(ctx, param, incomplete)
-    services = [each.name for each in record.scenario.services]
-    return _items([*netns_names_of(record.scenario), *services], incomplete) or complete_scenarios(
-        ctx, param, incomplete
-    )
+def _nodes_of(scenario: Scenario) -> list[str]:
+    return [node.name for node in scenario.nodes]
 
 
-def complete_services(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Complete Services of the standing lab, or scenario files."""
-    record = _record_of_lab(ctx)
-    found = [] if record is None else _items([_called(each) for each in record.scenario.services], incomplete)
-    return found or complete_scenarios(ctx, param, incomplete)
+def _services_of(scenario: Scenario) -> list[str]:
+    """The names of Services, with their namespace unless that is ``default``."""
+    return [each.name if each.namespace == "default" else f"{each.namespace}/{each.name}" for each in scenario.services]
 
 
-def _called(service: Service) -> str:
-    """The name of a Service, with its namespace unless that is ``default``."""
-    return service.name if service.namespace == "default" else f"{service.namespace}/{service.name}"
-
-
-def _items(names: list[str], incomplete: str) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+complete_nodes: Final = _completing(_nodes_of)
+complete_netns: Final = _completing(_netns_names_of)
+complete_services: Final = _completing(_services_of)
+complete_netns_and_services: Final = _completing(lambda scenario: [*_netns_names_of(scenario), *_services_of(scenario)])

@@ -8,11 +8,11 @@ import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.cli.dial_options import dial_options, probe_of
+from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.run import paint
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
@@ -27,7 +27,6 @@ _NO_WORDS: Final = "no tap saw it"
 
 
 @click.command("probe", short_help="Send one probe and explain the result.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
 @click.option("--flows", type=click.IntRange(1, MOST_FLOWS), default=1, show_default=True, help="The number of flows.")
 @click.option(
@@ -43,23 +42,18 @@ _NO_WORDS: Final = "no tap saw it"
     show_default=True,
     help="The expected outcome; otherwise the exit code is 1.",
 )
-@lab_options
+@in_lab("[FILE] FROM TO", complete_netns_and_services)
 @COLOR
-@click.pass_obj
 def command(
-    make_session: SessionMaker | None,
+    chosen: ChosenLab,
     /,
     *,
-    words: tuple[str, ...],
-    via: str,
-    node: str | None,
     sent: str | None,
     flows: int,
     manner: str | None,
     expect: str,
-    name: str | None,
     color: str,
-    **of_lab: Any,
+    **dial: Any,
 ) -> ExitCode:
     """Send one probe FROM a pod, host or node of the standing lab, and explain the result.
 
@@ -70,22 +64,15 @@ def command(
 
     Example: proxylab probe scenarios/clusterip/from-a-pod.lab.yaml client echo --flows 10
     """
-    file, rest = with_file(words)
     if sent == Transport.ICMP and manner == Manner.CONNECT:
         raise click.UsageError("--as connect: ICMP has no connections; leave --as out")
 
     def described(scenario: Scenario) -> Probe:
         crafted = Manner.PACKET if sent == Transport.ICMP else Manner.CONNECT
         send = Send(manner=Manner(manner) if manner else crafted, flows=flows)
-        return probe_of(scenario, "probe", rest, via=via, node=node, sent=sent, send=send, outcome=Outcome(expect))
+        return probe_of(scenario, "probe", chosen.words, sent=sent, send=send, outcome=Outcome(expect), **dial)
 
-    def alone(scenario: Scenario) -> Scenario:
-        return replace(scenario, probes=(described(scenario),), steps=(), streams=())
-
-    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
-        probe = described(lab.scenario)
-        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
-        lab.add(probe)
+    with opened_for(chosen, described) as (lab, probe):
         verdict = replace(lab.probe(probe), rerun_command=f"proxylab {shlex.join(sys.argv[1:])}")
     click.echo("\n".join(_lines(verdict, terminal_width())), color=wants_color(sys.stdout, color))
     return exit_code([ScenarioResult(file=lab.scenario.file, name=lab.scenario.name, engine="", probes=(verdict,))])

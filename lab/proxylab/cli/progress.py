@@ -31,12 +31,7 @@ class Progress:
     def __init__(self, total: int, *, document: bool, verbosity: int, color: str, paint: Painter) -> None:
         """Start with no scenario done.
 
-        Args:
-            total: the number of scenarios and cases to run.
-            document: whether standard output gets one document at the end.
-            verbosity: of the lines (see ``proxylab.report.run_lines``).
-            color: the value of ``--color``.
-            paint: colours the words for judgements.
+        With ``document``, standard output gets one document at the end.
         """
         terminal = sys.stderr.isatty()
         self._total = total

@@ -1,12 +1,10 @@
 """``proxylab rules``: print a node's rules: those in the kernel, or those that the embedded engine would load."""
 
-from typing import Any
-
 import click
 
 from proxylab.cli.case_option import choose_case
 from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
@@ -21,21 +19,9 @@ __all__ = ["command"]
 
 
 @click.command("rules", short_help="Print the rules of a node.")
-@click.argument("words", nargs=-1, metavar="NODE|FILE", shell_complete=complete_nodes)
 @click.option("--node", metavar="NAME", help="The node; by default the scenario's first.")
-@lab_options
-@click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    words: tuple[str, ...],
-    node: str | None,
-    name: str | None,
-    engine: str,
-    case_id: str | None,
-    **of_engine: Any,
-) -> None:
+@in_lab("NODE|FILE", complete_nodes, required=False)
+def command(chosen: ChosenLab, /, *, node: str | None) -> None:
     """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
     With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
@@ -44,17 +30,16 @@ def command(
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
-    file, rest = with_file(words)
-    if len(rest) > 1 or (file is not None and rest):
+    if len(chosen.words) > 1 or (chosen.file is not None and chosen.words):
         raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
-    if file is not None and engine in EMBEDDED:
-        _render(choose_case(file, case_id, mode_of(engine)), engine, node)
+    if chosen.file is not None and chosen.engine in EMBEDDED:
+        _render(choose_case(chosen.file, chosen.case_id, mode_of(chosen.engine)), chosen.engine, node)
         return
-    chosen = rest[0] if rest else node
-    with the_lab(make_session, file, name, engine=engine, case_id=case_id, **of_engine) as lab:
-        if chosen is not None:
-            check_netns(lab.scenario, chosen, "NODE")
-        click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
+    node = chosen.words[0] if chosen.words else node
+    with chosen.opened() as lab:
+        if node is not None:
+            check_netns(lab.scenario, node, "NODE")
+        click.echo(lab.rules_of(node or lab.scenario.nodes[0].name), nl=False)
 
 
 def _render(scenario: Scenario, engine: str, node: str | None) -> None:

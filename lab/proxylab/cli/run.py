@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from msgspec import Struct
@@ -47,7 +47,6 @@ from proxylab.verdict.model import (
 
 __all__ = ["command", "paint"]
 
-_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 SessionMaker = Callable[..., Session]
 
 _COLOURS: Final = {
@@ -240,9 +239,8 @@ def _run(
     """Run one scenario; an error becomes a part of its result."""
     scenario = run.scenario
     begin = time.monotonic()
-    probes: list[ProbeVerdict] = []
-    steps: list[StepVerdict] = []
-    skipped, fault, foreseen = None, None, None
+    verdicts: list[ProbeVerdict | StepVerdict] = []
+    ended: dict[str, Any] = {}
     try:
         with ExitStack() as stack:
             lab: OpenLab | None = None
@@ -251,53 +249,30 @@ def _run(
                 if lab is None or not lab.is_open:
                     opened = open_or_foresee(session.open, scenario)
                     if isinstance(opened, KnownFailure):
-                        foreseen = opened
+                        ended["foreseen"] = opened
                         break
                     lab = stack.enter_context(closing(opened))
-                if isinstance(each, Step):
-                    steps.append(_settled(lab, lab.conclude(each), run, bundle_store, progress))
-                else:
-                    probes.append(_settled(lab, lab.probe(each, trace=trace), run, bundle_store, progress))
-                last = steps[-1] if isinstance(each, Step) else probes[-1]
-                if kept_labs is not None and last.overall in UNRESOLVED:
+                verdict: ProbeVerdict | StepVerdict
+                verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
+                if bundle_store is not None:
+                    verdict = bundle_store.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
+                verdicts.append(verdict)
+                if kept_labs is not None and verdict.overall in UNRESOLVED:
                     probe = None if isinstance(each, Step) else each
                     progress.note("\n".join([f"{each.name}:", *kept_labs.keep(lab, probe)]))
     except CapabilityError as error:
-        skipped = Skip(error.missing, error.cure)
+        ended["skipped"] = Skip(error.missing, error.cure)
     except LabError as error:
-        fault = Fault(error.exit_code, str(error))
-    return _result(run, begin, tuple(probes), tuple(steps), skipped, fault, foreseen)
-
-
-def _result(
-    run: _Run,
-    begin: float,
-    probes: tuple[ProbeVerdict, ...],
-    steps: tuple[StepVerdict, ...],
-    skipped: Skip | None,
-    fault: Fault | None,
-    foreseen: KnownFailure | None,
-) -> ScenarioResult:
-    scenario = run.scenario
+        ended["fault"] = Fault(error.exit_code, str(error))
     return ScenarioResult(
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
-        probes=probes,
-        steps=steps,
+        probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
+        steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
         seconds=time.monotonic() - begin,
-        skipped=skipped,
-        fault=fault,
-        foreseen=foreseen,
         case=scenario.case.id,
         tags=scenario.tags,
         description=scenario.description,
+        **ended,
     )
-
-
-def _settled(
-    lab: OpenLab, verdict: _Verdict, run: _Run, bundle_store: BundleStore | None, progress: Progress
-) -> _Verdict:
-    if bundle_store is None:
-        return verdict
-    return bundle_store.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)

@@ -3,12 +3,11 @@
 from typing import Any
 
 import click
-from msgspec.structs import replace
 
-from proxylab.cli.dial_options import dial_options, probe_of
+from proxylab.cli.dial_options import dial_options, opened_for, probe_of
 from proxylab.cli.netns import complete_netns_and_services
 from proxylab.cli.terminal import terminal_width
-from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
+from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
@@ -22,21 +21,9 @@ __all__ = ["command", "trace_lines"]
 
 
 @click.command("trace", short_help="Trace one packet, rule by rule.")
-@click.argument("words", nargs=-1, required=True, metavar="[FILE] FROM TO", shell_complete=complete_netns_and_services)
 @dial_options
-@lab_options
-@click.pass_obj
-def command(
-    make_session: SessionMaker | None,
-    /,
-    *,
-    words: tuple[str, ...],
-    via: str,
-    node: str | None,
-    sent: str | None,
-    name: str | None,
-    **of_lab: Any,
-) -> ExitCode:
+@in_lab("[FILE] FROM TO", complete_netns_and_services)
+def command(chosen: ChosenLab, /, **dial: Any) -> ExitCode:
     """Send one packet FROM a pod, host or node of the standing lab, and print its path there and back, rule by rule.
 
     The last sentence names the rule, or the kernel's reason, that stopped the packet or changed its source.
@@ -48,17 +35,11 @@ def command(
 
     Example: proxylab trace scenarios/clusterip/from-a-pod.lab.yaml client echo
     """
-    file, rest = with_file(words)
-    send = Send(manner=Manner.PACKET)
 
-    def alone(scenario: Scenario) -> Scenario:
-        probe = probe_of(scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
-        return replace(scenario, probes=(probe,), steps=(), streams=())
+    def described(scenario: Scenario) -> Probe:
+        return probe_of(scenario, "trace", chosen.words, send=Send(manner=Manner.PACKET), **dial)
 
-    with the_lab(make_session, file, name, adapt=alone, **of_lab) as lab:
-        probe = probe_of(lab.scenario, "trace", rest, via=via, node=node, sent=sent, send=send)
-        click.echo(f"{lab.scenario.file}: {probe.name}", err=True)
-        lab.add(probe)
+    with opened_for(chosen, described) as (lab, probe):
         resolved, evidence = lab.trace(probe)
         plan = lab.current_plan()
     click.echo("\n".join(trace_lines(probe, resolved, evidence, plan, terminal_width())))

@@ -8,12 +8,13 @@ from typing import Any, Final
 
 import click
 
-from proxylab.cli.case_option import CASE, FILE
+from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.durations import Duration, age
 from proxylab.cli.engine import choice_of, engine_options
-from proxylab.cli.which import SessionMaker, case_of
+from proxylab.cli.run import SessionMaker
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
+from proxylab.engines.names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
@@ -59,13 +60,13 @@ def command(
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
     with _session(make_session, engine, seed, of_engine) as (session, claim):
-        scenario = case_of(file, engine, case_id)
-        called = claim(name or scenario.name)
-        session.open(scenario).detach(called, ttl)
+        scenario = choose_case(file, case_id, mode_of(engine), version_of(engine), to_run=True)
+        lab_name = claim(name or scenario.name)
+        session.open(scenario).detach(lab_name, ttl)
     alone = len(ControlSockets.of_user().names()) == 1
     lines = standing_lines(
         lay_out(scenario),
-        name=called,
+        name=lab_name,
         engine=engine,
         left=age(ttl),
         width=shutil.get_terminal_size((_WIDTH, 24)).columns,

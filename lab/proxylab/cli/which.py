@@ -2,31 +2,30 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
-from proxylab.cli.case_option import CASE, print_cases
+from proxylab.cli.case_option import CASE, choose_case
 from proxylab.cli.engine import choice_of, engine_options
-from proxylab.cli.files import load_all
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.client.standing_lab import attach_to
 from proxylab.engines.names import mode_of, version_of
-from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 
-__all__ = ["NAME", "case_of", "complete_names", "lab_options", "standing", "the_lab", "with_file"]
+__all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_file"]
 
 SessionMaker = Callable[..., Session]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_OF_FILES: Final = ("engine", "kube_proxy", "feature_gates", "flags", "iptables", "case_id")
+_OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables")
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -44,11 +43,6 @@ NAME: Final = click.option(
 )
 
 
-def lab_options(command: Command) -> Command:
-    """Add the options that choose a lab: ``--name``, and for a lab of FILE its case and engine."""
-    return NAME(CASE(engine_options(command)))
-
-
 def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     """FILE, if the first word is one, and the other words. No node, pod, host or Service is called ``*.yaml``."""
     if words and words[0].endswith((".yaml", ".yml")):
@@ -61,64 +55,72 @@ def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
     return None, tuple(words)
 
 
-def case_of(file: Path, engine: str, case_id: str | None) -> Scenario:
-    """The case of FILE with this id, or the first; then the ids of all cases go to standard error.
+class ChosenLab:
+    """The lab that the command line chooses: a temporary one of FILE, or a standing one.
 
-    Raises:
-        ScenarioError: the file has mistakes.
-        click.UsageError: the file has no such case.
-    """
-    (written,) = load_all((file,))
-    found = cases(written, mode_of(engine), version_of(engine))
-    ids = [case.case.id for case in found]
-    if not found:
-        raise click.UsageError(
-            f"FILE: the scenario has no case for {mode_of(engine)}; choose an engine of another mode"
-        )
-    if case_id is None:
-        if len(found) > 1:
-            print_cases(str(file), ids)
-        return found[0]
-    if case_id not in ids:
-        raise click.UsageError(f"--case: there is no {case_id!r}; there are {', '.join(filter(None, ids)) or 'none'}")
-    return found[ids.index(case_id)]
-
-
-@contextmanager
-def the_lab(
-    make_session: SessionMaker | None,
-    file: Path | None,
-    name: str | None,
-    *,
-    engine: str,
-    case_id: str | None,
-    adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario,
-    **of_engine: Any,
-) -> Iterator[OpenLab]:
-    """The lab of FILE, which is closed at the end; without FILE, the standing lab.
-
-    Args:
-        make_session: creates the session of FILE's lab.
-        file: the scenario, or ``None``.
-        name: the standing lab's name, or ``None`` for the only one.
+    Attributes:
+        file: the scenario of the temporary lab; ``None`` for a standing lab.
+        words: the words of the command line after FILE.
         engine: the engine of FILE's lab.
         case_id: the case of FILE's matrix.
-        adapt: changes FILE's scenario before its lab is built.
-        of_engine: further options, for ``choice_of``.
     """
-    if file is None:
-        _refuse_options_of_files()
-        with standing(name) as connection:
-            yield attach_to(connection)
-        return
-    if name is not None and _is_typed("name"):
-        raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
-    scenario = adapt(case_of(file, engine, case_id))
-    with (
-        (make_session or Session)(choice_of(engine, **of_engine)) as session,
-        closing(session.open(scenario)) as lab,
-    ):
-        yield lab
+
+    def __init__(
+        self,
+        make_session: SessionMaker | None,
+        words: Sequence[str],
+        name: str | None,
+        engine: str,
+        case_id: str | None,
+        of_engine: dict[str, Any],
+    ) -> None:
+        self.file, self.words = with_file(words)
+        self.engine: Final = engine
+        self.case_id: Final = case_id
+        self._make_session = make_session or Session
+        self._name = name
+        self._of_engine = of_engine
+
+    @contextmanager
+    def opened(self, adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> Iterator[OpenLab]:
+        """The lab. ``adapt`` changes FILE's scenario before its lab is built; the end of the block closes that lab."""
+        if self.file is None:
+            _refuse_options_of_files()
+            with standing(self._name) as connection:
+                yield attach_to(connection)
+            return
+        if self._name is not None and _is_typed("name"):
+            raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
+        version = version_of(self.engine)
+        scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version, to_run=True))
+        choice = choice_of(self.engine, **self._of_engine)
+        with self._make_session(choice) as session, closing(session.open(scenario)) as lab:
+            yield lab
+
+
+def in_lab(
+    metavar: str, complete: Callable[..., list[CompletionItem]], *, required: bool = True
+) -> Callable[[Command], Command]:
+    """Give a command ``chosen``, a ``ChosenLab``, by an argument and by the options that choose a lab.
+
+    ``metavar`` is the argument in the usage line.
+    """
+
+    def decorate(command: Command) -> Command:
+        @click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
+        @NAME
+        @CASE
+        @engine_options
+        @click.pass_obj
+        @wraps(command)
+        def choosing(make_session: SessionMaker | None, /, **given: Any) -> Any:
+            of_engine = {option: given.pop(option) for option in _OF_ENGINES}
+            words, name, engine, case_id = (given.pop(each) for each in ("words", "name", "engine", "case_id"))
+            return command(ChosenLab(make_session, words, name, engine, case_id, of_engine), **given)
+
+        return cast("Command", choosing)
+
+    return decorate
 
 
 @contextmanager
@@ -153,7 +155,7 @@ def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
 
 def _refuse_options_of_files() -> None:
     """Refuse engine and case options for a standing lab: it has both already."""
-    for option in _OF_FILES:
+    for option in ("engine", *_OF_ENGINES, "case_id"):
         if _is_typed(option):
             spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
             raise click.UsageError(f"{spelt} is for a temporary lab of FILE, but this lab runs already; leave it out")

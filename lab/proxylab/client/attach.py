@@ -46,13 +46,8 @@ def run_attached(
 ) -> int:
     """Run a command and return its exit status as a shell counts it: 128 plus the number of a signal that ended it.
 
-    Args:
-        connection: to the lab process.
-        netns_name: a node, pod or host.
-        argv: the command.
-        interactive: it reads this process's standard input.
-        terminal: it gets a terminal of its own.
-        environment: variables to add to the usual ones.
+    With ``interactive``, the command reads this process's standard input; with ``terminal``, it gets a terminal of its
+    own; ``environment`` is added to the usual variables.
 
     Raises:
         LabError: it cannot be run, or the lab has ended.

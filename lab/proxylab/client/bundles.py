@@ -18,7 +18,7 @@ from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
 __all__ = ["BundleStore", "pcap_file"]
 
-_Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
+_Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
 _LONGEST_NAME: Final = 60
 _LONGEST_FILE: Final = 150

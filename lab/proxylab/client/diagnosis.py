@@ -26,7 +26,7 @@ from proxylab.diagnosis.path_tests import (
     Terms,
     askers,
     diallers,
-    loops,
+    hairpin_tests,
     nodes_at,
     path_tests,
 )
@@ -66,12 +66,7 @@ _FEW_FLOWS: Final = 4
 class Round:
     """The stages of one Service.
 
-    Args:
-        lab: the standing lab.
-        namespace: of the Service.
-        name: of the Service.
-        sender: the pod, node or host that dials; ``None`` for the likeliest one.
-        node: the node with the rules in question; ``None`` for all nodes.
+    ``sender`` is ``None`` for the likeliest one, ``node`` is ``None`` for all nodes.
     """
 
     def __init__(self, lab: OpenLab, namespace: str, name: str, sender: str | None, node: str | None) -> None:
@@ -121,7 +116,7 @@ class Round:
         results = () if finding is not None else self._run_all(subject, chosen)
         yield finding or judge_translation(subject, results)
         yield judge_masquerade(subject, self._rules, results, self._addresses)
-        own = loops(subject, self._terms, self._diallers_of_lab, self._nodes)
+        own = hairpin_tests(subject, self._terms, self._diallers_of_lab, self._nodes)
         yield judge_hairpin(subject, self._run_all(subject, own))
         yield judge_health(subject, tuple(self._health_checks(subject)))
 
@@ -270,14 +265,14 @@ class Round:
             address=address,
         )
         name = f"{sender} asks {address} on {node}"
-        verdict = self._send_again_if_unclear(name, sender, target, Transport.TCP, 1, http=wanted)
+        verdict = self._send(name, sender, target, Transport.TCP, 1, http=wanted)
         (response,) = verdict.evidence.http or (HttpReport(0, 0, error="timeout"),)
         return Checked(
             node=node,
             address=address,
             sender=sender,
             status=response.status,
-            told=response.local_endpoints,
+            reported=response.local_endpoints,
             error=response.error,
             proven=verdict.overall is not Judgement.INCONCLUSIVE,
         )
@@ -298,7 +293,7 @@ class Round:
         protocol = Transport(frontend.port.protocol)
         names = [self._name_of(subject, each) for each in due]
         backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
-        verdict = self._send_again_if_unclear(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
+        verdict = self._send(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)
 
     def _name_of(self, subject: Subject, backend: Backend) -> str:
@@ -308,21 +303,6 @@ class Round:
         targets = (each.target for each, _, _ in subject.endpoints() if each.addresses[0] == backend[0] and each.target)
         by_address = (name for name, own in self._addresses.items() if backend[0] in own)
         return next(targets, "") or next(by_address, "")
-
-    def _send_again_if_unclear(
-        self,
-        name: str,
-        sender: str,
-        target: ServiceTarget,
-        protocol: Transport,
-        flows: int,
-        backends: tuple[str, ...] | None = None,
-        http: HttpExpect | None = None,
-    ) -> ProbeVerdict:
-        verdict = self._send(name, sender, target, protocol, flows, backends, http)
-        if verdict.overall is Judgement.INCONCLUSIVE:  # on a busy machine, a tap may miss a frame
-            verdict = self._send(f"{name}, again", sender, target, protocol, flows, backends, http)
-        return verdict
 
     def _send(
         self,
@@ -334,18 +314,23 @@ class Round:
         backends: tuple[str, ...] | None = None,
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
-        # The position is unique: a probe sent before some step is not sent again after it.
-        position = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
-        probe = Probe(
-            name=name,
-            source=Source(name=sender),
-            target=target,
-            send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
-            expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=position),
-            position=position,
-        )
-        self._lab.add(probe)
-        return self._lab.probe(probe)
+        """The verdict on a probe, which is sent again if it is undecided: on a busy machine, a tap may miss a frame."""
+        for title in (name, f"{name}, again"):
+            # The position is unique: a probe sent before some step is not sent again after it.
+            position = Position(f"proxylab diagnose {self._name}", len(self._lab.scenario.all_probes) + 1, 1)
+            probe = Probe(
+                name=title,
+                source=Source(name=sender),
+                target=target,
+                send=Send(protocol=protocol, manner=Manner.CONNECT if http else Manner.PACKET, flows=flows),
+                expect=Expect(outcome=Outcome.DELIVERED, backends=backends, http=http, position=position),
+                position=position,
+            )
+            self._lab.add(probe)
+            verdict = self._lab.probe(probe)
+            if verdict.overall is not Judgement.INCONCLUSIVE:
+                break
+        return verdict
 
 
 def _because(verdict: ProbeVerdict) -> str:

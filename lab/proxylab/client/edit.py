@@ -45,10 +45,7 @@ class Edit(Struct, frozen=True, kw_only=True):
 def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     """Compare a lab with the edited scenario.
 
-    Args:
-        stands: the lab's assembly.
-        made: how many steps of its scenario have been made.
-        wanted: the case of the edited file.
+    ``made`` is how many steps of the lab's scenario have been made.
 
     Raises:
         ScenarioError: the file cannot be laid out.
@@ -122,18 +119,13 @@ def _sysctls(old: Namespace, new: Namespace) -> dict[str, str]:
 def _object_lines(before: Mapping[Any, KubeObject], after: Mapping[Any, KubeObject]) -> Iterator[str]:
     for key, thing in after.items():
         if key not in before:
-            yield f"+ {_named(thing)}"
+            yield f"+ {key}"
         elif before[key] != thing:
             old, new = (dict(_leaves(manifest(each, 0, "now"))) for each in (before[key], thing))
             for path in dict.fromkeys([*old, *new]):
                 if old.get(path) != new.get(path):
-                    yield f"~ {_named(thing)}: {path}: {_shown(old.get(path))} -> {_shown(new.get(path))}"
-    yield from (f"- {_named(thing)}" for key, thing in before.items() if key not in after)
-
-
-def _named(thing: KubeObject) -> str:
-    key = thing.key
-    return f"{key.kind} {key.namespace}/{key.name}" if key.namespace else f"{key.kind} {key.name}"
+                    yield f"~ {key}: {path}: {_shown(old.get(path))} -> {_shown(new.get(path))}"
+    yield from (f"- {key}" for key in before if key not in after)
 
 
 def _leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:

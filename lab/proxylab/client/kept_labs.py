@@ -32,12 +32,7 @@ class KeptLabs:
         return ControlSocket(self._control_sockets)
 
     def keep(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
-        """Detach a lab, and give it back. Returns the message for the user, with commands to try.
-
-        Args:
-            lab: in which something failed.
-            probe: the failed probe, which the commands are about.
-        """
+        """Detach a lab, and give it back. Returns the message for the user, with commands to try."""
         if self._kept == _MOST:
             return [f"the lab is not kept: {_MOST} are kept already; `proxylab down --all` ends them"]
         name, self._opened = self.open_control_socket(lab, _SECONDS), ""

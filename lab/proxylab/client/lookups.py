@@ -18,10 +18,7 @@ __all__ = ["Lookups"]
 class Lookups:
     """DNS look-ups in one lab.
 
-    Args:
-        assembly: of the lab.
-        made: how many steps of its scenario have been made.
-        ask: sends one query from a namespace, and returns the look-up.
+    ``made`` is how many steps of the scenario have been made; ``ask`` sends one query from a namespace.
     """
 
     def __init__(self, assembly: Assembly, made: int, ask: Callable[[str, Query], Lookup]) -> None:

@@ -64,11 +64,17 @@ _PROBE_SECONDS: Final = 300.0
 
 
 class OpenLab:
-    """A lab, until the session opens the next one or closes; or a detached one (``proxylab.client.standing_lab``)."""
+    """A lab, until the session opens the next one or closes; or a detached one (``proxylab.client.standing_lab``).
+
+    Attributes:
+        connection: to its lab process, for feeds (``proxylab.protocol.standing_labs.Feed``).
+        engine: the engine in every node.
+        made: how many steps of the scenario have been made.
+    """
 
     def __init__(
         self,
-        process: Connection,
+        connection: Connection,
         assembly: Assembly,
         built: Built,
         engine: EngineChoice,
@@ -76,23 +82,18 @@ class OpenLab:
         source: str = "",
         made: int = 0,
     ) -> None:
-        self._process = process
+        self.connection: Final = connection
         self._assembly = assembly
         self.built = built
-        self._engine = engine
+        self.engine: Final = engine
         self._seed = seed
         self._source = source
         self._collected: tuple[Probe, CollectedState] | None = None
         self._given_back = False
-        self._steps_made = made
+        self.made = made
         self._concluded = False
         self._sent: set[str] = set()
         self._failed: LabError | None = None
-
-    @property
-    def engine(self) -> EngineChoice:
-        """The engine in every node."""
-        return self._engine
 
     @property
     def scenario(self) -> Scenario:
@@ -105,21 +106,14 @@ class OpenLab:
         return self._assembly.addresses
 
     @property
-    def connection(self) -> Connection:
-        """The connection to its lab process, for feeds (``proxylab.protocol.standing_labs.Feed``)."""
-        return self._process
-
-    @property
     def is_open(self) -> bool:
         """Whether it still takes requests from here."""
-        return not self._given_back and not self._process.closed
+        return not self._given_back and not self.connection.closed
 
     def is_past(self, judged: Probe | Step) -> bool:
         """Whether the lab has gone beyond this probe or step, which then needs a new lab."""
         before = self.scenario.steps_before(judged)
-        return self._steps_made > before or (
-            isinstance(judged, Step) and self._steps_made == before and self._concluded
-        )
+        return self.made > before or (isinstance(judged, Step) and self.made == before and self._concluded)
 
     def step(self) -> Advanced:
         """Make the next step of the scenario, and wait as it says.
@@ -131,14 +125,14 @@ class OpenLab:
         """
         if self._failed is not None:
             raise self._failed
-        step = self.scenario.steps[self._steps_made]
+        step = self.scenario.steps[self.made]
         seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
         try:
-            advanced = self._ask(advance_to(self._assembly, self._steps_made), Advanced, seconds)
+            advanced = self._ask(advance_to(self._assembly, self.made), Advanced, seconds)
         except LabError as error:
             self._failed = error
             raise
-        self._steps_made += 1
+        self.made += 1
         self._concluded = False
         return advanced
 
@@ -154,7 +148,7 @@ class OpenLab:
         self._concluded = True
         tables = step.expect.conntrack is not None
         evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
-        number, assembly = self._steps_made, self._assembly
+        number, assembly = self.made, self._assembly
         verdict = judge_step(
             step,
             number,
@@ -169,19 +163,19 @@ class OpenLab:
     @property
     def _options(self) -> tuple[str, ...]:
         """The options of the run beyond the defaults, as its command line spells them."""
-        return (*self._engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
+        return (*self.engine.options, *(("--seed", str(self._seed)) if self._seed else ()))
 
     def _come_to(self, judged: Probe | Step) -> None:
         """Make the earlier steps, without judging them."""
         if self.is_past(judged):
             raise InternalError(f"{self.scenario.file}: its lab is past {judged.name!r}; open the scenario again")
-        while self._steps_made < self.scenario.steps_before(judged):
+        while self.made < self.scenario.steps_before(judged):
             self._leave_traces()
             self.step()
 
     def _leave_traces(self) -> None:
         """Send the unsent probes of the current step: the next step may build on their connection tracking entries."""
-        step = self.scenario.steps[self._steps_made - 1] if self._steps_made else None
+        step = self.scenario.steps[self.made - 1] if self.made else None
         for probe in self.scenario.probes if step is None else step.probes:
             if probe.name not in self._sent:
                 self._send(probe)
@@ -192,12 +186,7 @@ class OpenLab:
         Raises:
             ScenarioError: it names an object that the lab does not have.
         """
-        self._assembly = self._assembly.with_probe(probe, self._steps_made)
-
-    @property
-    def made(self) -> int:
-        """How many steps of the scenario have been made."""
-        return self._steps_made
+        self._assembly = self._assembly.with_probe(probe, self.made)
 
     def replace_scenario(self, scenario: Scenario) -> None:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.
@@ -233,7 +222,7 @@ class OpenLab:
             EngineError: a step before it failed (see ``step``).
             InternalError: the lab is gone, past the probe, or at fault.
         """
-        resolved, verdict = self._judged(probe)
+        verdict = self.judged(probe)
         if verdict.overall in UNRESOLVED:
             collected = self._collect_state()  # before the traced packet replaces the probe's frames
             self._collected = probe, collected
@@ -241,27 +230,17 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(resolved)[1])
+            return replace(verdict, traced=self._trace(verdict.resolved)[1])
         except CapabilityError:
             if trace:
                 raise
             return verdict
 
     def judged(self, probe: Probe) -> ProbeVerdict:
-        """Make the earlier steps, send one probe and judge it, without tracing or recalling anything.
-
-        Raises:
-            CapabilityError: a step cannot be made on this machine.
-            EngineError: a step before it failed (see ``step``).
-            InternalError: the lab is gone, past the probe, or at fault.
-        """
-        return self._judged(probe)[1]
-
-    def _judged(self, probe: Probe) -> tuple[ResolvedProbe, ProbeVerdict]:
+        """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises."""
         self._come_to(probe)
         resolved, source, evidence = self._send(probe)
-        verdict = judge(probe, resolved, source, evidence)
-        return resolved, replace(verdict, plan=self._assembly.plan, options=self._options)
+        return replace(judge(probe, resolved, source, evidence), plan=self._assembly.plan, options=self._options)
 
     def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
         """Trace one more packet of a probe; ``steps`` of the evidence are the rules that it met.
@@ -278,7 +257,7 @@ class OpenLab:
     @property
     def lookups(self) -> Lookups:
         """DNS look-ups in the lab as it is now."""
-        return Lookups(self._assembly, self._steps_made, self._look_up)
+        return Lookups(self._assembly, self.made, self._look_up)
 
     def _look_up(self, netns_name: str, query: Query) -> Lookup:
         return self._ask(LookUp(netns_name, query), LookedUp, _PROBE_SECONDS).lookup
@@ -298,21 +277,14 @@ class OpenLab:
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
         """The files of an evidence bundle (``proxylab.report.bundle``) for the probe or step that was judged last."""
-        collected = self._collect_state()
-        if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
-            collected = self._collected[1]
-        circumstances = circumstances_of(self._engine, self.built, self._seed)
+        collected = self._state_after(verdict)
+        circumstances = circumstances_of(self.engine, self.built, self._seed)
         plan = with_state_after(self._assembly.plan, collected)
         nodes = {each.node: NodeState(each.rules, each.log) for each in collected.nodes}
         scenario = self._source.encode() or Path(self.scenario.file).read_bytes()
         if isinstance(verdict, StepVerdict):
-            return step_bundle(
-                verdict,
-                circumstances=circumstances,
-                plan=plan,
-                nodes=nodes,
-                scenario=scenario,
-            )
+            return step_bundle(verdict, circumstances=circumstances, plan=plan, nodes=nodes, scenario=scenario)
+        cluster = self._assembly.timeline[self.made]
         return bundle(
             verdict,
             circumstances=circumstances,
@@ -320,19 +292,17 @@ class OpenLab:
             capture=collected.capture,
             nodes=nodes,
             scenario=scenario,
-            absences=self._absences(self._steps_made),
+            absences=Absences(frozenset(cluster.gone), cluster.links),
         )
-
-    def _absences(self, made: int) -> Absences:
-        """What the first ``made`` steps took out of the lab."""
-        cluster = self._assembly.timeline[made]
-        return Absences(frozenset(cluster.gone), cluster.links)
 
     def capture(self, verdict: ProbeVerdict | StepVerdict) -> Capture:
         """The frames of the probe that was judged last; for a step, those of the last probe before its end."""
+        return self._state_after(verdict).capture
+
+    def _state_after(self, verdict: ProbeVerdict | StepVerdict) -> CollectedState:
         if isinstance(verdict, ProbeVerdict) and self._collected and self._collected[0] is verdict.probe:
-            return self._collected[1].capture
-        return self._collect_state().capture
+            return self._collected[1]
+        return self._collect_state()
 
     def rules(self) -> dict[str, str]:
         """The rules of every node as the kernel has them, by its name."""
@@ -360,7 +330,7 @@ class OpenLab:
 
     def record(self, name: str) -> LabRecord:
         """The record that other clients need to go on with it."""
-        return record_of(name, self.scenario, self._source, self._engine, self._seed, self.built, self._steps_made)
+        return record_of(name, self.scenario, self._source, self.engine, self._seed, self.built, self.made)
 
     def detach(self, name: str, seconds: float | None) -> None:
         """Open the lab to other clients under that name, for ``seconds``, or with ``None`` until the session ends.
@@ -369,9 +339,9 @@ class OpenLab:
             NameTakenError: a lab of that name is running.
             InternalError: its lab process has no control socket.
         """
-        if not isinstance(self._process, LabProcess):
+        if not isinstance(self.connection, LabProcess):
             raise InternalError(f"the lab {name} is detached already")
-        self._process.detach(self.record(name), seconds)
+        self.connection.detach(self.record(name), seconds)
         self._given_back = seconds is not None
 
     def close(self) -> None:
@@ -379,6 +349,6 @@ class OpenLab:
         self._given_back = True
 
     def _ask(self, request: AnyRequest, wanted: type[Wanted], seconds: float) -> Wanted:
-        if self._given_back or self._process.closed:
+        if self._given_back or self.connection.closed:
             raise InternalError(f"{self.scenario.file}: its lab is gone; open the scenario again")
-        return self._process.request(request, wanted, Deadline.after(seconds))
+        return self.connection.request(request, wanted, Deadline.after(seconds))

@@ -38,7 +38,7 @@ class StandingLab(OpenLab):
 
     def edit(self, wanted: Scenario) -> Edit:
         """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
-        return edit(self._assembly, self._steps_made, wanted)
+        return edit(self._assembly, self.made, wanted)
 
     def bring_to(self, found: Edit) -> None:
         """Make the change, and record it for later clients: from then on it is the edited scenario's lab.
@@ -48,7 +48,7 @@ class StandingLab(OpenLab):
             EngineError: an engine did not synchronise.
         """
         self._assembly = assemble(found.scenario)
-        self._steps_made = 0
+        self.made = 0
         self._record = replace(self._record, scenario=found.scenario, made=0)
         self.connection.request(Remember(self._record), LabRecord, Deadline.after(_SECONDS))
         if found.changes:

@@ -64,8 +64,8 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
         return breaks(Stage.ENDPOINTS, ("the Service has no port",), f"{service.name} has no port.", about)
     chosen = _selected(subject)
     if service.selector and not chosen:
-        spelled = _spelled(service.selector)
-        cause = f"the selector of {service.name}, {spelled}, matches no pod{_meant(subject)}."
+        spelled = ",".join(f"{key}={value}" for key, value in service.selector.items())
+        cause = f"the selector of {service.name}, {spelled}, matches no pod{_likely_pod(subject)}."
         return breaks(Stage.ENDPOINTS, (f"{spelled} matches no pod",), cause, about, "get pods -o wide")
     if not service.selector and not any(each.endpoints for each in subject.slices):
         seen = "no selector, and no EndpointSlice has an endpoint"
@@ -136,7 +136,7 @@ def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
     ready = {address for address, _ in ready_endpoints(subject)}
     count = f"{len(ready):,} of {amount(len(addresses), 'endpoint')} ready"
     if silent is not None:
-        name = subject.called(silent.backend)
+        name = subject.name_of(silent.backend)
         if silent.at_home:
             cause = f"{name} answers its own node {silent.node}, but not {silent.sender}: {silent.why}"
         else:
@@ -178,7 +178,7 @@ def _selected(subject: Subject) -> list[Pod]:
     ]
 
 
-def _meant(subject: Subject) -> str:
+def _likely_pod(subject: Subject) -> str:
     """The pod whose labels come closest, as a clause."""
     for key, value in subject.service.selector.items():
         here = {pod.labels.get(key, ""): pod for pod in subject.pods if pod.namespace == subject.service.namespace}
@@ -189,8 +189,3 @@ def _meant(subject: Subject) -> str:
         if elsewhere:
             return f"; {elsewhere[0].name} has {key}={value}, in namespace {elsewhere[0].namespace}"
     return ""
-
-
-def _spelled(selector: object) -> str:
-    pairs = selector.items() if hasattr(selector, "items") else ()
-    return ",".join(f"{key}={value}" for key, value in pairs)

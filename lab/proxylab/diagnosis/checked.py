@@ -27,7 +27,7 @@ class Checked(Struct, frozen=True, kw_only=True):
         address: the dialled address of the node.
         sender: the pod, node or host that dialled.
         status: of HTTP; 0 without an answer.
-        told: the number of endpoints that the answer reports.
+        reported: the number of endpoints that the answer reports.
         error: the name of the socket's errno, or ``timeout``; empty for an answer.
         proven: whether the evidence proves that the answer is missing.
     """
@@ -36,7 +36,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     address: IPAddress
     sender: str
     status: int = 0
-    told: int | None = None
+    reported: int | None = None
     error: str = ""
     proven: bool = True
 
@@ -84,8 +84,8 @@ def _fault(subject: Subject, answer: Checked) -> Finding | None:
         seen = f"{where} answers {answer.status}, expected {status}"
         follows = f"balancers send nothing to {answer.node}" if due else f"balancers send what {answer.node} drops"
         sentence = f"{where} answers {answer.status}, though {here}: {follows}."
-    elif answer.told != len(due):
-        number = "no number" if answer.told is None else amount(answer.told, "endpoint")
+    elif answer.reported != len(due):
+        number = "no number" if answer.reported is None else amount(answer.reported, "endpoint")
         seen = f"{where} reports {number}"
         sentence = f"{where} reports {number}, but {here}: balancers that weigh nodes by it send the wrong share."
     else:

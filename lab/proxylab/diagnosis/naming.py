@@ -39,10 +39,7 @@ def missing_service(namespace: str, name: str, services: Iterable[Service]) -> F
 def judge_name(subject: Subject, client: str, lookups: Sequence[Lookup] | None) -> Finding:
     """Judge whether the name resolves to the Service's addresses.
 
-    Args:
-        subject: the Service.
-        client: the pod, node or host that sent the queries.
-        lookups: their results; ``None`` where the lab has no name server.
+    ``client`` sent the queries; ``lookups`` is ``None`` where the lab has no name server.
     """
     service = subject.service
     if lookups is None:

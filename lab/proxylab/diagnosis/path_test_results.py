@@ -92,14 +92,7 @@ def _translated_elsewhere(result: PathTestResult) -> str:
 def judge_masquerade(
     subject: Subject, rules: Rules, results: Sequence[PathTestResult], addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> Finding:
-    """Judge whether endpoints see the right source address, and whether replies come back.
-
-    Args:
-        subject: the Service.
-        rules: of every node.
-        results: of the path tests that reached an endpoint.
-        addresses: of every node, pod and host.
-    """
+    """Judge whether endpoints see the right source address, and whether replies come back."""
     for each in results:
         finding = _mistaken(subject, rules, each, addresses) or _unanswered(subject, each)
         if finding is not None:

@@ -1,7 +1,7 @@
 """Chooses the path tests of a diagnosis: which pod, node or host dials which frontend, and what must follow.
 
-A path test is one frontend dialled by one sender. ``path_tests`` and ``loops`` choose them; frontends that a policy
-closes to every sender have none.
+A path test is one frontend dialled by one sender. ``path_tests`` and ``hairpin_tests`` choose them; frontends that a
+policy closes to every sender have none.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,11 +16,11 @@ from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.engines.modes import MODES
 from proxylab.scenario.model import Frontend, Scenario
 
-__all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "loops", "nodes_at", "path_tests"]
+__all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "hairpin_tests", "nodes_at", "path_tests"]
 
 _MOST = 64
 """The most path tests of one diagnosis."""
-_MOST_LOOPS = 8
+_MOST_HAIRPINS = 8
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -139,7 +139,9 @@ def path_tests(
     return tuple(found[:_MOST])
 
 
-def loops(subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str]) -> tuple[PathTest, ...]:
+def hairpin_tests(
+    subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str]
+) -> tuple[PathTest, ...]:
     """Path tests of endpoints that dial their own Service, those on different nodes first."""
     found: list[PathTest] = []
     for frontend in subject.frontends:
@@ -153,7 +155,7 @@ def loops(subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Seq
     for path_test in found:
         firsts.setdefault((path_test.node, path_test.frontend), path_test)
     rest = [path_test for path_test in found if path_test not in firsts.values()]
-    return tuple([*firsts.values(), *rest][:_MOST_LOOPS])
+    return tuple([*firsts.values(), *rest][:_MOST_HAIRPINS])
 
 
 def _candidates(

@@ -119,7 +119,7 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
     look = (f"rules {node} | grep -F {chain}", f"get endpoints {subject.service.name}")
     if len(ways) != len(due):
         there = [way.to for way in ways]
-        missing = [subject.called(each) for each in due if each not in there]
+        missing = [subject.name_of(each) for each in due if each not in there]
         foreign = [endpoint(*each) for each in there if each is not None and each not in due]
         wrong = f"; none leads to {listed(missing, 'or')}" if missing else ""
         wrong += f"; {listed(foreign)} is not an endpoint for this node" if foreign else ""
@@ -128,7 +128,7 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
     for number, way in enumerate(ways):
         share = choice.programmed.share(chain, number)
         if abs(share - 1 / len(due)) > _TOLERANCE:
-            name = subject.called(way.to) if way.to is not None else way.by
+            name = subject.name_of(way.to) if way.to is not None else way.by
             cause = f"{chain} on {node} gives {name} {share:.1%} of the flows, expected {1 / len(due):.1%}."
             return breaks(Stage.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
     return None
@@ -143,7 +143,7 @@ def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | No
                     if way.to in choice.due:
                         continue
                     does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
-                    left = [subject.called(each) for each in choice.due if each not in _targets(choice)]
+                    left = [subject.name_of(each) for each in choice.due if each not in _targets(choice)]
                     why = "" if way.to is None else ", which is not an endpoint for this node"
                     instead = f"; no rule leads to {listed(left, 'or')}" if left else ""
                     cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."

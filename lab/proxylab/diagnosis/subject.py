@@ -49,10 +49,10 @@ class FrontendAddress(Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         where = str(self.number) if self.address is None else endpoint(self.address, self.number)
-        return f"{_CALLED[self.via]} {where}/{self.port.protocol}"
+        return f"{_FRONTEND_NAMES[self.via]} {where}/{self.port.protocol}"
 
 
-_CALLED = {
+_FRONTEND_NAMES = {
     Frontend.CLUSTER_IP: "cluster IP",
     Frontend.NODE_PORT: "node port",
     Frontend.EXTERNAL_IP: "external IP",
@@ -175,7 +175,7 @@ class Subject(Struct, frozen=True, kw_only=True):
         targets = (each.target for each, _, _ in self.endpoints() if each.addresses[0] == address)
         return any(address in node.addresses for node in self.nodes) and not any(targets)
 
-    def called(self, backend: Backend) -> str:
+    def name_of(self, backend: Backend) -> str:
         """The name of an endpoint's pod, if it has one, and its address."""
         target = next((each.target for each, _, _ in self.endpoints() if each.addresses[0] == backend[0]), "")
         return f"{target} ({endpoint(*backend)})" if target else endpoint(*backend)

@@ -13,13 +13,7 @@ _SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
 
 def lines_of(diagnosis: Diagnosis, commands: Sequence[str] = (), width: int = WIDTH) -> list[str]:
-    """A table of stages, the sentence that names the cause, and commands that show it.
-
-    Args:
-        diagnosis: the diagnosis.
-        commands: ``look_at`` of the stage that breaks, as whole commands.
-        width: of the lines, where words allow it.
-    """
+    """A table of stages, the sentence that names the cause, and commands that show it."""
     rows = [
         (each.stage.value, _SHORT.get(each.standing, each.standing.value), "; ".join(each.seen))
         for each in diagnosis.findings

@@ -26,27 +26,23 @@ import pytest
 from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.in_python import Lab
-from proxylab.pytest_plugin.interactive_options import (
-    ON_FAILURE,
-    add_interactive_options,
-    is_kept,
-    is_paused,
-    shell_netns_name,
-)
 from proxylab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
 from proxylab.pytest_plugin.markers import markers_of_engine, register
 from proxylab.pytest_plugin.on_failure import OnFailure
 from proxylab.pytest_plugin.options import (
+    ON_FAILURE,
     add_options,
     engine_of,
     engines,
     feature_gates,
+    flag,
     iptables,
-    is_required,
+    is_paused,
     kube_proxy_flags,
     repeats,
     report,
     seed,
+    shell_netns_name,
 )
 from proxylab.pytest_plugin.python_fixtures import LabFactory, lab, lab_engine, lab_factory, parametrize_engines
 from proxylab.pytest_plugin.report_page import Attaching, Gathering
@@ -79,7 +75,6 @@ _ANNOTATES_ITSELF: Final = "pytest_github_actions_annotate_failures"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options of the lab, all of which begin with ``--lab-``."""
     add_options(parser)
-    add_interactive_options(parser)
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> ScenarioFile | None:
@@ -109,7 +104,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
         option(config)
     register(config)
-    if any((is_kept(config), is_paused(config), shell_netns_name(config))):
+    if any((flag(config, "keep"), is_paused(config), shell_netns_name(config))):
         config.pluginmanager.register(OnFailure(config), ON_FAILURE)
     if report(config) is not None:
         config.pluginmanager.register(Attaching(), "proxylab-attaching")
@@ -118,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Themes(), "proxylab-themes")
     if report(config) is not None:
         config.pluginmanager.register(Gathering(config), "proxylab-report")
-    if is_required(config):
+    if flag(config, "required"):
         config.pluginmanager.register(Required(), "proxylab-required")
     if os.environ.get("GITHUB_ACTIONS") == "true" and not config.pluginmanager.has_plugin(_ANNOTATES_ITSELF):
         config.pluginmanager.register(Annotations(), "proxylab-annotations")

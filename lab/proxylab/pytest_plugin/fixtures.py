@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,15 +15,16 @@ from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.engines.names import where_of
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.interactive_options import ON_FAILURE, has_pcap
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
+    ON_FAILURE,
     bundle_directory,
     engines,
     feature_gates,
+    flag,
     iptables,
-    kube_proxy,
     kube_proxy_flags,
+    one,
     seed,
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
     Judged = ProbeVerdict | StepVerdict
-    _Verdict = TypeVar("_Verdict", ProbeVerdict, StepVerdict)
 
 __all__ = [
     "lab_bundle_store",
@@ -61,7 +61,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     with ExitStack() as stack:
 
         def begin(engine: str) -> Session:
-            where = where_of(engine, engines(pytestconfig), kube_proxy(pytestconfig))
+            where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
@@ -147,14 +147,15 @@ def lab_verdict(
 ) -> "Judged":
     """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
+    judged = item.judged
     verdict: Judged
-    with in_its_own_words(str(item.judged.position)):
-        if isinstance(item.judged, Step):
-            verdict = _kept(item, lab_open, lab_open.conclude(item.judged), lab_bundle_store)
-        else:
-            verdict = _kept(item, lab_open, lab_open.probe(item.judged), lab_bundle_store)
+    with in_its_own_words(str(judged.position)):
+        verdict = lab_open.conclude(judged) if isinstance(judged, Step) else lab_open.probe(judged)
+        if lab_bundle_store is not None:
+            evidence = partial(lab_open.bundle, verdict)
+            verdict = lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
-    if has_pcap(item.config):
+    if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
     show_of_file(item, item.scenario, item.run.engine, verdict)
     match verdict.overall:
@@ -163,12 +164,3 @@ def lab_verdict(
         case Judgement.INCONCLUSIVE:
             pytest.fail(explanation(verdict), pytrace=False)
     return verdict
-
-
-def _kept(
-    item: "ProbeItem", lab_open: "OpenLab", verdict: "_Verdict", lab_bundle_store: "BundleStore | None"
-) -> "_Verdict":
-    if lab_bundle_store is None:
-        return verdict
-    evidence = partial(lab_open.bundle, verdict)
-    return lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)

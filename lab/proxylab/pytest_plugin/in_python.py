@@ -15,7 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.engines.names import ENGINES
-from proxylab.pytest_plugin.interactive_options import has_pcap
+from proxylab.pytest_plugin.options import flag
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import show_of_test
 from proxylab.pytest_plugin.tested_case import case_of
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from proxylab.scenario.model import Probe
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-_Verdict = TypeVar("_Verdict", "ProbeVerdict", "StepVerdict")
+_Verdict = TypeVar("_Verdict", bound="ProbeVerdict | StepVerdict")
 
 __all__ = ["Lab"]
 
@@ -98,15 +98,9 @@ class Lab:
         with in_its_own_words(""):
             self._lab.add(probe)
             verdict = self._kept_evidence(self._lab.probe(probe))
-        record(self._item, self._lab, self._engine, verdict)
-        if has_pcap(self._item.config):
+        if flag(self._item.config, "pcap"):
             leave_pcap(self._item, self._lab, verdict, self._probes)
-        show_of_test(self._item, self.scenario, self._engine, verdict)
-        if check and verdict.overall is Judgement.SKIP:
-            pytest.skip(why_skipped(verdict))
-        if check and verdict.overall is not Judgement.PASS:
-            pytest.fail(explanation(verdict), pytrace=False)
-        return verdict
+        return self._reported(verdict, check=check)
 
     def trace(
         self, sender: str | Mapping[str, object], *, to: Mapping[str, object], send: Mapping[str, object] | None = None
@@ -256,13 +250,7 @@ class Lab:
             pytest.fail("there is no step to conclude: call lab.step() before lab.conclude()", pytrace=False)
         with in_its_own_words(""):
             verdict = self._kept_evidence(self._lab.conclude(self.scenario.steps[self._lab.made - 1]))
-        record(self._item, self._lab, self._engine, verdict)
-        show_of_test(self._item, self.scenario, self._engine, verdict)
-        if check and verdict.overall is Judgement.SKIP:
-            pytest.skip(why_skipped(verdict))
-        if check and verdict.overall is not Judgement.PASS:
-            pytest.fail(explanation(verdict), pytrace=False)
-        return verdict
+        return self._reported(verdict, check=check)
 
     def rules(self) -> dict[str, str]:
         """The kernel's rules on every node, as iptables-save(8) or nft(8) prints them."""
@@ -280,6 +268,16 @@ class Lab:
         with in_its_own_words(""):
             whole = parse_with_probes(self._text, self.scenario.file, [entry], Position(file, line, 1))
         return case_of(whole, self._lab.engine, self._case).probes[0]
+
+    def _reported(self, verdict: _Verdict, *, check: bool) -> _Verdict:
+        """The verdict, which the test's report has from now on; with ``check`` the test ends unless it is a pass."""
+        record(self._item, self._lab, self._engine, verdict)
+        show_of_test(self._item, self.scenario, self._engine, verdict)
+        if check and verdict.overall is Judgement.SKIP:
+            pytest.skip(why_skipped(verdict))
+        if check and verdict.overall is not Judgement.PASS:
+            pytest.fail(explanation(verdict), pytrace=False)
+        return verdict
 
     def _kept_evidence(self, verdict: _Verdict) -> _Verdict:
         options = f" --lab-engine {self._engine}" if self._engine != ENGINES[0] else ""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.interactive_options import is_kept, is_paused, shell_netns_name
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.live_labs import OPEN
+from proxylab.pytest_plugin.options import flag, is_paused, shell_netns_name
 from proxylab.scenario.model import Probe
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class OnFailure:
             self._enter(lab, netns_name, report)
         if is_paused(self._config):
             self._pause(self.kept_labs.hold(lab, probe), report)
-        if is_kept(self._config):
+        if flag(self._config, "keep"):
             report.sections.append(("the lab", "\n".join(self.kept_labs.keep(lab, probe))))
         else:
             lab.connection.close()  # the user may have changed anything in it

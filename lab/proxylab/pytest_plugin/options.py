@@ -6,13 +6,14 @@
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import pytest
 
 from proxylab.engines.names import ENGINES, IPTABLES, read_engine
 
 __all__ = [
+    "ON_FAILURE",
     "add_options",
     "bundle_directory",
     "engine_of",
@@ -20,30 +21,55 @@ __all__ = [
     "feature_gates",
     "flag",
     "iptables",
-    "is_required",
-    "kube_proxy",
+    "is_paused",
     "kube_proxy_flags",
     "one",
+    "pcap_directory",
     "repeats",
     "report",
     "seed",
+    "shell_netns_name",
 ]
 
-_BUNDLES: Final = ".proxylab/bundles"
-_INI: Final[Mapping[str, Literal["string", "bool"]]] = {
-    "iptables": "string",
-    "kube_proxy": "string",
-    "feature_gates": "string",
-    "repeat": "string",
-    "seed": "string",
-    "bundle_dir": "string",
-    "report": "string",
-    "no_bundles": "bool",
-    "required": "bool",
-}
-"""The ini keys with the same meaning as their options."""
+ON_FAILURE: Final = "proxylab-on-failure"
+"""The name under which ``OnFailure`` is registered."""
 
+_BUNDLES: Final = ".proxylab/bundles"
+_PCAPS: Final = ".proxylab/pcap"
 _MOST_REPEATS: Final = 10_000
+
+_ONE: Final = {
+    "iptables": (
+        "VARIANT",
+        f"the iptables variant that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+    ),
+    "kube-proxy": (
+        "WHERE",
+        (
+            "the source of kube-proxy: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+            "module:VERSION (default: what `proxylab engines` lists)"
+        ),
+    ),
+    "feature-gates": ("NAME=BOOL,…", "feature gates for kube-proxy (default: none)"),
+    "repeat": ("N", "run every probe N times, each time in a new lab (default: 1)"),
+    "seed": ("N", "the seed for source ports and payloads; the same seed sends the same packets (default: 0)"),
+    "bundle-dir": (
+        "DIRECTORY",
+        "where to save the evidence of each probe that did not pass (default: .proxylab/bundles below rootdir)",
+    ),
+    "report": ("FILE", "also write the results as one HTML file, with the path of every probe's packet"),
+    "shell": ("NODE|POD|HOST", "after a failed test, open a shell in this node, pod or host"),
+    "pcap-dir": ("DIRECTORY", "where to save pcapng files (default: .proxylab/pcap below rootdir)"),
+}
+"""Options with one value: its name in the help, and its meaning."""
+
+_FLAGS: Final = {
+    "required": "fail if there are scenarios and all of them are skipped; for CI, where skips go unnoticed",
+    "no-bundles": "save no evidence",
+    "keep": "keep the lab of a failed test running (see `proxylab ps`)",
+    "pause-on-fail": "after a failed test, wait for Enter; until then other terminals can use its lab",
+    "pcap": "save the frames of every test as a pcapng file",
+}
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -56,54 +82,19 @@ def add_options(parser: pytest.Parser) -> None:
         help=f"the engine to run in every node; may be repeated: {', '.join(ENGINES)} (default: {ENGINES[0]})",
     )
     group.addoption(
-        "--lab-iptables",
-        metavar="VARIANT",
-        help=f"the iptables variant that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
-    )
-    _add_kube_proxy_options(group)
-    group.addoption("--lab-repeat", metavar="N", help="run every probe N times, each time in a new lab (default: 1)")
-    group.addoption(
-        "--lab-required",
-        action="store_true",
-        default=None,
-        help="fail if there are scenarios and all of them are skipped; for CI, where skips go unnoticed",
-    )
-    group.addoption(
-        "--lab-seed",
-        metavar="N",
-        help="the seed for source ports and payloads; the same seed sends the same packets (default: 0)",
-    )
-    group.addoption(
-        "--lab-bundle-dir",
-        metavar="DIRECTORY",
-        help="where to save the evidence of each probe that did not pass (default: .proxylab/bundles below rootdir)",
-    )
-    group.addoption(
-        "--lab-report",
-        metavar="FILE",
-        help="also write the results as one HTML file, with the path of every probe's packet",
-    )
-    group.addoption("--lab-no-bundles", action="store_true", default=None, help="save no evidence")
-    parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
-    parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
-    for name, kind in _INI.items():
-        parser.addini(f"lab_{name}", f"same as --lab-{name.replace('_', '-')}", type=kind)
-
-
-def _add_kube_proxy_options(group: pytest.OptionGroup) -> None:
-    group.addoption(
-        "--lab-kube-proxy",
-        metavar="WHERE",
-        help="the source of kube-proxy: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
-        "module:VERSION (default: what `proxylab engines` lists)",
-    )
-    group.addoption("--lab-feature-gates", metavar="NAME=BOOL,…", help="feature gates for kube-proxy (default: none)")
-    group.addoption(
         "--lab-kube-proxy-flag",
         action="append",
         metavar="FLAG",
         help="one more flag for kube-proxy, such as --lab-kube-proxy-flag=--v=4; may be repeated",
     )
+    parser.addini("lab_engine", "the engines of --lab-engine, separated by spaces", type="args")
+    parser.addini("lab_kube_proxy_flag", "the flags of --lab-kube-proxy-flag, separated by spaces", type="args")
+    for name, (metavar, meaning) in _ONE.items():
+        group.addoption(f"--lab-{name}", metavar=metavar, help=meaning)
+        parser.addini(f"lab_{name.replace('-', '_')}", f"same as --lab-{name}", type="string")
+    for name, meaning in _FLAGS.items():
+        group.addoption(f"--lab-{name}", action="store_true", default=None, help=meaning)
+        parser.addini(f"lab_{name.replace('-', '_')}", f"same as --lab-{name}", type="bool")
 
 
 def engines(config: pytest.Config) -> tuple[str, ...]:
@@ -131,11 +122,6 @@ def iptables(config: pytest.Config) -> str:
     if given and given not in IPTABLES:
         raise pytest.UsageError(f"--lab-iptables: {given!r} is not a variant; choose {', '.join(IPTABLES)}")
     return given
-
-
-def kube_proxy(config: pytest.Config) -> str:
-    """The source of the real kube-proxy, or ""."""
-    return one(config, "kube_proxy")
 
 
 def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
@@ -176,11 +162,6 @@ def repeats(config: pytest.Config) -> int:
     return int(given)
 
 
-def is_required(config: pytest.Config) -> bool:
-    """Whether a run fails if it skips every probe."""
-    return flag(config, "required")
-
-
 def seed(config: pytest.Config) -> int:
     """The seed for source ports and payloads. Raises ``UsageError`` for any other value."""
     given = one(config, "seed") or "0"
@@ -193,14 +174,35 @@ def bundle_directory(config: pytest.Config) -> Path | None:
     """Where to save evidence; ``None`` to save none."""
     if flag(config, "no_bundles"):
         return None
-    given = one(config, "bundle_dir")
-    return Path(os.path.relpath(given or config.rootpath / _BUNDLES))
+    return Path(os.path.relpath(one(config, "bundle_dir") or config.rootpath / _BUNDLES))
 
 
 def report(config: pytest.Config) -> Path | None:
     """The file of the HTML report, relative to the invocation directory; ``None`` for no report."""
     given = one(config, "report")
     return config.invocation_params.dir / given if given else None
+
+
+def is_paused(config: pytest.Config) -> bool:
+    """Whether the run waits after a failed item. Raises ``UsageError`` under xdist, which has no terminal."""
+    return flag(config, "pause_on_fail") and _at_a_terminal(config, "--lab-pause-on-fail")
+
+
+def shell_netns_name(config: pytest.Config) -> str:
+    """The node, pod or host for a shell after a failed item, or "". Raises ``UsageError`` under xdist."""
+    netns_name = one(config, "shell")
+    return netns_name if netns_name and _at_a_terminal(config, "--lab-shell") else ""
+
+
+def _at_a_terminal(config: pytest.Config, option: str) -> bool:
+    if hasattr(config, "workerinput") or config.getoption("numprocesses", None):
+        raise pytest.UsageError(f"{option}: xdist workers have no terminal; leave out -n, or use --lab-keep")
+    return True
+
+
+def pcap_directory(config: pytest.Config) -> Path:
+    """Where to save the frames."""
+    return Path(os.path.relpath(one(config, "pcap_dir") or config.rootpath / _PCAPS))
 
 
 def flag(config: pytest.Config, name: str) -> bool:

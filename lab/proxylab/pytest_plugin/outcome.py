@@ -9,8 +9,7 @@ import pytest
 
 from proxylab.client.bundles import pcap_file
 from proxylab.errors import CapabilityError, EngineError, LabEndedError, ScenarioError
-from proxylab.pytest_plugin.interactive_options import pcap_directory
-from proxylab.pytest_plugin.options import seed
+from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.pcapng import pcapng
 from proxylab.verdict.explain import explain
 from proxylab.verdict.model import Judgement

@@ -6,25 +6,17 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
-from proxylab.plan.sources import snat_source
+from proxylab.report.overview import snat_sources
 
 __all__ = ["describe", "describe_host"]
 
-_DEVICES = ("uplink", "pods", "overlay")
 _WIDTH = 22
 
 Field = tuple[str, str | Sequence[str]]
 
 
 def describe(thing: KubeObject, everything: Sequence[KubeObject], plan: Plan, families: Sequence[Family]) -> list[str]:
-    """The fields of a node, pod or Service and its related objects, one field a line, as kubectl prints them.
-
-    Args:
-        thing: the object.
-        everything: all objects of the cluster.
-        plan: the lab's plan, which has the devices and their addresses.
-        families: the lab's IP families.
-    """
+    """The fields of a node, pod or Service and its related objects, one field a line, as kubectl prints them."""
     match thing:
         case Node():
             fields = _node(thing, everything, plan, families)
@@ -64,18 +56,9 @@ def _node(node: Node, everything: Sequence[KubeObject], plan: Plan, families: Se
     yield "Internal IPs", list(map(str, node.addresses))
     yield "Pod CIDRs", list(map(str, node.pod_cidrs))
     yield from _netns_name(node.name, plan)
-    yield "Masquerades as", list(_sources(node.name, plan, families))
+    yield "Masquerades as", [f"{source} by its {device}" for device, source in snat_sources(plan, node.name, families)]
     pods = [each for each in everything if isinstance(each, Pod) and each.node_name == node.name]
     yield "Pods", [f"{pod.name} {' '.join(map(str, pod.addresses))}" for pod in pods]
-
-
-def _sources(node: str, plan: Plan, families: Sequence[Family]) -> Iterator[str]:
-    for device in _DEVICES:
-        for family in families:
-            try:
-                yield f"{snat_source(plan, node, device, family)} by its {device}"
-            except LookupError:
-                continue
 
 
 def _pod(pod: Pod, everything: Sequence[KubeObject], plan: Plan) -> Iterator[Field]:

@@ -1,6 +1,6 @@
 """A lab's network as text: a tree, or a Mermaid flowchart, optionally with the path of a probe.
 
-``things``, ``segments``, ``tunnels`` and ``fronted`` decide what a drawing shows, for ``svg`` too.
+``things``, ``segments``, ``tunnels`` and ``balancer_groups`` decide what a drawing shows, for ``svg`` too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,8 +13,8 @@ from proxylab.report.paths import Path
 __all__ = [
     "Group",
     "Thing",
+    "balancer_groups",
     "box_of",
-    "fronted",
     "mermaid_lines",
     "path_lines",
     "segments",
@@ -73,7 +73,7 @@ def tunnels(plan: Plan) -> tuple[Group, ...]:
     return tuple(Group(title, about, nodes) for (title, about), nodes in ends.items())
 
 
-def fronted(plan: Plan) -> tuple[Group, ...]:
+def balancer_groups(plan: Plan) -> tuple[Group, ...]:
     """The load balancers, each with its nodes."""
     return tuple(
         Group(f"balancer {each.name}", " ".join(map(str, each.pool)), dict.fromkeys(each.nodes, ""))
@@ -147,7 +147,7 @@ def text_lines(plan: Plan, path: Path | None = None) -> Iterator[str]:
         yield f"segment {segment}"
         standing = [each for each in found if each.role is not Role.POD and segment in each.on.split()]
         yield from _branches([(_label(each), _pods_of(each, segment, found)) for each in standing])
-    for group in (*tunnels(plan), *fronted(plan)):
+    for group in (*tunnels(plan), *balancer_groups(plan)):
         yield f"{group.title} {group.about}"
         yield from _branches([(f"node {node} {about}".rstrip(), []) for node, about in group.nodes.items()])
     if path is not None:
@@ -213,7 +213,7 @@ def _mermaid(plan: Plan) -> Iterator[str]:
     for number, tunnel in enumerate(tunnels(plan)):
         yield f'  t{number}{{{{"{tunnel.title}<br/>{tunnel.about}"}}}}'
         yield from (f'  {ids[False, node]} -. "{about}" .- t{number}' for node, about in tunnel.nodes.items())
-    for number, balancer in enumerate(fronted(plan)):
+    for number, balancer in enumerate(balancer_groups(plan)):
         yield f'  b{number}[/"{balancer.title}<br/>{balancer.about}"\\]'
         yield from (f"  {ids[False, router.name]} --- b{number}" for router in found if router.role is Role.ROUTER)
         yield from (f"  b{number} -.-> {ids[False, node]}" for node in balancer.nodes)

@@ -1,6 +1,7 @@
 """The document of ``proxylab plan``, and its text: what a scenario's lab consists of."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from proxylab.addresses import Family
@@ -12,7 +13,7 @@ from proxylab.plan.name_servers import has_own_server, own_devices
 from proxylab.plan.sources import snat_source
 from proxylab.text import WIDTH, wrapped
 
-__all__ = ["overview", "overview_lines"]
+__all__ = ["overview", "overview_lines", "snat_sources"]
 
 _DEVICES: Final = ("uplink", "pods", "overlay")
 
@@ -69,20 +70,19 @@ def _addresses(plan: Plan, name: str) -> list[str]:
 def _node(layout: Layout, name: str) -> dict[str, Any]:
     """A node with the source addresses that masquerading sets, by output device."""
     sources: dict[str, list[str]] = {}
-    for device in _DEVICES:
-        for family in layout.scenario.network.families:
-            if source := _source(layout.plan, name, device, family):
-                sources.setdefault(device, []).append(source)
+    for device, source in snat_sources(layout.plan, name, layout.scenario.network.families):
+        sources.setdefault(device, []).append(source)
     hidden = {device for node, device in own_devices(layout.plan) if node == name}
     own = dict.fromkeys(each for each in _addresses(layout.plan, name) if each.rpartition(" ")[2] not in hidden)
     return {"name": name, "addresses": list(own), "snatSources": sources}
 
 
-def _source(plan: Plan, node: str, device: str, family: Family) -> str:
-    try:
-        return str(snat_source(plan, node, device, family))
-    except LookupError:
-        return ""
+def snat_sources(plan: Plan, node: str, families: Sequence[Family]) -> Iterator[tuple[str, str]]:
+    """The output devices of a node, each with the source address that masquerading sets in each family."""
+    for device in _DEVICES:
+        for family in families:
+            with suppress(LookupError):
+                yield device, str(snat_source(plan, node, device, family))
 
 
 def _service(service: Service, slices: list[EndpointSlice]) -> dict[str, Any]:

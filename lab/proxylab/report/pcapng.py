@@ -49,12 +49,7 @@ def beginning(taps: Iterable[tuple[str, str]]) -> bytes:
 def packet(data: bytes, at: int, direction: Direction, *, tap: int = 0, comment: str = "") -> bytes:
     """One frame of a capture file.
 
-    Args:
-        data: the frame.
-        at: the time, in nanoseconds since the epoch.
-        direction: whether the device sent or received it.
-        tap: the number of its interface in the file.
-        comment: Wireshark shows it with the frame.
+    ``at`` is in nanoseconds since the epoch, and ``tap`` the number of the interface in the file.
     """
     options = _option(_OPTION_COMMENT, comment.encode()) if comment else b""
     options += _option(_EPB_FLAGS, struct.pack("<I", _FLAG[direction])) + _option(_OPTION_END, b"")

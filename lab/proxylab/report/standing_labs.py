@@ -18,13 +18,7 @@ def standing_lines(
 ) -> Iterator[str]:
     """What runs in a new lab, and which commands to type next.
 
-    Args:
-        layout: the scenario's layout.
-        name: the lab's name.
-        engine: the value of ``--engine``.
-        left: the lab's remaining lifetime.
-        width: columns of the terminal.
-        alone: no other lab runs, so commands need no ``--name``.
+    Commands name the lab by ``--name`` unless it runs ``alone``. ``left`` is its remaining lifetime.
     """
     plan, scenario = layout.plan, layout.scenario
     yield f"{name} is running, with {engine}, for {left}"
@@ -51,10 +45,7 @@ def _service(service: Service) -> str:
 def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> Iterator[str]:
     """Commands to try in the lab of a scenario, beginning with a probe.
 
-    Args:
-        scenario: the lab's scenario.
-        name: the lab's name, unless it is the only standing lab.
-        probe: the probe to repeat; by default the scenario's first to a Service address.
+    ``name`` is empty for the only standing lab. ``probe`` is the one to repeat, by default the first to a Service.
     """
     which = f" --name {shlex.quote(name)}" if name else ""
     dials = probe or next((each for each in scenario.all_probes if _is_simple(each)), None)

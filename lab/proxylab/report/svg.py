@@ -11,7 +11,7 @@ from typing import Final
 
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.names import OUTSIDE
-from proxylab.report.drawing import Group, Thing, box_of, fronted, path_lines, segments, things, tunnels
+from proxylab.report.drawing import Group, Thing, balancer_groups, box_of, path_lines, segments, things, tunnels
 from proxylab.report.paths import Path
 
 __all__ = ["svg"]
@@ -54,7 +54,7 @@ def svg(plan: Plan, path: Path | None = None) -> str:
     inside = [each for each in found if each.role is Role.NODE or (each.role is Role.HOST and each.on != OUTSIDE)]
     pods = {node.name: [each for each in found if each.role is Role.POD and each.on == node.name] for node in inside}
     spans = [max(1, min(_IN_A_ROW, len(pods[each.name]))) for each in inside]
-    balancers = fronted(plan)
+    balancers = balancer_groups(plan)
     picture = _Picture(_SIDE + _STEP * max(sum(spans), len(outside), 1 + len(balancers)))
     if outside:
         _draw_outside(picture, outside)

@@ -33,8 +33,8 @@ SUBJECT = Subject(
     nodes=(Node(name="node-a", addresses=(A,)), Node(name="node-b", addresses=(B,))),
     families=(Family.IPV4,),
 )
-NONE = Checked(node="node-a", address=A, sender="outside", status=503, told=0)
-TWO = Checked(node="node-b", address=B, sender="outside", status=200, told=2)
+NONE = Checked(node="node-a", address=A, sender="outside", status=503, reported=0)
+TWO = Checked(node="node-b", address=B, sender="outside", status=200, reported=2)
 
 
 def test_ready_endpoints_count_once_and_leaving_ones_do_not() -> None:
@@ -61,10 +61,10 @@ def test_who_says_what_is_there_holds() -> None:
             "answers 503, though echo-1 and echo-2 are ready there: balancers send nothing to node-b.",
         ),
         (
-            replace(TWO, told=3),
+            replace(TWO, reported=3),
             "reports 3 endpoints, but echo-1 and echo-2 are ready there: balancers that weigh nodes by it send",
         ),
-        (replace(TWO, told=None), "reports no number, but echo-1 and echo-2 are ready there"),
+        (replace(TWO, reported=None), "reports no number, but echo-1 and echo-2 are ready there"),
         (
             replace(NONE, status=0, error="ECONNREFUSED"),
             "does not answer outside: the socket reports ECONNREFUSED; and no endpoint is ready there.",

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service
-from proxylab.diagnosis.path_tests import Dialler, Terms, diallers, loops, path_tests
+from proxylab.diagnosis.path_tests import Dialler, Terms, diallers, hairpin_tests, path_tests
 from proxylab.diagnosis.subject import Subject
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import load_scenario
@@ -134,5 +134,5 @@ def test_the_source_is_open_where_the_network_itself_masquerades() -> None:
 
 def test_only_endpoints_reach_themselves() -> None:
     _, subject, diallers = world()
-    (loop,) = loops(subject, TERMS, diallers, ("node-a", "node-b"))
+    (loop,) = hairpin_tests(subject, TERMS, diallers, ("node-a", "node-b"))
     assert (loop.dialler.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))

@@ -32,7 +32,7 @@ from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, sysctls_for
 
-__all__ = ["absent", "built", "described", "met"]
+__all__ = ["absent", "built", "described", "reachable_part"]
 
 _FROM_THE_MACHINE: Final = (
     *(f"net.ipv4.conf.{which}.{key}=0" for which in ("all", "default") for key in ("rp_filter", "send_redirects")),
@@ -49,7 +49,7 @@ _ROLES: Final = {
 }
 
 
-def met(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
+def reachable_part(plan: Plan, resolved: ResolvedProbe, evidence: Evidence, targets: Collection[IPAddress]) -> Plan:
     """The plan without the namespaces that no packet of the probe can meet, and without the other IP family.
 
     It keeps the sender, every namespace where a tap saw a packet, the owners of the dialled address and of addresses to

@@ -85,20 +85,15 @@ def reproduction(
 ) -> dict[str, bytes]:
     """The script, with files for rules that are too long for it; or a file that says why there is no script.
 
-    Args:
-        verdict: the probe's verdict.
-        plan: the lab's plan after the probe.
-        rules: the rules of each node, as iptables-save or ``nft list ruleset`` printed them.
-        engine: the engine that programmed the rules.
-        tool: the iptables variant that saved them, ``legacy`` or ``nft``.
-        absences: the links and pods that earlier steps removed.
+    ``rules`` are what iptables-save or ``nft list ruleset`` printed on each node, and ``tool`` is the iptables variant
+    that saved them, ``legacy`` or ``nft``. ``absences`` are the links and pods that earlier steps removed.
     """
     reason = obstacle(verdict)
     if reason:
         return unreproduced(verdict, reason)
     resolved = verdict.resolved
     loaded, targets = rulesets(rules, resolved, tool)
-    part = network.met(plan, resolved, verdict.evidence, targets)
+    part = network.reachable_part(plan, resolved, verdict.evidence, targets)
     names = {each.name for each in part.namespaces}
     loaded = tuple(each for each in loaded if each.node in names)
     head = [*_head(verdict, part, engine), *_usage(loaded)]
