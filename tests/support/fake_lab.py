@@ -13,7 +13,7 @@ from proxylab.addresses import Transport
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
 from proxylab.evidence.evidence import Capture, Evidence
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.streams import StepEvidence, StreamRecord
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.protocol.messages import Built
@@ -78,7 +78,7 @@ def verdict_on(probe: Probe) -> ProbeVerdict:
 
 
 def step_verdict_on(step: Step, number: int) -> StepVerdict:
-    """The verdict that the step's name asks for, on no evidence."""
+    """The verdict that the step's name asks for, on records of streams that sent nothing."""
     judgement = _JUDGEMENTS.get(step.name.split()[0], Judgement.PASS)
     return StepVerdict(
         step=step,
@@ -98,7 +98,13 @@ def step_verdict_on(step: Step, number: int) -> StepVerdict:
             )
             for expectation in step_expectations(step.expect)
         ),
-        evidence=StepEvidence(began=0, changed=1, settled=2, ended=3),
+        evidence=StepEvidence(
+            began=0,
+            changed=1,
+            settled=2,
+            ended=3,
+            streams=tuple(StreamRecord(stream=name, port=1) for name in step.expect.streams),
+        ),
     )
 
 
