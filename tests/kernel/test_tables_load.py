@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from proxylab.codec import dumps, loads
 from rule_cases import CASES, HERE, Addresses, echo, endpoint, facts, load_balancer, slice_of
 from rule_worlds import clusters, edited
 from sandboxed import USERS, sandboxed
@@ -15,6 +14,7 @@ from thoroughness import examples
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, ServicePort
+from proxylab.encoding import decode, encode
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.nftables.node import NftablesNode
 from proxylab.engines.embedded.nftables.proxier import NftablesProxier
@@ -63,7 +63,7 @@ def test_every_rendered_table_is_taken() -> None:
 async def histories(launcher: Launcher) -> list[list[str]]:
     """How the table after a history of changes differs from that of a node that has only the last cluster."""
     found = []
-    drawn = loads(Path(os.environ["TEST_HISTORIES"]).read_bytes(), Histories)
+    drawn = decode(Path(os.environ["TEST_HISTORIES"]).read_bytes(), Histories)
     for history in drawn:
         node, fresh = await on_a_node(launcher), await on_a_node(launcher)
         clock = [0.0]
@@ -91,7 +91,7 @@ def test_after_any_changes_the_table_is_that_of_a_fresh_node(tmp_path: Path, mon
 
     draw()
     file = tmp_path / "histories"
-    file.write_bytes(dumps(tuple(drawn), Histories))
+    file.write_bytes(encode(tuple(drawn)))
     monkeypatch.setenv("TEST_HISTORIES", str(file))
     assert sandboxed(histories, seconds=90) == [[]] * len(drawn)
 

@@ -164,9 +164,10 @@ class ExpectShape(ScenarioShape):
 
     outcome: Annotated[Outcome, BeforeValidator(word_of(Outcome))] | None = Field(
         default=None,
-        description="delivered to a backend; rejected by an ICMP error; refused by a network stack (a TCP reset, or "
-        "ICMP port unreachable for UDP); dropped silently; or untranslated, with the destination unchanged. Required "
-        "unless http is given.",
+        description="delivered to one backend, once, and answered from the dialled address (by connect, data goes both "
+        "ways; how a connection ends is not judged); rejected by an ICMP error; refused by a network stack (a TCP "
+        "reset, or ICMP port unreachable for UDP); dropped silently; or untranslated, with the destination unchanged. "
+        "Required unless http is given.",
         examples=["delivered"],
     )
     backends: list[str] | None = Field(
