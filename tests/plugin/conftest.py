@@ -4,7 +4,11 @@ from pathlib import Path
 
 import fake_lab
 import pytest
+import yaml
 from plugin_project import CONFTEST, Project
+
+PARSER = yaml.CSafeLoader
+"""``pytester`` forgets the modules that its inner run imports; PyYAML's extension works for the first import only."""
 
 
 @pytest.fixture

@@ -14,12 +14,7 @@ from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import assemble
-from proxylab.protocol.messages import (
-    Build,
-    Built,
-    Close,
-    Closed,
-)
+from proxylab.protocol.messages import Build, Built, Close, Closed
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
@@ -45,7 +40,7 @@ class Session:
             seed: orders source ports and payloads.
             control_socket: makes the control socket of each lab process, so that its lab can be detached.
         """
-        self._engine = engine or EngineChoice()
+        self.engine: Final = engine or EngineChoice()
         self._seed = seed
         self._control_socket = control_socket
         self._process: LabProcess | None = None
@@ -68,11 +63,6 @@ class Session:
             self._process = LabProcess(self._control_socket and self._control_socket())
         return self._process
 
-    @property
-    def engine(self) -> EngineChoice:
-        """The engine in every node."""
-        return self._engine
-
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
@@ -88,16 +78,16 @@ class Session:
         """
         assembly = assemble(scenario)
         engine = replace(
-            self._engine,
+            self.engine,
             cluster_cidrs=scenario.network.pod_cidrs,
             families=scenario.network.families,
-            configuration=scenario.proxy or self._engine.configuration,
+            configuration=scenario.proxy or self.engine.configuration,
         )
         request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
         process = self._started()
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
-        return OpenLab(process, assembly, built, self._engine, self._seed, source)
+        return OpenLab(process, assembly, built, self.engine, self._seed, source)
 
     def rest(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.

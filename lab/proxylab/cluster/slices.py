@@ -23,6 +23,7 @@ from proxylab.cluster.objects import (
     Endpoint,
     EndpointPort,
     EndpointSlice,
+    KubeObject,
     Node,
     Pod,
     Service,
@@ -30,7 +31,7 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 
-__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices"]
+__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices", "slices_of"]
 
 MAX_ENDPOINTS_PER_SLICE = 100
 """The default of kube-controller-manager's ``--max-endpoints-per-slice``."""
@@ -73,6 +74,12 @@ def derive_slices(services: Sequence[Service], pods: Sequence[Pod], nodes: Seque
         for family in service.ip_families:
             slices.extend(_slices_of(service, family, selected, zones))
     return tuple(slices)
+
+
+def slices_of(service: Service, objects: Iterable[KubeObject]) -> tuple[EndpointSlice, ...]:
+    """The slices of one Service among the objects of a cluster."""
+    own = (service.namespace, service.name)
+    return tuple(each for each in objects if isinstance(each, EndpointSlice) and (each.namespace, each.service) == own)
 
 
 def _slices_of(

@@ -23,6 +23,7 @@ from proxylab.cluster.objects import (
     ServiceType,
     TrafficPolicy,
 )
+from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.model import Frontend
@@ -81,12 +82,9 @@ class Subject(Struct, frozen=True, kw_only=True):
     def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "Subject":
         """Pick the objects that concern the Service."""
         everything = tuple(objects)
-        own = (service.namespace, service.name)
         return cls(
             service=service,
-            slices=tuple(
-                each for each in everything if isinstance(each, EndpointSlice) and (each.namespace, each.service) == own
-            ),
+            slices=slices_of(service, everything),
             pods=tuple(each for each in everything if isinstance(each, Pod)),
             nodes=tuple(each for each in everything if isinstance(each, Node)),
             families=tuple(each for each in families if not service.ip_families or each in service.ip_families),

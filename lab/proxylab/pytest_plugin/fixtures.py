@@ -28,7 +28,7 @@ from proxylab.pytest_plugin.options import (
     seed,
 )
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.page_entries import show_of_file
+from proxylab.pytest_plugin.page_entries import heading_in_file, show
 from proxylab.scenario.model import Probe, Step
 from proxylab.verdict.model import Judgement, KnownFailure
 
@@ -157,7 +157,7 @@ def lab_verdict(
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
-    show_of_file(item, item.scenario, item.run.engine, verdict)
+    show(item, heading_in_file(item.scenario, item.run.engine), verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from proxylab.engines.names import ENGINES
 from proxylab.pytest_plugin.options import flag
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
-from proxylab.pytest_plugin.page_entries import show_of_test
+from proxylab.pytest_plugin.page_entries import heading_of_test, show
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.scenario.model import Position, Scenario
 from proxylab.verdict.journey import journey
@@ -272,7 +272,9 @@ class Lab:
     def _reported(self, verdict: _Verdict, *, check: bool) -> _Verdict:
         """The verdict, which the test's report has from now on; with ``check`` the test ends unless it is a pass."""
         record(self._item, self._lab, self._engine, verdict)
-        show_of_test(self._item, self.scenario, self._engine, verdict)
+        heading = heading_of_test(self._item)
+        about = replace(heading, engine=self._engine, scenario=self.scenario.name, tags=self.scenario.tags)
+        show(self._item, about, verdict)
         if check and verdict.overall is Judgement.SKIP:
             pytest.skip(why_skipped(verdict))
         if check and verdict.overall is not Judgement.PASS:

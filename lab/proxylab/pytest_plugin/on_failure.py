@@ -1,7 +1,8 @@
 """What happens after a failed item, before its teardown: keep its lab, pause, or open a shell in it."""
 
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -72,21 +73,16 @@ class OnFailure:
                 reporter.write_line(line)
             reporter.flush()
 
-    def _terminal(self) -> "_Terminal":
-        return _Terminal(self._config)
-
-
-class _Terminal:
-    """The user's own standard streams for a while: pytest captures the input even between two phases."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self._capture = config.pluginmanager.get_plugin("capturemanager")
-
-    def __enter__(self) -> None:
-        if self._capture is not None:
-            self._capture.suspend(in_=True)
-
-    def __exit__(self, *_: object) -> None:
-        if self._capture is not None:
-            self._capture.resume()
-            self._capture.suspend()  # the state between two phases, in which the reporter's next output is visible
+    @contextmanager
+    def _terminal(self) -> Iterator[None]:
+        """The user's own standard streams: pytest captures the input even between two phases."""
+        capture = self._config.pluginmanager.get_plugin("capturemanager")
+        if capture is None:
+            yield
+            return
+        capture.suspend(in_=True)
+        try:
+            yield
+        finally:
+            capture.resume()
+            capture.suspend()  # the state between two phases, in which the reporter's next output is visible

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from msgspec.structs import replace
 
 from proxylab.pytest_plugin.options import engine_of, report
 from proxylab.pytest_plugin.outcome import explanation
@@ -15,24 +14,19 @@ if TYPE_CHECKING:
     from proxylab.scenario.model import Scenario
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
-__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show_of_file", "show_of_test", "taken"]
+__all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show", "taken"]
 
 _SHOWN: Final = pytest.StashKey[list["Entry"]]()
 _BAD: Final = pytest.StashKey[list["ProbeVerdict | StepVerdict"]]()
 NO_ENGINE: Final = "no engine"
 
 
-def show_of_file(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
-    """Add the verdict of a scenario file's probe or step to the page, if ``--lab-report`` is given."""
+def show(item: pytest.Item, heading: Heading, verdict: "ProbeVerdict | StepVerdict") -> None:
+    """Add a verdict to the page, if ``--lab-report`` is given."""
     if report(item.config) is not None:
-        _show(item, heading_in_file(scenario, engine), verdict)
-
-
-def show_of_test(item: pytest.Item, scenario: "Scenario", engine: str, verdict: "ProbeVerdict | StepVerdict") -> None:
-    """Add a verdict of a Python test to the page, under the test's file and name, if ``--lab-report`` is given."""
-    if report(item.config) is not None:
-        heading = replace(heading_of_test(item), engine=engine, scenario=scenario.name, tags=scenario.tags)
-        _show(item, heading, verdict)
+        item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
+        if verdict.overall is not Judgement.PASS:
+            item.stash.setdefault(_BAD, []).append(verdict)
 
 
 def heading_of_test(item: pytest.Item) -> Heading:
@@ -62,9 +56,3 @@ def taken(item: pytest.Item) -> list["Entry"]:
 def is_explained(item: pytest.Item, words: str) -> bool:
     """Whether the text contains the explanation of a verdict that the page already has."""
     return any(explanation(verdict) in words for verdict in item.stash.get(_BAD, ()))
-
-
-def _show(item: pytest.Item, heading: "Heading", verdict: "ProbeVerdict | StepVerdict") -> None:
-    item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
-    if verdict.overall is not Judgement.PASS:
-        item.stash.setdefault(_BAD, []).append(verdict)

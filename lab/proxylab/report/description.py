@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, Node, Pod, Service
+from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.report.overview import snat_sources
@@ -113,11 +114,7 @@ def _service(service: Service, everything: Sequence[KubeObject]) -> Iterator[Fie
         yield "External IPs", list(map(str, service.external_ips))
     if service.load_balancer_ingress:
         yield "LoadBalancer Ingress", [str(each.ip or each.hostname) for each in service.load_balancer_ingress]
-    pieces = [
-        each
-        for each in everything
-        if isinstance(each, EndpointSlice) and (each.namespace, each.service) == (service.namespace, service.name)
-    ]
+    pieces = slices_of(service, everything)
     for port in service.ports:
         named = f"{port.name} " if port.name else ""
         node_port = f", node port {port.node_port}" if port.node_port else ""

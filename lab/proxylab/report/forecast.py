@@ -11,7 +11,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
+from proxylab.cluster.objects import Service, ServicePort
+from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.forwarding import Hop, UnreachableError, next_hop, path
@@ -128,10 +129,8 @@ def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: R
     """The endpoints that may receive the probe: the expected backends, or all ready ones."""
     names = {each.address: each.name for each in reversed(resolved.receivers)}
     wanted = probe.expect.backends
-    for slice_ in assembly.timeline[assembly.scenario.steps_before(probe)].objects:
-        of_service = (frontend.service.namespace, frontend.service.name)
-        if not isinstance(slice_, EndpointSlice) or (slice_.namespace, slice_.service) != of_service:
-            continue
+    objects = assembly.timeline[assembly.scenario.steps_before(probe)].objects
+    for slice_ in slices_of(frontend.service, objects):
         ports = [each.port for each in slice_.ports if each.name == frontend.port.name]
         for each in slice_.endpoints:
             address = each.addresses[0]

@@ -9,8 +9,6 @@ from typing import Any, Final
 from msgspec import Struct
 
 from proxylab.cluster.objects import (
-    Endpoint,
-    EndpointPort,
     EndpointSlice,
     KubeObject,
     Node,
@@ -19,6 +17,7 @@ from proxylab.cluster.objects import (
     ServicePort,
     ServiceType,
 )
+from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.text import kubectl_table
 
@@ -137,33 +136,29 @@ def _endpoints(service: Service, everything: Sequence[KubeObject], wide: bool) -
     """A Service's endpoints; endpoints that are not ready are in parentheses."""
     found = [
         written if each.ready else f"({written})"
-        for piece in everything
-        if isinstance(piece, EndpointSlice) and (piece.namespace, piece.service) == (service.namespace, service.name)
+        for piece in slices_of(service, everything)
         for port in piece.ports
         for each in piece.endpoints
-        for written in [_address(each, port)]
+        for written in [endpoint(each.addresses[0], port.port)]
     ]
+    return (service.name, _some(found, wide))
+
+
+def _some(found: Sequence[str], wide: bool) -> str:
     shown = found if wide else found[:_MOST_ENDPOINTS]
-    more = f" + {len(found) - len(shown)} more..." if len(found) > len(shown) else ""
-    return (service.name, ",".join(shown) + more)
+    return ",".join(shown) + (f" + {len(found) - len(shown)} more..." if len(found) > len(shown) else "")
 
 
 def _slice(piece: EndpointSlice, _: Sequence[KubeObject], wide: bool) -> Row:
     found = [",".join(map(str, each.addresses)) for each in piece.endpoints]
-    shown = found if wide else found[:_MOST_ENDPOINTS]
-    more = f" + {len(found) - len(shown)} more..." if len(found) > len(shown) else ""
     return (
         piece.name,
         str(piece.address_type),
         ",".join(str(port.port) for port in piece.ports),
-        ",".join(shown) + more,
+        _some(found, wide),
         piece.service,
         ",".join(each.target for each in piece.endpoints if each.target),
     )
-
-
-def _address(found: Endpoint, port: EndpointPort) -> str:
-    return endpoint(found.addresses[0], port.port)
 
 
 def _labels(labels: Mapping[str, str]) -> str:

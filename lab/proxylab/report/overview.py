@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from proxylab.addresses import Family
 from proxylab.cluster.kube_dns import KUBE_DNS
-from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.objects import KubeObject, Service
+from proxylab.cluster.slices import slices_of
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import has_own_server, own_devices
@@ -22,7 +23,6 @@ def overview(layout: Layout) -> dict[str, Any]:
     """The lab with all allocated addresses and defaults, as JSON values. The keys are those of the scenario format."""
     scenario, plan = layout.scenario, layout.plan
     network = scenario.network
-    slices = [each for each in layout.objects if isinstance(each, EndpointSlice)]
     hidden = {KUBE_DNS} if has_own_server(scenario) else set()
     return {
         "apiVersion": "proxylab/v1",
@@ -55,7 +55,7 @@ def overview(layout: Layout) -> dict[str, Any]:
             }
             for each in plan.balancers
         ],
-        "services": [_service(service, slices) for service in layout.services if service.key not in hidden],
+        "services": [_service(service, layout.objects) for service in layout.services if service.key not in hidden],
     }
 
 
@@ -85,8 +85,7 @@ def snat_sources(plan: Plan, node: str, families: Sequence[Family]) -> Iterator[
                 yield device, str(snat_source(plan, node, device, family))
 
 
-def _service(service: Service, slices: list[EndpointSlice]) -> dict[str, Any]:
-    own = [each for each in slices if (each.namespace, each.service) == (service.namespace, service.name)]
+def _service(service: Service, objects: Sequence[KubeObject]) -> dict[str, Any]:
     return {
         "name": f"{service.namespace}/{service.name}",
         "type": str(service.type),
@@ -117,7 +116,7 @@ def _service(service: Service, slices: list[EndpointSlice]) -> dict[str, Any]:
                 "serving": endpoint.serving,
                 "terminating": endpoint.terminating,
             }
-            for each in own
+            for each in slices_of(service, objects)
             for endpoint in each.endpoints
         ],
     }
