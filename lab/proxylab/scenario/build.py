@@ -18,15 +18,12 @@ from proxylab.scenario.model import (
     EngineFailure,
     Host,
     LoadBalancer,
-    Network,
     Node,
     NodeAddress,
     NodeRoute,
     PodGroup,
     Probe,
-    RoutedAddress,
     Scenario,
-    Segment,
     Step,
     StepException,
     StepExpect,
@@ -34,14 +31,13 @@ from proxylab.scenario.model import (
     Until,
     Uplink,
 )
-from proxylab.scenario.networks import families_of, networks_of
+from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.change import UntilShape
 from proxylab.scenario.schema.expect import EngineFailureShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
+from proxylab.scenario.schema.matrix import no_axes
 from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
 
 __all__ = ["build_scenario"]
@@ -80,7 +76,7 @@ def build_scenario(
         description=document.metadata.description,
         links=tuple(document.metadata.links),
         tags=tuple(document.metadata.tags),
-        network=_network(spec.network, matrix, at["network"]),
+        network=with_networks(parts.network or spec.network, matrix),
         nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
         pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
         hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
@@ -182,32 +178,6 @@ def _failure(shape: EngineFailureShape, location: Location) -> EngineFailure:
         says=shape.engine_fails,
         because=shape.because,
         position=location.key.position,
-    )
-
-
-def _network(shape: NetworkShape, matrix: MatrixShape, location: Location) -> Network:
-    networks = networks_of(shape, families_of(shape, matrix))
-    return Network(
-        families=tuple(shape.families),
-        pod_network=shape.pod_network.value,
-        hairpin=shape.hairpin.value,
-        inter_node=shape.inter_node.value,
-        outbound_masquerade=shape.outbound_masquerade,
-        router_sysctls=shape.router_sysctls,
-        pod_cidrs=networks["podCIDR"],
-        service_cidrs=networks["serviceCIDR"],
-        node_cidrs=networks["nodeCIDR"],
-        outside_cidrs=networks["outsideCIDR"],
-        segments=tuple(
-            Segment(name=name, cidrs=tuple(segment.cidr), position=location["segments"][name].key.position)
-            for name, segment in shape.segments.items()
-        ),
-        routed=tuple(
-            RoutedAddress(
-                network=each.network, nodes=tuple(each.nodes), position=location["routed"][index].key.position
-            )
-            for index, each in enumerate(shape.routed)
-        ),
     )
 
 

@@ -7,8 +7,8 @@ from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.references import ready_pods, service_id
 from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExpectShape, NodeDeviceShape
 from proxylab.scenario.schema.probe import SendShape, ServiceTargetShape
-from proxylab.scenario.schema.syntax import is_address
 from proxylab.scenario.subject import Subject, is_echo, names_pods
+from proxylab.scenario.syntax import is_address
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_conntrack", "check_expectations", "check_source"]

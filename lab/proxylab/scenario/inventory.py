@@ -12,7 +12,7 @@ from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.schema.machines import PodShape
-from proxylab.scenario.schema.syntax import is_label
+from proxylab.scenario.syntax import is_label
 
 __all__ = ["MOST_PODS", "Inventory", "check_readiness", "pod_names", "take_inventory"]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
+from proxylab.addresses import IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, PodPort, Service
 from proxylab.encoding import Record
@@ -36,6 +36,7 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
+from proxylab.scenario.network import Network, RoutedAddress, Segment
 from proxylab.scenario.steps import (
     Change,
     Count,
@@ -117,47 +118,6 @@ __all__ = [
     "Uplink",
     "VersionRange",
 ]
-
-
-class Segment(Record, frozen=True, kw_only=True):
-    """A further segment, with one network for each family. The router is on it too."""
-
-    name: str
-    cidrs: tuple[IPNetwork, ...]
-    position: Position
-
-
-class RoutedAddress(Record, frozen=True, kw_only=True):
-    """A load-balancer or external IP, or a network of them, that the router sends to nodes.
-
-    With several nodes the router picks one by a hash of addresses and ports.
-    """
-
-    network: IPNetwork
-    nodes: tuple[str, ...]
-    position: Position
-
-
-class Network(Record, frozen=True, kw_only=True):
-    """The network and its address plan.
-
-    ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
-    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
-    ``outbound_masquerade``, nodes masquerade what their pods send out of the pod network.
-    """
-
-    families: tuple[Family, ...] = (Family.IPV4,)
-    pod_network: str = "ptp"
-    hairpin: str = "hairpin-veth"
-    inter_node: str = "host-gw"
-    outbound_masquerade: bool = False
-    router_sysctls: Mapping[str, str] = field(default_factory=dict)
-    segments: tuple[Segment, ...] = ()
-    routed: tuple[RoutedAddress, ...] = ()
-    pod_cidrs: tuple[IPNetwork, ...]
-    service_cidrs: tuple[IPNetwork, ...]
-    node_cidrs: tuple[IPNetwork, ...]
-    outside_cidrs: tuple[IPNetwork, ...]
 
 
 class NodeAddress(Record, frozen=True):

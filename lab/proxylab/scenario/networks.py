@@ -3,21 +3,23 @@
 The module checks the network against nodes and hosts. ``proxylab.plan`` assigns addresses.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.network import Network
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.schema.machines import NodeShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
 
-__all__ = ["check_network", "families_of", "networks_of", "service_networks"]
+__all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -34,18 +36,30 @@ _OWN_SEGMENTS: Final = ("nodes", "outside")
 _FIRST_DEVICE: Final = "eth0"
 
 
-def families_of(network: NetworkShape, matrix: MatrixShape) -> tuple[Family, ...]:
+def families_of(network: Network, matrix: MatrixShape) -> tuple[Family, ...]:
     """Every family that some case of the scenario has, the primary one of the first case first."""
-    of_cases = matrix.families or [network.families]
+    of_cases = matrix.families or [[*network.families]]
     return tuple(dict.fromkeys(family for families in of_cases for family in families))
 
 
-def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
+def networks_of(network: Network, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
     """The networks by their keys in ``spec.network``: for each family the author's network, or the default."""
     return {
         key: tuple(given.get(family, _DEFAULTS[key][family]) for family in families)
         for key, given in _given(network).items()
     }
+
+
+def with_networks(network: Network, matrix: MatrixShape) -> Network:
+    """The network with the defaults of every family that some case has."""
+    networks = networks_of(network, families_of(network, matrix))
+    return replace(
+        network,
+        pod_cidrs=networks["podCIDR"],
+        service_cidrs=networks["serviceCIDR"],
+        node_cidrs=networks["nodeCIDR"],
+        outside_cidrs=networks["outsideCIDR"],
+    )
 
 
 def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
@@ -64,7 +78,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         problems: takes the mistakes. The plan finds networks that are too small.
     """
     spec = parts.location["spec"]
-    segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
+    segments = [*_OWN_SEGMENTS, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
         _check_pools(parts, parts.network, problems)
@@ -82,17 +96,17 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
             _check_nodes(balancer.nodes or [], spec["loadBalancers"][name]["nodes"], inventory, problems)
 
 
-def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
+def _given(network: Network) -> dict[str, dict[Family, IPNetwork]]:
     written = {
-        "podCIDR": network.pod_cidr,
-        "serviceCIDR": network.service_cidr,
-        "nodeCIDR": network.node_cidr,
-        "outsideCIDR": network.outside_cidr,
+        "podCIDR": network.pod_cidrs,
+        "serviceCIDR": network.service_cidrs,
+        "nodeCIDR": network.node_cidrs,
+        "outsideCIDR": network.outside_cidrs,
     }
-    return {key: {Family.of(each): each for each in networks or []} for key, networks in written.items()}
+    return {key: {Family.of(each): each for each in networks} for key, networks in written.items()}
 
 
-def _check_networks(parts: Parts, network: NetworkShape, location: Location, problems: Problems) -> None:
+def _check_networks(parts: Parts, network: Network, location: Location, problems: Problems) -> None:
     families = families_of(network, parts.matrix or no_axes())
     if parts.matrix is not None:
         _check_families(parts, network, families, problems)
@@ -100,19 +114,19 @@ def _check_networks(parts: Parts, network: NetworkShape, location: Location, pro
         _check_apart(location, (one, first), (other, second), problems)
 
 
-def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
+def _check_families(parts: Parts, network: Network, families: Collection[Family], problems: Problems) -> None:
     """Note addresses of a family that no case has, and segments that lack a network of some case's family."""
     for location, address in _located(parts, network):
         if Family.of(address) not in families:
             what = f"{address} is {Family.of(address)}, a family that the scenario does not have"
             problems.add(location.spot, what, allowed=f"its families: {listed(families)}")
-    for name, segment in network.segments.items():
-        for family in (each for each in families if each not in map(Family.of, segment.cidr)):
-            where = parts.location["spec"]["network"]["segments"][name]["cidr"]
+    for segment in network.segments:
+        for family in (each for each in families if each not in map(Family.of, segment.cidrs)):
+            where = parts.location["spec"]["network"]["segments"][segment.name]["cidr"]
             problems.add(where.spot, f"the segment has no {family} network", allowed="give one of each family")
 
 
-def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
+def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     """Every address and network that the author wrote, except those of segments."""
     spec = parts.location["spec"]
     for key, given in _given(network).items():
@@ -158,7 +172,7 @@ def _check_apart(location: Location, one: _Named, other: _Named, problems: Probl
     problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
 
 
-def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> None:
+def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
     """Note pools that overlap another network: only the router may lead to a pool's addresses."""
     families = families_of(network, parts.matrix or no_axes())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
@@ -171,14 +185,14 @@ def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> Non
             others.append((f"the pool of {name}", pool))
 
 
-def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[_Named]:
+def _all_networks(network: Network, families: tuple[Family, ...]) -> Iterator[_Named]:
     for key, networks in networks_of(network, families).items():
         yield from (((key,), each) for each in networks)
-    for name, segment in network.segments.items():
-        yield from ((("segments", name), each) for each in segment.cidr)
+    for segment in network.segments:
+        yield from ((("segments", segment.name), each) for each in segment.cidrs)
 
 
-def _check_nodes(nodes: list[str], location: Location, inventory: Inventory, problems: Problems) -> None:
+def _check_nodes(nodes: Sequence[str], location: Location, inventory: Inventory, problems: Problems) -> None:
     for index, node in enumerate(nodes):
         if node not in inventory.nodes:
             inventory.refuse(location[index].spot, node, "a node", inventory.nodes, problems)

@@ -5,20 +5,22 @@ rest of the same probe. ``inventory`` and ``probes`` compare parts with each oth
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from proxylab.scenario.document import Location
+from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.model import Network
 from proxylab.scenario.problems import Problems
+from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
 from proxylab.scenario.schema.probe import (
     AnyTarget,
     ProbeName,
@@ -34,6 +36,9 @@ from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
+
+
+AnyDeclared = TypeVar("AnyDeclared", bound=Declared)
 
 
 class ProbeParts(Struct, frozen=True, kw_only=True):
@@ -64,7 +69,7 @@ class Parts(Struct, frozen=True, kw_only=True):
 
     location: Location
     document: ScenarioDocument | None
-    network: NetworkShape | None
+    network: Network | None
     nodes: Mapping[str, NodeShape | None]
     pods: Mapping[str, PodShape | None]
     hosts: Mapping[str, HostShape | None]
@@ -95,7 +100,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
     return Parts(
         location=location,
         document=document,
-        network=spec.network,
+        network=placed(spec.network, location["spec"]["network"]),
         nodes=spec.nodes,
         pods=spec.pods,
         hosts=spec.hosts,
@@ -163,7 +168,7 @@ def _salvaged(location: Location) -> Parts:
     return Parts(
         location=location,
         document=None,
-        network=_part(NetworkShape, network) if network.exists else NetworkShape(),
+        network=_placed(Network, network) if network.exists else Network(),
         nodes=_entries(NodeShape, spec["nodes"]),
         pods=_entries(PodShape, spec["pods"]),
         hosts=_entries(HostShape, spec["hosts"]),
@@ -220,6 +225,12 @@ def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
 def _part(wanted: Any, location: Location) -> Any:
     """The value at ``location`` if it matches ``wanted``, an annotation of the schema; else ``None``."""
     return _well_formed(wanted, location.value)
+
+
+def _placed(wanted: type[AnyDeclared], location: Location) -> AnyDeclared | None:
+    """The record at ``location`` with its positions, if the value is well-formed."""
+    found = _part(wanted, location)
+    return placed(found, location) if found is not None else None
 
 
 def _well_formed(wanted: Any, value: object) -> Any:

@@ -6,8 +6,9 @@ that make scenarios, and for tests. JSON is valid YAML 1.2, so each key of ``spe
 
 import json
 
-from proxylab.scenario.model import Network, Node, PodGroup, Scenario
+from proxylab.scenario.model import Node, PodGroup, Scenario
 from proxylab.scenario.printed_intent import axis_value, printed_flow, printed_probe, printed_when
+from proxylab.scenario.printed_keys import printed
 from proxylab.scenario.printed_objects import Data, given, printed_proxy, printed_service, printed_slice, texts
 from proxylab.scenario.printed_steps import printed_steps
 
@@ -34,7 +35,7 @@ def _metadata(scenario: Scenario) -> Data:
 
 def _spec(scenario: Scenario) -> Data:
     return given(
-        network=_network(scenario.network),
+        network=printed(scenario.network),
         nodes={node.name: _node(node) for node in scenario.nodes},
         pods={pod.name: _pod(pod) for pod in scenario.pods},
         hosts={
@@ -54,23 +55,6 @@ def _spec(scenario: Scenario) -> Data:
         streams={each.name: printed_flow(each) for each in scenario.streams},
         dns=scenario.dns,
         steps=printed_steps(scenario),
-    )
-
-
-def _network(network: Network) -> Data:
-    return given(
-        families=texts(network.families),
-        podNetwork=network.pod_network,
-        hairpin=network.hairpin if network.hairpin != "hairpin-veth" else None,
-        interNode=network.inter_node,
-        outboundMasquerade=network.outbound_masquerade,
-        routerSysctls=dict(network.router_sysctls),
-        podCIDR=texts(network.pod_cidrs),
-        serviceCIDR=texts(network.service_cidrs),
-        nodeCIDR=texts(network.node_cidrs),
-        outsideCIDR=texts(network.outside_cidrs),
-        segments={each.name: {"cidr": texts(each.cidrs)} for each in network.segments},
-        routed=[{"network": str(each.network), "nodes": list(each.nodes)} for each in network.routed],
     )
 
 

@@ -9,8 +9,10 @@ from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
+from proxylab.scenario.keys import Declared, RefusedError
 from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.schema.base import REFUSED, Shape
+from proxylab.scenario.reading import shape_of
+from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
 
@@ -33,8 +35,9 @@ def validated(shape: type[AnyShape], where: Location, problems: Problems) -> Any
 def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
-    if kind == REFUSED:
-        problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **detail["ctx"])
+    refusal = detail.get("ctx", {}).get("error")
+    if isinstance(refusal, RefusedError):
+        problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **refusal.problem)
     elif kind == "missing":
         problems.add(where[location[-1]].key, "is missing", allowed="add it")
     elif kind == "extra_forbidden":
@@ -57,6 +60,7 @@ _WANTED = {
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
+    "mapping_type": "a mapping",
     "model_type": "a mapping",
 }
 
@@ -107,4 +111,6 @@ def _bare(annotation: Any) -> Any:
         if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
             annotation = options[0]
             continue
+        if isinstance(annotation, type) and issubclass(annotation, Declared):
+            return shape_of(annotation)
         return annotation

@@ -11,7 +11,6 @@ from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort,
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.schema.machines import NodeShape, PodShape, PortShape
-from proxylab.scenario.schema.syntax import is_address, label_key_fault, label_value_fault
 from proxylab.scenario.schema.workload import (
     AddressType,
     EndpointPortShape,
@@ -22,6 +21,7 @@ from proxylab.scenario.schema.workload import (
     PodObjectShape,
     PodStatusShape,
 )
+from proxylab.scenario.syntax import is_address, label_key_fault, label_value_fault
 
 __all__ = ["check_labels", "check_slice", "mirrored_slices", "node_of_object", "pod_of_object", "slice_of"]
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import ScenarioShape, refused, word_of
+from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.expect import ConntrackShape
-from proxylab.scenario.schema.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 from proxylab.scenario.steps import DEADLINE, EngineAction, EngineState, RulesState
+from proxylab.scenario.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
 __all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape", "UntilShape"]
 

@@ -7,11 +7,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from proxylab.addresses import Transport
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.model import Outcome, Reply, Spread
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
+from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.matrix import ConditionShape
-from proxylab.scenario.schema.syntax import Address, PortNumber, is_address
+from proxylab.scenario.syntax import Address, PortNumber, is_address
 
 __all__ = [
     "ConntrackShape",

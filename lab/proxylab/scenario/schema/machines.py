@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from proxylab.addresses import Protocol
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.problems import describe
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
-from proxylab.scenario.schema.syntax import (
+from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.syntax import (
     Address,
     Destination,
     DeviceName,

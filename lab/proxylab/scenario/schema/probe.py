@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.model import MOST_FLOWS, Frontend, Manner
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
+from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.expect import ExceptionShape, ExpectShape
-from proxylab.scenario.schema.network import FamilyWord
-from proxylab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
+from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
     "AddressTargetShape",
@@ -62,6 +62,7 @@ def _one_or_all(value: object) -> object:
     return value if value == "all" else read_address(value)
 
 
+FamilyWord = Annotated[Family, BeforeValidator(word_of(Family))]
 _FAMILY = "The family to dial, in a cluster that has both. The default is the target's first one."
 SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
 

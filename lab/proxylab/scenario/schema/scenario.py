@@ -5,15 +5,16 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.keys import refused
+from proxylab.scenario.network import Network
 from proxylab.scenario.problems import shown
-from proxylab.scenario.schema.base import ScenarioShape, refused, word_of
+from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.expect import EngineFailureShape
 from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape
-from proxylab.scenario.schema.network import NetworkShape
 from proxylab.scenario.schema.probe import ProbeShape, StreamShape
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.syntax import Name, distinct
+from proxylab.scenario.syntax import Name, distinct
 
 __all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
 
@@ -80,8 +81,8 @@ class MetadataShape(ScenarioShape):
 class SpecShape(ScenarioShape):
     """The cluster, its probes, and the steps that change it."""
 
-    network: NetworkShape = Field(
-        default_factory=NetworkShape.model_construct,
+    network: Network = Field(
+        default_factory=Network,
         description="The network and its address plan.",
         examples=[{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}],
     )

@@ -4,13 +4,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.problems import describe
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused
+from proxylab.scenario.schema.base import ScenarioShape
 from proxylab.scenario.schema.change import ChangeShape, UntilShape
 from proxylab.scenario.schema.expect import ConntrackShape, SeenSource
 from proxylab.scenario.schema.matrix import ConditionShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
-from proxylab.scenario.schema.syntax import Duration, distinct
+from proxylab.scenario.syntax import Duration, distinct
 
 __all__ = ["CountShape", "StepExceptionShape", "StepExpectShape", "StepShape", "StreamExpectShape"]
 
