@@ -22,6 +22,7 @@ from proxylab.scenario.model import (
     Manner,
     NodeDevice,
     Outcome,
+    PodGroup,
     PodTarget,
     Preserved,
     Probe,
@@ -36,7 +37,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.scenario.references import choose_port, service_id, transport_of
 from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExceptionShape, ExpectShape, NodeDeviceShape
-from proxylab.scenario.schema.machines import PodShape
 from proxylab.scenario.schema.probe import (
     AddressTargetShape,
     AnyTarget,
@@ -56,7 +56,7 @@ class NamedObjects(Struct, frozen=True):
     """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]
-    pods: Mapping[str, PodShape]
+    pods: Mapping[str, PodGroup]
 
 
 def build_probe(shape: ProbeShape, location: Location, named: NamedObjects) -> Probe:

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.network import Network
+from proxylab.scenario.model import Network, Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
-from proxylab.scenario.schema.machines import NodeShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 
 __all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
@@ -93,7 +92,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
             _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
-            _check_nodes(balancer.nodes or [], spec["loadBalancers"][name]["nodes"], inventory, problems)
+            _check_nodes(balancer.nodes, spec["loadBalancers"][name]["nodes"], inventory, problems)
 
 
 def _given(network: Network) -> dict[str, dict[Family, IPNetwork]]:
@@ -148,16 +147,14 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
             yield from ((at[index], each) for index, each in enumerate(balancer.pool))
 
 
-def _located_at_node(
-    node: NodeShape, location: Location
-) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
+def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     for index, address in enumerate(node.addresses):
-        yield location["addresses"][index], address.address
+        yield location["addresses"][index], address.interface
     for index, route in enumerate(node.routes):
-        yield location["routes"][index]["to"], route.to
-    for name, daemon in node.daemons.items():
+        yield location["routes"][index]["to"], route.destination
+    for daemon in node.daemons:
         if daemon.address is not None:
-            yield location["daemons"][name]["address"], daemon.address
+            yield location["daemons"][daemon.name]["address"], daemon.address
 
 
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
@@ -177,7 +174,7 @@ def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
     families = families_of(network, parts.matrix or no_axes())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
     for name, balancer in parts.load_balancers.items():
-        for index, pool in enumerate(balancer.pool if balancer is not None else []):
+        for index, pool in enumerate(balancer.pool if balancer is not None else ()):
             for other, taken in others:
                 if pool.version == taken.version and pool.overlaps(taken):
                     spot = parts.location["spec"]["loadBalancers"][name]["pool"][index].spot
@@ -217,7 +214,7 @@ def _own_addresses_at(parts: Parts, name: str) -> Location:
     return Location(location.document, (*location.path[:-2], "status", "addresses"))
 
 
-def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, problems: Problems) -> None:
+def _check_internal_ips(node: Node, parts: Parts, location: Location, problems: Problems) -> None:
     """Note a node's own address outside the nodes' segment, and a second one of a family."""
     if parts.network is None or parts.matrix is None:
         return
@@ -231,8 +228,9 @@ def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, probl
             problems.add(location[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
 
 
-def _check_devices(node: NodeShape, segments: list[str] | None, location: Location, problems: Problems) -> None:
-    for name, uplink in node.uplinks.items():
+def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:
+    for uplink in node.uplinks:
+        name = uplink.device
         if name in (_FIRST_DEVICE, "lo"):
             problems.add(
                 location["uplinks"][name].key,
@@ -241,7 +239,7 @@ def _check_devices(node: NodeShape, segments: list[str] | None, location: Locati
             )
         if segments is not None:
             _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"], problems)
-    devices = [_FIRST_DEVICE, *node.uplinks, "lo"]
+    devices = [_FIRST_DEVICE, *(each.device for each in node.uplinks), "lo"]
     named = [(location["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
     named += [(location["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
     for where, device in named:

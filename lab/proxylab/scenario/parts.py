@@ -14,12 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Network
+from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
-from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.probe import (
     AnyTarget,
@@ -70,10 +69,10 @@ class Parts(Struct, frozen=True, kw_only=True):
     location: Location
     document: ScenarioDocument | None
     network: Network | None
-    nodes: Mapping[str, NodeShape | None]
-    pods: Mapping[str, PodShape | None]
-    hosts: Mapping[str, HostShape | None]
-    load_balancers: Mapping[str, BalancerShape | None]
+    nodes: Mapping[str, Node | None]
+    pods: Mapping[str, PodGroup | None]
+    hosts: Mapping[str, Host | None]
+    load_balancers: Mapping[str, LoadBalancer | None]
     matrix: MatrixShape | None
     failures: tuple[EngineFailureShape | None, ...]
     probes: tuple[ProbeParts, ...]
@@ -96,15 +95,15 @@ def read_parts(location: Location, problems: Problems) -> Parts:
     document = validated(ScenarioDocument, location, problems)
     if document is None:
         return _salvaged(location)
-    spec = document.spec
+    spec, at = document.spec, location["spec"]
     return Parts(
         location=location,
         document=document,
-        network=placed(spec.network, location["spec"]["network"]),
-        nodes=spec.nodes,
-        pods=spec.pods,
-        hosts=spec.hosts,
-        load_balancers=spec.load_balancers,
+        network=placed(spec.network, at["network"]),
+        nodes=_placed_entries(spec.nodes, at["nodes"]),
+        pods=_placed_entries(spec.pods, at["pods"]),
+        hosts=_placed_entries(spec.hosts, at["hosts"]),
+        load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
         matrix=spec.matrix or no_axes(),
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
@@ -157,7 +156,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 "terminating": own.terminating or given.shape.terminating,
                 "internal_ips": own.internal_ips or given.shape.internal_ips,
             }
-            nodes[name] = own.model_copy(update=update)
+            nodes[name] = replace(own, **update)
     return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
 
 
@@ -169,10 +168,10 @@ def _salvaged(location: Location) -> Parts:
         location=location,
         document=None,
         network=_placed(Network, network) if network.exists else Network(),
-        nodes=_entries(NodeShape, spec["nodes"]),
-        pods=_entries(PodShape, spec["pods"]),
-        hosts=_entries(HostShape, spec["hosts"]),
-        load_balancers=_entries(BalancerShape, spec["loadBalancers"]),
+        nodes=_placed_entries(_entries(Node, spec["nodes"]), spec["nodes"]),
+        pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
+        hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
+        load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
         matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
         failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
@@ -220,6 +219,11 @@ def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
     if not isinstance(entries, dict):
         return {}
     return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
+
+
+def _placed_entries(entries: Mapping[str, AnyDeclared | None], location: Location) -> dict[str, AnyDeclared | None]:
+    """The records of a mapping by their keys, with their names and positions."""
+    return {name: None if each is None else placed(each, location[name], name) for name, each in entries.items()}
 
 
 def _part(wanted: Any, location: Location) -> Any:

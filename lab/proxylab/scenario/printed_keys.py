@@ -10,23 +10,19 @@ from proxylab.scenario.keys import Declared, declared_keys, key_field
 __all__ = ["printed"]
 
 
-def printed(record: Declared) -> dict[str, Any]:
-    """The keys of a record that differ from their defaults."""
-    return {
-        key.alias: key.written(_plain(value))
-        for key in declared_keys(type(record))
-        if (value := getattr(record, key.name)) != key.default
-    }
-
-
-def _plain(value: Any) -> Any:
+def printed(value: Any) -> Any:
+    """A record, without the keys that have their defaults, or another value of a record's field."""
     match value:
         case Declared():
-            return printed(value)
+            return {
+                key.alias: key.written(printed(inner))
+                for key in declared_keys(type(value))
+                if (inner := getattr(value, key.name)) != key.default
+            }
         case tuple() if value and isinstance(value[0], Declared) and (field := key_field(type(value[0]))):
             return {getattr(each, field[0]): printed(each) for each in value}
         case tuple():
-            return list(map(_plain, value))
+            return list(map(printed, value))
         case Mapping():
-            return {key: _plain(each) for key, each in value.items()}
+            return {key: printed(each) for key, each in value.items()}
     return str(value) if isinstance(value, StrEnum | IPAddress | IPInterface | IPNetwork) else value

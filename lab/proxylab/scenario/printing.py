@@ -6,10 +6,10 @@ that make scenarios, and for tests. JSON is valid YAML 1.2, so each key of ``spe
 
 import json
 
-from proxylab.scenario.model import Node, PodGroup, Scenario
+from proxylab.scenario.model import Scenario
 from proxylab.scenario.printed_intent import axis_value, printed_flow, printed_probe, printed_when
 from proxylab.scenario.printed_keys import printed
-from proxylab.scenario.printed_objects import Data, given, printed_proxy, printed_service, printed_slice, texts
+from proxylab.scenario.printed_objects import Data, given, printed_proxy, printed_service, printed_slice
 from proxylab.scenario.printed_steps import printed_steps
 
 __all__ = ["scenario_text"]
@@ -36,16 +36,10 @@ def _metadata(scenario: Scenario) -> Data:
 def _spec(scenario: Scenario) -> Data:
     return given(
         network=printed(scenario.network),
-        nodes={node.name: _node(node) for node in scenario.nodes},
-        pods={pod.name: _pod(pod) for pod in scenario.pods},
-        hosts={
-            host.name: given(segment=host.segment, addresses=host.addresses, sysctls=dict(host.sysctls))
-            for host in scenario.hosts
-        },
-        loadBalancers={
-            each.name: given(pool=texts(each.pool), nodes=list(each.nodes), healthChecked=each.health_checked)
-            for each in scenario.load_balancers
-        },
+        nodes=printed(scenario.nodes),
+        pods=printed(scenario.pods),
+        hosts=printed(scenario.hosts),
+        loadBalancers=printed(scenario.load_balancers),
         matrix={axis.name: [axis_value(axis.name, value) for value in axis.values] for axis in scenario.matrix},
         except_=[
             {"when": printed_when(each.when, each.version), "engineFails": each.says, "because": each.because}
@@ -56,53 +50,3 @@ def _spec(scenario: Scenario) -> Data:
         dns=scenario.dns,
         steps=printed_steps(scenario),
     )
-
-
-def _node(node: Node) -> Data:
-    return given(
-        labels=dict(node.labels),
-        taints=list(node.taints),
-        terminating=node.terminating,
-        sysctls=dict(node.sysctls),
-        internalIPs=texts(node.internal_ips),
-        addresses=[{"device": each.device, "address": str(each.interface)} for each in node.addresses],
-        uplinks={each.device: {"segment": each.segment} for each in node.uplinks},
-        routes=[
-            given(
-                to=str(each.destination),
-                device=each.device,
-                via=str(each.via) if each.via else None,
-                from_=str(each.source) if each.source else None,
-            )
-            for each in node.routes
-        ],
-        daemons={
-            each.name: given(
-                port=each.port, protocol=str(each.protocol), address=str(each.address) if each.address else None
-            )
-            for each in node.daemons
-        },
-        leftovers=dict(node.leftovers),
-    )
-
-
-def _pod(pod: PodGroup) -> Data:
-    return {
-        **given(
-            namespace=pod.namespace,
-            replicas=pod.replicas,
-            nodes=list(pod.nodes),
-            labels=dict(pod.labels),
-            ports=[given(name=port.name, port=port.port, protocol=str(port.protocol)) for port in pod.ports],
-            terminating=pod.terminating,
-            hostNetwork=pod.host_network,
-            sharedNetns=pod.shared_netns,
-            sysctls=dict(pod.sysctls),
-            hostname=pod.hostname,
-            subdomain=pod.subdomain,
-            addresses=texts(pod.addresses),
-        ),
-        "ready": pod.ready,
-        "serving": pod.serving,
-        "present": pod.present,
-    }

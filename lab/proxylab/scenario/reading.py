@@ -47,10 +47,12 @@ def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
     )
 
 
-def placed(value: Read, location: Location) -> Read:
-    """The record, with the positions of the mapping at ``location``."""
+def placed(value: Read, location: Location, name: str = "") -> Read:
+    """The record, with the positions of the mapping at ``location``, and as an entry of a mapping with its name."""
     own = {field.name for field in fields(value)} - {key.name for key in declared_keys(type(value))}
     changes: dict[str, object] = {}
+    if name and (field := key_field(type(value))):
+        changes[field[0]] = name
     if "position" in own:
         changes["position"] = location.key.position
     if "positions" in own:
