@@ -2,8 +2,8 @@
 
 A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
 ``Key``; the type may carry ``Read`` and ``Check``. ``reading`` makes what pydantic needs from the declarations: it
-reads them, and makes the JSON Schema and the reference page. ``printing`` writes them back. The module imports no
-pydantic, since every process of the lab has the model.
+reads them, and makes the JSON Schema and the reference page. The module imports no pydantic, since every process of
+the lab has the model.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -94,12 +94,10 @@ class Read(Struct, frozen=True):
     Attributes:
         read: makes the value that the type expects, or raises ``refused``.
         written: the type of what the author writes, for editors; ``None`` if it is the field's own.
-        write: the value as an author writes it, for printing.
     """
 
     read: Callable[[Any], Any]
     written: Any = None
-    write: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Read the value before its type."""
@@ -167,11 +165,6 @@ class DeclaredKey(Struct, frozen=True):
     def required(self) -> bool:
         """Whether the author must write it."""
         return self.default is NODEFAULT
-
-    def written(self, value: object) -> Any:
-        """The value in the form in which an author writes it, for keys that have a form of their own."""
-        write = next((each.write for each in _metadata(self.hint) if isinstance(each, Read) and each.write), None)
-        return value if write is None or value is None else write(value)
 
 
 @cache

@@ -232,7 +232,7 @@ Address = Annotated[IPAddress, Read(read_address, str)]
 Interface = Annotated[IPInterface, Read(_interface, str)]
 Network = Annotated[IPNetwork, Check(_usable), Read(_network, str)]
 Destination = Annotated[IPNetwork, Read(_network, str), Read(_destination)]
-Duration = Annotated[int, Read(_duration, str, "{}ms".format)]
+Duration = Annotated[int, Read(_duration, str)]
 DeviceName = Annotated[str, Check(_device_name)]
 Labels = Mapping[
     Annotated[str, Check(_checked(label_key_fault))],
