@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import NamedObjects, build_conntrack, build_probe, build_source, build_stream
+from proxylab.scenario.build_intent import NamedObjects, build_probe, build_stream
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
@@ -29,7 +29,7 @@ from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.change import UntilShape
-from proxylab.scenario.schema.expect import EngineFailureShape
+from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import no_axes
 from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
 
@@ -125,7 +125,7 @@ def _until(shape: UntilShape, location: Location) -> Until:
     return Until(
         engines=shape.engines,
         rules=shape.rules,
-        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        conntrack=shape.conntrack,
         balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
         backends=shape.backends,
         elapsed=shape.elapsed,
@@ -137,7 +137,7 @@ def _until(shape: UntilShape, location: Location) -> Until:
 def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
     return StepExpect(
         streams={name: _stream_expect(each, location[name]) for name, each in shape.streams.items()},
-        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        conntrack=shape.conntrack,
         position=location.key.position,
         positions={str(key): location[str(key)].key.position for key in location.keys},
     )
@@ -147,7 +147,7 @@ def _stream_expect(shape: StreamExpectShape, location: Location) -> StreamExpect
     return StreamExpect(
         backend=shape.backend,
         backends=tuple(shape.backends) if shape.backends is not None else None,
-        source=build_source(shape.source),
+        source=shape.source,
         lost=_count(shape.lost),
         rejected=_count(shape.rejected),
         resets=_count(shape.resets),

@@ -8,7 +8,7 @@ from proxylab.scenario.document import Location
 from proxylab.scenario.model import Mode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape
+from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
 from proxylab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange

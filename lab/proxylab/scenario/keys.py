@@ -11,7 +11,7 @@ from functools import cache
 from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields
+from msgspec.structs import FieldInfo, fields
 
 from proxylab.encoding import Record, TaggedRecord
 
@@ -22,6 +22,7 @@ __all__ = [
     "Check",
     "Declared",
     "DeclaredKey",
+    "Form",
     "Key",
     "NotEmpty",
     "Read",
@@ -53,11 +54,13 @@ class Key(Struct, frozen=True):
         text: its meaning, for editors and the reference page.
         examples: values as an author writes them.
         alias: the key in the file, if it is not the field's name in camel case.
+        implied: what an absent key means, for a field without a default.
     """
 
     text: str
     examples: list[Any] = []
     alias: str = ""
+    implied: Any = None
 
 
 class _FromKey(Struct, frozen=True):
@@ -105,6 +108,24 @@ class Read(Struct, frozen=True):
 
         options = {} if self.written is None else {"json_schema_input_type": self.written}
         return BeforeValidator(self.read, **options).__get_pydantic_core_schema__(source, handler)
+
+
+class Form(Struct, frozen=True):
+    """What an author writes for a type that is not what the file holds.
+
+    Attributes:
+        written: the annotation of what the author writes.
+        make: makes the value of the model from it.
+    """
+
+    written: Any
+    make: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, _source: object, handler: Any) -> Any:
+        """Read what the author writes, then make the value."""
+        from proxylab.scenario.reading import form_schema  # noqa: PLC0415 - only pydantic calls this
+
+        return form_schema(self, handler)
 
 
 class Between(Struct, frozen=True):
@@ -161,11 +182,6 @@ class DeclaredKey(Struct, frozen=True):
     key: Key
     default: Any
 
-    @property
-    def required(self) -> bool:
-        """Whether the author must write it."""
-        return self.default is NODEFAULT
-
 
 @cache
 def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
@@ -177,12 +193,16 @@ def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
             alias=key.alias or _camel(field.name),
             hint=hints[field.name],
             key=key,
-            default=field.default if field.default_factory is NODEFAULT else field.default_factory(),
+            default=_default(field),
         )
         for field in fields(declared)
         for key in _metadata(hints[field.name])
         if isinstance(key, Key)
     )
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
 
 
 @cache

@@ -11,28 +11,30 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.expect import (
+    ConntrackExpect,
+    Entries,
+    Expect,
+    HttpExpect,
+    NodeDevice,
+    Preserved,
+    Shares,
+    SourceAddress,
+    SourceExpectation,
+)
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.intent import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
-    ConntrackExpect,
     EngineFailure,
-    Entries,
     Exceptional,
-    Expect,
     HostTarget,
-    HttpExpect,
-    NodeDevice,
     PodTarget,
-    Preserved,
     Probe,
     Send,
     ServiceTarget,
-    Shares,
     Source,
-    SourceAddress,
-    SourceExpectation,
     Stream,
     Target,
 )

@@ -14,11 +14,11 @@ from pydantic import TypeAdapter, ValidationError
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
+from proxylab.scenario.model import Expect, Host, LoadBalancer, Network, Node, PodGroup
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
+from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.probe import (
     AnyTarget,
@@ -47,7 +47,7 @@ class ProbeParts(Struct, frozen=True, kw_only=True):
     source: SourceShape | None
     target: AnyTarget | None
     send: SendShape | None
-    expect: ExpectShape | None
+    expect: Expect | None
     exceptions: tuple[ExceptionShape | None, ...] = ()
 
 
@@ -194,7 +194,7 @@ def _probe(location: Location) -> ProbeParts:
         source=_part(Sender, location["from"]),
         target=_part(TargetShape, location["to"]),
         send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=_part(ExpectShape, location["expect"]),
+        expect=_part(Expect, location["expect"]),
         exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
     )
 

@@ -13,20 +13,25 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
-from pydantic import AfterValidator, BeforeValidator, Field, GetCoreSchemaHandler, create_model
+from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, create_model
 from pydantic_core import CoreSchema, core_schema
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import Declared, DeclaredKey, Key, NotEmpty, declared_keys, key_field
+from proxylab.scenario.keys import Declared, DeclaredKey, Form, Key, NotEmpty, declared_keys, key_field
 from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.words import Position
 
-__all__ = ["placed", "schema_of", "shape_of"]
+__all__ = ["form_schema", "placed", "schema_of", "shape_of"]
 
 Read = TypeVar("Read", bound=Declared)
 
 _NOWHERE: Final = Position("", 1, 1)
 _NOT_EMPTY: Final = Field(min_length=1)
+
+
+def form_schema(form: Form, handler: GetCoreSchemaHandler) -> CoreSchema:
+    """Pydantic's schema for what an author writes, of which it makes the value of the model."""
+    return core_schema.no_info_after_validator_function(form.make, handler.generate_schema(_written(form.written)))
 
 
 def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -96,8 +101,10 @@ def _field(key: DeclaredKey) -> Any:
     options: dict[str, Any] = {"alias": key.alias, "description": key.key.text}
     if key.key.examples:
         options["examples"] = key.key.examples
-    if key.required:
+    if key.default is NODEFAULT and key.key.implied is None:
         return Field(**options)
+    if key.default is NODEFAULT:
+        return Field(**options, default_factory=lambda: key.key.implied)
     # Editors show a default that says something, so not an empty list.
     if key.default in ("", (), {}) or isinstance(key.default, Declared):
         return Field(**options, default_factory=lambda: key.default)
@@ -117,7 +124,7 @@ def _written(hint: Any) -> Any:
             inner = _read_as(arguments[0])
             return _annotated(inner[0], [*inner[1], *attached, *inner[2]])
         case origin if origin in (Union, UnionType):
-            return Union[tuple(map(_written, arguments))]  # noqa: UP007 - a union of types that are known only now
+            return _one_of(arguments)
     inner = _read_as(hint)
     return _annotated(inner[0], [*inner[1], *inner[2]])
 
@@ -137,6 +144,31 @@ def _read_as(hint: Any) -> tuple[Any, list[Any], list[Any]]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return hint, [BeforeValidator(word_of(hint))], []
     return hint, [], []
+
+
+def _one_of(options: tuple[Any, ...]) -> Any:
+    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
+    mappings = [option for option in options if _is_mapping(option)]
+    scalars = [option for option in options if option is not type(None) and option not in mappings]
+    if len(mappings) != 1 or len(scalars) != 1:
+        return Union[tuple(map(_written, options))]  # noqa: UP007 - a union of types that are known only now
+    tagged = [_annotated(_written(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
+    chosen = _annotated(Union[tuple(tagged)], [Discriminator(_text_or_keys)])  # noqa: UP007
+    return _optional(Union[options], chosen)  # noqa: UP007
+
+
+def _text_or_keys(value: object) -> str:
+    return "<keys>" if isinstance(value, dict | Declared) else "<text>"
+
+
+def _is_mapping(hint: Any) -> bool:
+    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
+
+
+def _optional(hint: Any, written: Any) -> Any:
+    """``written``, or ``None`` if a value of this type may be ``None``."""
+    return Union[written, None] if type(None) in get_args(hint) else written  # noqa: UP007
 
 
 def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:

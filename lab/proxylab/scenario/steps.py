@@ -11,7 +11,8 @@ from msgspec import field
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
-from proxylab.scenario.intent import ConntrackExpect, Probe, SourceExpectation
+from proxylab.scenario.expect import ConntrackExpect, SourceExpectation
+from proxylab.scenario.intent import Probe
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.expect import ConntrackExpect
 from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.expect import ConntrackShape
 from proxylab.scenario.steps import DEADLINE, EngineAction, EngineState, RulesState
 from proxylab.scenario.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
@@ -164,7 +164,7 @@ class UntilShape(ScenarioShape):
         description="Whether the engine's rules must be in a node's kernel.",
         examples=[{"node-a": "present"}],
     )
-    conntrack: ConntrackShape | None = Field(
+    conntrack: ConntrackExpect | None = Field(
         default=None,
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],

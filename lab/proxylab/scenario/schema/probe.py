@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
 from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.model import MOST_FLOWS, Frontend, Manner
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.expect import ExceptionShape, ExpectShape
+from proxylab.scenario.schema.exception import ExceptionShape
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
@@ -242,7 +243,7 @@ class ProbeShape(ScenarioShape):
         description="The packets to send.",
         examples=[{"as": "packet", "flows": 2000}],
     )
-    expect: ExpectShape = Field(
+    expect: Expect = Field(
         description="The expected result.", examples=[{"outcome": "delivered", "source": "preserved"}]
     )
     exceptions: list[ExceptionShape] = Field(

@@ -9,7 +9,7 @@ from proxylab.scenario.keys import refused
 from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.expect import EngineFailureShape
+from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import MatrixShape
 from proxylab.scenario.schema.probe import ProbeShape, StreamShape
 from proxylab.scenario.schema.step import StepShape

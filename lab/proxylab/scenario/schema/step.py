@@ -4,11 +4,11 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.expect import ConntrackExpect, SeenSource
 from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.problems import describe
 from proxylab.scenario.schema.base import ScenarioShape
 from proxylab.scenario.schema.change import ChangeShape, UntilShape
-from proxylab.scenario.schema.expect import ConntrackShape, SeenSource
 from proxylab.scenario.schema.matrix import ConditionShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
 from proxylab.scenario.syntax import Duration, distinct
@@ -89,7 +89,7 @@ class StepExpectShape(ScenarioShape):
     streams: dict[str, StreamExpectShape] = Field(
         default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
     )
-    conntrack: ConntrackShape | None = Field(
+    conntrack: ConntrackExpect | None = Field(
         default=None,
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],
