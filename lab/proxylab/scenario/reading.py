@@ -21,7 +21,7 @@ from proxylab.scenario.keys import Declared, DeclaredKey, Form, Key, NotEmpty, d
 from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.words import Position
 
-__all__ = ["form_schema", "placed", "schema_of", "shape_of"]
+__all__ = ["form_schema", "placed", "read_as", "schema_of", "shape_of"]
 
 Read = TypeVar("Read", bound=Declared)
 
@@ -31,7 +31,7 @@ _NOT_EMPTY: Final = Field(min_length=1)
 
 def form_schema(form: Form, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Pydantic's schema for what an author writes, of which it makes the value of the model."""
-    return core_schema.no_info_after_validator_function(form.make, handler.generate_schema(_written(form.written)))
+    return core_schema.no_info_after_validator_function(form.make, handler.generate_schema(read_as(form.written)))
 
 
 def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -42,7 +42,7 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 @cache
 def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
     """The pydantic model with the record's keys."""
-    keys: dict[str, Any] = {key.name: (_written(key.hint), _field(key)) for key in declared_keys(declared)}
+    keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
     return create_model(
         f"{declared.__name__}Shape",
         __base__=ScenarioShape,
@@ -111,8 +111,8 @@ def _field(key: DeclaredKey) -> Any:
     return Field(**options, default=key.default)
 
 
-def _written(hint: Any) -> Any:
-    """The annotation by which pydantic reads a field with this annotation."""
+def read_as(hint: Any) -> Any:
+    """The annotation by which pydantic reads a field of a record that has this annotation."""
     arguments = get_args(hint)
     match get_origin(hint):
         case origin if origin is Annotated:
@@ -121,26 +121,26 @@ def _written(hint: Any) -> Any:
                 for each in arguments[1:]
                 if not isinstance(each, Key)
             ]
-            inner = _read_as(arguments[0])
+            inner = _parts_read(arguments[0])
             return _annotated(inner[0], [*inner[1], *attached, *inner[2]])
         case origin if origin in (Union, UnionType):
             return _one_of(arguments)
-    inner = _read_as(hint)
+    inner = _parts_read(hint)
     return _annotated(inner[0], [*inner[1], *inner[2]])
 
 
-def _read_as(hint: Any) -> tuple[Any, list[Any], list[Any]]:
+def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
     """What pydantic reads for a type, and what it does before and after the checks that are attached to the type."""
     arguments = get_args(hint)
     match get_origin(hint):
         case origin if origin is tuple:
             if isinstance(arguments[0], type) and issubclass(arguments[0], Declared) and key_field(arguments[0]):
                 return _entries(arguments[0])
-            return list[_written(arguments[0])], [], [AfterValidator(tuple)]  # type: ignore[misc]
+            return list[read_as(arguments[0])], [], [AfterValidator(tuple)]  # type: ignore[misc]
         case origin if origin is Mapping:
-            return dict[_written(arguments[0]), _written(arguments[1])], [], []  # type: ignore[misc]
+            return dict[read_as(arguments[0]), read_as(arguments[1])], [], []  # type: ignore[misc]
         case origin if origin in (Union, UnionType):
-            return _written(hint), [], []
+            return read_as(hint), [], []
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return hint, [BeforeValidator(word_of(hint))], []
     return hint, [], []
@@ -151,8 +151,8 @@ def _one_of(options: tuple[Any, ...]) -> Any:
     mappings = [option for option in options if _is_mapping(option)]
     scalars = [option for option in options if option is not type(None) and option not in mappings]
     if len(mappings) != 1 or len(scalars) != 1:
-        return Union[tuple(map(_written, options))]  # noqa: UP007 - a union of types that are known only now
-    tagged = [_annotated(_written(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
+        return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
+    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
     chosen = _annotated(Union[tuple(tagged)], [Discriminator(_text_or_keys)])  # noqa: UP007
     return _optional(Union[options], chosen)  # noqa: UP007
 
@@ -180,7 +180,7 @@ def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:
     def named(entries: dict[str, Declared]) -> tuple[Declared, ...]:
         return tuple(replace(each, **{name: key}) for key, each in entries.items())
 
-    return dict[_written(hint), entry], [], [AfterValidator(named)]  # type: ignore[misc]
+    return dict[read_as(hint), entry], [], [AfterValidator(named)]  # type: ignore[misc]
 
 
 def _empty_for_null(value: object) -> object:

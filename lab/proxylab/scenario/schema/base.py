@@ -3,9 +3,9 @@
 Pydantic builds a shape's validator when a file first holds such a mapping (``defer_build``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -30,7 +30,9 @@ def _camel(name: str) -> str:
 
 
 class Shape(BaseModel):
-    """A mapping with known keys."""
+    """A mapping with known keys. ``meant`` says for unknown keys that authors try what to write instead."""
+
+    meant: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(
         strict=True,

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
@@ -98,6 +98,8 @@ Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_inp
 class ServiceTargetShape(ScenarioShape):
     """A frontend of a Service."""
 
+    meant: ClassVar[Mapping[str, str]] = {"name": "to dial the name of a Service, write via: dnsName"}
+
     service: str = Field(description="The Service, as name or namespace/name.", examples=["echo", "prod/echo"])
     namespace: Name | None = Field(
         default=None, description="The Service's namespace, if service does not name it.", examples=["prod"]
@@ -172,6 +174,9 @@ def _one_target(value: object) -> object:
     named = _named_targets(value)
     if len(named) == 1:
         return value
+    if "name" in value and not named:
+        allowed = "to dial the name of a Service, write service: NAME and via: dnsName"
+        raise refused("names no target", allowed=allowed)
     what = f"names {' and '.join(named)}" if named else "names no target"
     word = "" if named else next(iter(value), "")
     raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
