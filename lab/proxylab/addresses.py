@@ -34,7 +34,7 @@ else:
     IPInterface = _either("IPInterface", IPv4Interface, IPv6Interface)
     IPNetwork = _either("IPNetwork", IPv4Network, IPv6Network)
 
-__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport", "unpacked"]
+__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport", "may_overlap", "unpacked"]
 
 
 @lru_cache(maxsize=4096)
@@ -89,3 +89,16 @@ class Transport(StrEnum):
     def served(self) -> Protocol | None:
         """The protocol of its listeners; ``None`` for echo requests, which every stack answers."""
         return None if self is Transport.ICMP else Protocol(self.value)
+
+
+def may_overlap(one: tuple[str, IPNetwork], other: tuple[str, IPNetwork]) -> bool:
+    """Whether two networks, each with its key, are those of pods within the upper half of their nodes' own network.
+
+    The networks of clouds give pods such addresses. Nodes and hosts get theirs from the lower half.
+    """
+    networks = dict((one, other))
+    pods, nodes = networks.get("podCIDR"), networks.get("nodeCIDR")
+    if pods is None or nodes is None or pods.version != nodes.version or nodes.prefixlen == nodes.max_prefixlen:
+        return False
+    first, last, middle = int(pods[0]), int(pods[-1]), int(nodes[0]) + nodes.num_addresses // 2
+    return middle <= first and last <= int(nodes[-1])

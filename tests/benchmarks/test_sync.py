@@ -1,8 +1,9 @@
-"""What a synchronisation of the embedded iptables engine costs us, held against what it costs iptables-restore.
+"""What a synchronisation of an embedded engine costs us, held against what it costs iptables-restore or nft.
 
 Both are measured in one run and as processor time, so that a busy machine slows them alike. Ours is the best of a few
 rounds, and theirs too. The floor of a full sync is what iptables-restore takes for the rules as kube-proxy writes them;
-all in all a sync may take twice that. ``-rP`` shows the figures of a run that holds.
+all in all a sync may take twice that. The floor of mode nftables is what ``nft -f`` takes. ``-rP`` shows the figures of
+a run that holds.
 """
 
 import os
@@ -26,6 +27,9 @@ from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, Serv
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import Renderer
 from proxylab.engines.embedded.iptables.restore import restore, restore_changes
+from proxylab.engines.embedded.nftables import render as tables
+from proxylab.engines.embedded.nftables.loader import Present
+from proxylab.engines.embedded.nftables.transaction import write_table
 from proxylab.engines.embedded.ports import ClusterView
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.timeout(600)]
@@ -34,6 +38,7 @@ A = Addresses(Family.IPV4)
 NODE = facts(A)
 SETTINGS = settings(A)
 ROUNDS = 7
+RESTORE = "iptables-legacy-restore --noflush --counters"
 ENDPOINTS = 3
 SANDBOX = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
 
@@ -97,25 +102,30 @@ def in_no_order(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def compared(ours: Callable[[], object], tmp_path: Path, *texts: str) -> tuple[float, float]:
-    """The processor time of the fastest of a few rounds, ours and that of iptables-restore, in milliseconds.
+def compared(
+    ours: Callable[[], object], tmp_path: Path, *texts: str, command: str = RESTORE, rounds: int = ROUNDS
+) -> tuple[float, float]:
+    """The processor time of the fastest of a few rounds, ours and that of the mode's tool, in milliseconds.
 
     Args:
         ours: our part of one synchronisation.
         tmp_path: where texts may be written.
-        texts: what iptables-restore loads. Only the last of them is measured.
+        texts: what the tool loads. Only the last of them is measured.
+        command: the tool with its arguments.
+        rounds: how many.
     """
-    tool = shutil.which("iptables-legacy-restore", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    name, *arguments = command.split()
+    tool = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
     if tool is None:
-        pytest.skip("no iptables-legacy-restore here; install iptables")
+        pytest.skip(f"no {name} here; install it")
     files = [tmp_path / f"{number}.rules" for number in range(len(texts))]
     for file, text in zip(files, texts, strict=True):
         file.write_text(text)
-    loads = [f"{tool} --noflush --counters < {file}" for file in files]
+    loads = [f"{tool} {' '.join(arguments)} < {file}" for file in files]
     loads[-1] = f"time {loads[-1]}"
     script = "\n".join(["set -e", "mount -t tmpfs tmpfs /run", "TIMEFORMAT='spent %3U %3S'", *loads])
-    rounds = [(_our_seconds(ours), _their_seconds(script)) for _ in range(ROUNDS)]
-    return min(mine for mine, _ in rounds) * 1000, min(theirs for _, theirs in rounds) * 1000
+    taken = [(_our_seconds(ours), _their_seconds(script)) for _ in range(rounds)]
+    return min(mine for mine, _ in taken) * 1000, min(theirs for _, theirs in taken) * 1000
 
 
 def _our_seconds(work: Callable[[], object]) -> float:
@@ -130,7 +140,7 @@ def _their_seconds(script: str) -> float:
     done = subprocess.run([*SANDBOX, "bash", "-c", script], capture_output=True, text=True, timeout=120, check=False)
     spent = re.search(r"spent (\S+) (\S+)", done.stderr)
     if done.returncode != 0 or spent is None:
-        pytest.skip(f"iptables-restore does not work here: {done.stderr.strip()}")
+        pytest.skip(f"the tool does not work here: {done.stderr.strip()}")
     return float(spent[1]) + float(spent[2])
 
 
@@ -169,6 +179,22 @@ def test_one_changed_service(services: int, tmp_path: Path) -> None:
 
     ours, theirs = compared(change, tmp_path, full_text(views[0]), change())
     said = f"one of {services} services: ours {ours:.1f} ms, iptables-restore's {theirs:.1f} ms"
+    sys.stdout.write(said)
+    assert ours < theirs, said
+
+
+@pytest.mark.budget
+@pytest.mark.parametrize("size", [10, 1000, 5000])
+def test_a_full_sync_of_mode_nftables(size: int, tmp_path: Path) -> None:
+    view = cluster(size)
+
+    def full() -> tuple[object, str]:
+        renderer = tables.Renderer(Family.IPV4, SETTINGS)
+        ruleset = renderer.render(view, NODE)
+        return (renderer, ruleset), write_table(ruleset, Present(), rehook=True).text
+
+    ours, theirs = compared(full, tmp_path, full()[1], command="nft -f -", rounds=3)
+    said = f"full sync of {size} services: ours {ours:.1f} ms, nft's {theirs:.1f} ms"
     sys.stdout.write(said)
     assert ours < theirs, said
 

@@ -7,12 +7,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from documents import Command, clone_of_a_reader, needs_a_checkout, pages, play, steps
 from kubernetes_checkout import NoSourcesError, make_checkout
-from msgspec.structs import replace
 
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.cache import Cache

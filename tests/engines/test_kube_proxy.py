@@ -15,7 +15,8 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service, ServicePort, ServiceType
 from proxylab.engines.barrier import BARRIER, without_barrier
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.modes import MODES
+from proxylab.engines.names import mode_of
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline
@@ -33,7 +34,7 @@ async def story(launcher: Launcher, engine: str) -> dict[str, Any]:
         dump = await stage.synced()
         said["programmed"] = "default/echo" in dump
         said["barrier"] = BARRIER in dump
-        said["hidden"] = BARRIER in without_barrier(dump)
+        said["hidden"] = BARRIER in without_barrier(dump, mode_of(engine))
         stage.store.delete(ECHO.key)
         # Mode nftables keeps the chains of what is gone for a while, but no rule jumps to them.
         said["forgotten"] = str(ECHO.cluster_ips[0]) not in await stage.synced()
@@ -179,22 +180,24 @@ async def both(launcher: Launcher) -> list[list[str]]:
 
     clusters = decode(Path(os.environ["TEST_CLUSTERS"]).read_bytes(), tuple[tuple[KubeObject, ...], ...])
     found: list[list[str]] = []
+    mode = os.environ["TEST_MODE"]
     async with (
-        staged(launcher, "embedded/iptables") as embedded,
-        staged(launcher, "kube-proxy/iptables") as upstream,
+        staged(launcher, f"embedded/{mode}") as embedded,
+        staged(launcher, f"kube-proxy/{mode}") as upstream,
     ):
         for cluster in clusters:
             for stage in (embedded, upstream):
                 stage.hold(*cluster)
             dumps = await asyncio.gather(embedded.synced(), upstream.synced())
-            found.append(rule_differences("iptables", *map(without_barrier, dumps)))
+            found.append(MODES[mode].differences(*(without_barrier(each, mode) for each in dumps)))
     return found
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("family", Family)
 @pytest.mark.usefixtures("binary")
 def test_both_write_the_same_rules_for_any_cluster(
-    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    family: Family, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from hypothesis import HealthCheck, Phase, given, settings
     from rule_worlds import clusters
@@ -214,6 +217,7 @@ def test_both_write_the_same_rules_for_any_cluster(
     file = tmp_path / "clusters"
     file.write_bytes(encode(drawn))
     monkeypatch.setenv("TEST_CLUSTERS", str(file))
+    monkeypatch.setenv("TEST_MODE", mode)
     found = sandboxed(both)
     assert len(found) == len(drawn)
     for cluster, lines in zip(drawn, found, strict=True):

@@ -12,8 +12,9 @@ from staged_engines import Stage, staged
 
 from proxylab.addresses import Family
 from proxylab.engines.barrier import without_barrier
-from proxylab.engines.names import NFT_TABLE, mode_of
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.embedded.nftables.names import TABLE
+from proxylab.engines.modes import MODES
+from proxylab.engines.names import mode_of
 from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 
@@ -35,6 +36,11 @@ PAIRS = [
     ("kube-proxy/nftables", "kube-proxy/iptables"),
     ("kube-proxy/nftables", "embedded/iptables"),
     ("embedded/iptables", "kube-proxy/nftables"),
+    ("embedded/iptables", "embedded/nftables"),
+    ("embedded/nftables", "embedded/iptables"),
+    ("kube-proxy/iptables", "embedded/nftables"),
+    ("embedded/nftables", "kube-proxy/nftables"),
+    ("kube-proxy/nftables", "embedded/nftables"),
     ("embedded@v1.23/iptables", "kube-proxy/iptables"),
     ("embedded@v1.23/iptables", "embedded/iptables"),
 ]
@@ -47,7 +53,7 @@ async def stands(stage: Stage) -> dict[str, Any]:
     nft = NftTool(stage.launcher, stage.context.netns, stage.context.name)
     return {
         "iptables": sorted(chains),
-        "nftables": bool(await nft.list_table(Family.IPV4, NFT_TABLE)),
+        "nftables": bool(await nft.list_table(Family.IPV4, TABLE)),
         "docker": [line.split("] ")[-1] for line in saved.splitlines() if "DOCKER" in line and "-A" in line],
     }
 
@@ -62,8 +68,8 @@ async def pairs(launcher: Launcher) -> dict[str, Any]:
             await stage.synced()
             before = await stands(stage)
             await stage.give_way(then)
-            dumps = [without_barrier(await each.synced()) for each in (stage, fresh)]
-            differences = rule_differences(mode_of(then), *dumps)
+            dumps = [without_barrier(await each.synced(), mode_of(then)) for each in (stage, fresh)]
+            differences = MODES[mode_of(then)].differences(*dumps)
             found[f"{first} {then}"] = before, await stands(stage), differences
     return found
 

@@ -5,6 +5,7 @@ configured alike go from one scenario to the next, and the API tells them what h
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
@@ -18,34 +19,41 @@ from staged_engines import Stage, staged
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import KubeObject, Node
+from proxylab.cluster.objects import KubeObject, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import without_barrier
-from proxylab.engines.rulesets import rule_differences
+from proxylab.engines.modes import MODES
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
-ENGINES = ("embedded/iptables", "kube-proxy/iptables")
+OF_OTHERS = {
+    "iptables": {"nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
+    "nftables": {"proxy-mode-switches.lab", "rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
+}
+"""The scenarios that a mode does not have."""
+
 CORE = re.compile(r"^  tags: \[.*\bcore\b", re.MULTILINE)  # to load all scenarios would take two seconds, twice
 AT_MOST = 70
 AT_ONCE = 4  # groups of clusters, each of which waits for its own engines
 
-AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[Node, ...]]
+AnyResponse = tuple[tuple[IPNetwork, ...], ProxyConfiguration, tuple[KubeObject, ...]]
 Clusters = dict[str, tuple[KubeObject, ...]]
 
 
-def clusters(*, core: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
+def clusters(mode: str, *, core: bool) -> Iterator[tuple[str, AnyResponse, tuple[KubeObject, ...]]]:
     """Every cluster that a scenario goes through, with what engines are told at their start."""
     for path in files(core=core):
-        for case in cases(load_scenario(path), "iptables"):
+        for case in cases(load_scenario(path), mode):
             for number, cluster in enumerate(assemble(case).timeline):
                 # Since 1.37 kube-proxy ends when the addresses of its node change.
                 bare = (
                     Node(name=each.name, addresses=each.addresses) for each in cluster.objects if isinstance(each, Node)
                 )
-                told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), tuple(bare)
+                # In mode nftables kube-proxy goes by the ServiceCIDRs of its last full sync.
+                networks = (each for each in cluster.objects if isinstance(each, ServiceCIDR))
+                told = case.network.pod_cidrs, case.proxy or ProxyConfiguration(), (*bare, *networks)
                 yield f"{path.stem} {case.case.id} after {number} steps", told, cluster.objects
 
 
@@ -84,7 +92,7 @@ async def compared_of_others(launcher: Launcher) -> dict[str, Any]:
 
 async def compared(launcher: Launcher, *, core: bool) -> dict[str, Any]:
     """How rules differ, by cluster and node; how many were compared; and the scenarios that they are of."""
-    every = list(clusters(core=core))
+    every = list(clusters(os.environ["TEST_MODE"], core=core))
     room = asyncio.Semaphore(AT_ONCE)
 
     async def in_its_turn(told: AnyResponse, group: Clusters) -> tuple[dict[str, list[str]], int]:
@@ -112,24 +120,29 @@ async def compared_in(launcher: Launcher, told: AnyResponse, group: Clusters) ->
             written = await asyncio.gather(*(rules_of(pair) for pair in stages.values()))
             for node, (ours, theirs) in zip(stages, written, strict=True):
                 count += 1
-                if lines := rule_differences("iptables", ours, theirs):
+                if lines := MODES[os.environ["TEST_MODE"]].differences(ours, theirs):
                     found[f"{name} on {node}"] = list(lines)
     return found, count
 
 
 async def rules_of(pair: list[Stage]) -> list[str]:
-    return [without_barrier(each) for each in await asyncio.gather(*(stage.synced() for stage in pair))]
+    return [
+        without_barrier(each, os.environ["TEST_MODE"])
+        for each in await asyncio.gather(*(stage.synced() for stage in pair))
+    ]
 
 
 async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResponse) -> dict[str, list[Stage]]:
-    cidrs, configuration, nodes = told
-    configuration = replace(configuration, min_sync_period=0.01)  # a second would be that long for each cluster
+    cidrs, configuration, known = told
+    # A second would be that long for each cluster.
+    nftables = replace(configuration.nftables, min_sync_period=0.01)
+    configuration = replace(configuration, min_sync_period=0.01, nftables=nftables)
     made = {}
     for node in ("node-a", "node-b"):
         made[node] = []
-        for engine in ENGINES:
+        for engine in (f"{proxy}/{os.environ['TEST_MODE']}" for proxy in ("embedded", "kube-proxy")):
             store = Store()
-            for each in nodes:
+            for each in known:
                 store.apply(each)
             stage = staged(launcher, engine, node=node, store=store, cluster_cidrs=cidrs, configuration=configuration)
             made[node].append(await stack.enter_async_context(stage))
@@ -139,11 +152,12 @@ async def on_both_nodes(launcher: Launcher, stack: AsyncExitStack, told: AnyResp
 # Those of the core run on a real kube-proxy in every run of the tests.
 @pytest.mark.timeout(420)
 @pytest.mark.parametrize("core", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["others", "core"])
+@pytest.mark.parametrize("mode", OF_OTHERS)
 @pytest.mark.usefixtures("binary")
-def test_both_write_the_same_rules_for_every_scenario(core: bool) -> None:
+def test_both_write_the_same_rules_for_every_scenario(mode: str, core: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_MODE", mode)
     result = sandboxed(compared_of_core if core else compared_of_others, seconds=400)
     assert result["differences"] == {}
     everything = {path.name.removesuffix(".yaml") for path in files(core=core)}
-    only_nftables = {"nftables-table-deleted.lab"}
-    assert set(result["scenarios"]) == everything - only_nftables
+    assert set(result["scenarios"]) == everything - OF_OTHERS[mode]
     assert result["compared"] > 2 * len(everything)

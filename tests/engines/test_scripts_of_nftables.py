@@ -1,8 +1,9 @@
-"""``repro.sh`` loads the rules that the real kube-proxy has made in mode nftables, and sees what the lab has seen."""
+"""``repro.sh`` loads the rules of mode nftables, and sees what the lab has seen."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from played_scripts import in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
@@ -14,21 +15,21 @@ from proxylab.report.bundle import CASE, read_case
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 
-ENGINE = "kube-proxy/nftables"
 SAMPLE = {"clusterip/from-a-pod": 4, "nodeport/traffic-policy-local": 2}
 """Scenarios, and how many of their probes are sent."""
 NO_TRANSLATION = ("meta l4proto tcp dnat to 10.244.1.11:8080", "meta l4proto tcp counter")
 
 
+@pytest.mark.parametrize("engine", ["kube-proxy/nftables", "embedded/nftables"])
 def test_scripts_see_what_the_lab_has_seen_and_something_else_without_a_translation(
-    kube_proxy: Binary, tmp_path: Path
+    engine: str, kube_proxy: Binary, tmp_path: Path
 ) -> None:
     upstream = Upstream(str(kube_proxy.path), kube_proxy.version)
     bundles: dict[str, Path] = {}
-    with Session(EngineChoice(ENGINE, upstream=upstream)) as session:
+    with Session(EngineChoice(engine, upstream=upstream)) as session:
         for name, most in SAMPLE.items():
             scenario = load_scenario(ROOT / f"scenarios/{name}.lab.yaml")
-            case = cases(scenario, "nftables", version_of(ENGINE, kube_proxy.version))[0]
+            case = cases(scenario, "nftables", version_of(engine, kube_proxy.version))[0]
             lab = session.open(case)
             for probe in case.probes[:most]:
                 bundles[probe.name] = tmp_path / str(len(bundles))

@@ -1,4 +1,4 @@
-"""What a scenario asserts of mode nftables alone, it can only be shown to lose on upstream's proxy."""
+"""What a scenario asserts of mode nftables alone is lost without what it is about, on each proxy of that mode."""
 
 import json
 import os
@@ -23,17 +23,28 @@ EDITS = {
             )
         },
     ),
+    "steps/proxy-mode-changes-from-nftables": (
+        "    change: {engines: {node-a: iptables}}\n",
+        "",
+        {
+            (
+                "the proxy changes to mode iptables, and the stream is answered again: "
+                "NodePort on 127.0.0.1 is served after the change to mode iptables"
+            )
+        },
+    ),
 }
 
 
+@pytest.mark.parametrize("engine", ["kube-proxy/nftables", "embedded/nftables"])
 @pytest.mark.parametrize("file", EDITS)
-def test_it_turns_red_without_what_it_is_about(file: str, kube_proxy: Binary, tmp_path: Path) -> None:
+def test_it_turns_red_without_what_it_is_about(file: str, engine: str, kube_proxy: Binary, tmp_path: Path) -> None:
     text, becomes, red = EDITS[file]
     written = (ROOT / "scenarios" / f"{file}.lab.yaml").read_text()
     assert text in written
     edited = tmp_path / "edited.lab.yaml"
     edited.write_text(written.replace(text, becomes))
-    command = ["run", "--no-bundles", "-o", "json", "--engine", "kube-proxy/nftables", "--kube-proxy"]
+    command = ["run", "--no-bundles", "-o", "json", "--engine", engine, "--kube-proxy"]
     done = subprocess.run(
         [sys.executable, "-m", "proxylab", *command, str(kube_proxy.path), str(edited)],
         capture_output=True,
@@ -43,7 +54,8 @@ def test_it_turns_red_without_what_it_is_about(file: str, kube_proxy: Binary, tm
         env={**os.environ, "PYTHONPATH": str(ROOT / "lab")},
     )
     assert done.stdout, done.stderr
-    (case,) = json.loads(done.stdout)["scenarios"]
-    assert case["fault"] is None
-    found = {probe["name"].partition("[")[0] for probe in case["probes"] if probe["judgement"] != "pass"}
+    cases = json.loads(done.stdout)["scenarios"]
+    assert [case["fault"] for case in cases] == [None] * len(cases)
+    probes = [probe for case in cases for probe in case["probes"]]
+    found = {probe["name"].partition("[")[0] for probe in probes if probe["judgement"] != "pass"}
     assert found == red

@@ -17,7 +17,7 @@ from proxylab.engines.embedded.iptables.legacy import V1_23
 from proxylab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 from proxylab.engines.embedded.iptables.render import CURRENT, render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.iptables.rules import Shape
 
 GOLDEN = Path(__file__).parent
 KUBELETS = {("filter", "KUBE-FIREWALL"), ("nat", "KUBE-MARK-DROP")}

@@ -119,6 +119,19 @@ EDITS = [
         {"NodePort of another node with policy Local and NodeCIDR drops a pod's packet"},
     ),
     Edit(
+        "masquerade/a-foreign-masquerade-rule",
+        "-A POSTROUTING -s 10.244.0.0/16 -o eth0 -j MASQUERADE",
+        "-A POSTROUTING -s 10.245.0.0/16 -o eth0 -j MASQUERADE",
+        {"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
+        {"ClusterIP from a pod is masqueraded by a foreign rule on the way to another node"},
+    ),
+    Edit(
+        "network/pods-on-the-nodes-subnet",
+        "clusterCIDR: 172.18.0.0/16,fd00:172:18::/48",
+        "clusterCIDR: 172.18.128.0/17,fd00:172:18:8000::/49",
+        {"ClusterIP from a neighbour of the nodes gets an untranslated reply"},
+    ),
+    Edit(
         "masquerade/all",
         "masqueradeAll: true",
         "masqueradeAll: false",

@@ -8,12 +8,12 @@ from sandboxed import sandboxed
 from saved_counters import TextMeter
 
 from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
 from proxylab.timing import Deadline
-from proxylab.traffic.meters import TableMeter
 
 TEXT = """\
 *filter

@@ -183,7 +183,7 @@ MUTANTS = [
     ),
     Mutant(
         "health checks that know no endpoint",
-        "proxylab.engines.embedded.answers",
+        "proxylab.engines.embedded.node_work",
         "local_endpoints",
         "lambda ports, service: 0",
         HEALTH_CHECKED,

@@ -24,8 +24,7 @@ from proxylab.engines.embedded.iptables.meaning import differences, read_rules
 from proxylab.engines.embedded.iptables.names import Table
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer, render
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
-from proxylab.engines.embedded.iptables.rules import Ruleset
-from proxylab.engines.embedded.iptables.shape import Shape
+from proxylab.engines.embedded.iptables.rules import Ruleset, Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import ProxySettings
 

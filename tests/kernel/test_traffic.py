@@ -14,6 +14,7 @@ from traffic_plan import LISTENERS, PODS, VIP, nat, over_ipv6, resolved, spread,
 from users import EITHER
 
 from proxylab.addresses import Family, Transport
+from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.evidence.evidence import Direction, Evidence, Packet
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.netlink.build import realise
@@ -23,7 +24,6 @@ from proxylab.plan.model import Listener
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline
-from proxylab.traffic.meters import TableMeter
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner
 

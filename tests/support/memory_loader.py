@@ -6,9 +6,17 @@ of a chain that is still in use.
 
 import asyncio
 from collections import defaultdict
+from typing import Any
+
+from rule_cases import HERE
 
 from proxylab.addresses import Family
-from proxylab.engines.embedded.loader import RulesRefusedError
+from proxylab.cluster.store import Store
+from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.pace import Clock, MonotonicClock
+from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.settings import Periods, ProxySettings
+from proxylab.engines.embedded.sync import EmbeddedEngine
 
 BUILT_IN = {
     "filter": ("INPUT", "FORWARD", "OUTPUT"),
@@ -101,3 +109,22 @@ class MemoryLoader:
             elif line != "COMMIT":
                 raise RulesRefusedError(f"iptables-restore: line {number} failed")
         return tables
+
+
+def engine_with(
+    store: Store,
+    loader: MemoryLoader,
+    periods: Periods,
+    *,
+    settings: ProxySettings | None = None,
+    families: tuple[Family, ...] = (Family.IPV4,),
+    clock: Clock | None = None,
+    **options: Any,
+) -> EmbeddedEngine:
+    """An embedded engine in mode iptables on the node ``HERE``."""
+    clock = clock or MonotonicClock()
+    proxiers = {
+        family: IptablesProxier(family, loader, settings or ProxySettings(), sync_period=periods.sync, now=clock.now)
+        for family in families
+    }
+    return EmbeddedEngine(HERE, store, "iptables", proxiers, periods=periods, clock=clock, **options)

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from proxylab.engines.embedded.iptables.meter import Save, policy_text, rule_texts
 from proxylab.evidence.evidence import RuleCount
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.traffic.meters import Save, policy_text, rule_texts
 
 _RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 _DROPPING: Final = re.compile(r":(\S+) DROP \[(\d+):\d+\]")

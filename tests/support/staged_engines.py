@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from rule_cases import HERE, Addresses
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node
+from proxylab.cluster.objects import ClusterEvent, Key, KubeObject, Namespace, Node, ServiceCIDR
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import ApiServer
 from proxylab.engines.barrier import Barrier, is_barrier
@@ -52,9 +52,9 @@ class Stage:
         return await self.engine.dump()
 
     def hold(self, *objects: KubeObject) -> None:
-        """Let the cluster be these objects, and the Nodes that it had."""
+        """Let the cluster be these objects, and the Nodes and ServiceCIDRs that it had."""
         for kind in KubeObject.__args__:  # type: ignore[attr-defined]  # a union has its members
-            if kind not in (Node, ClusterEvent, Namespace):
+            if kind not in (Node, ClusterEvent, Namespace, ServiceCIDR):
                 for thing in self.store.list(kind):
                     if not is_barrier(thing):
                         self.store.delete(thing.key)

@@ -228,12 +228,16 @@ def test_the_two_jobs_hand_their_arguments_on(ready: Clone, verb: str) -> None:
 @pytest.mark.parametrize(
     ("proxylab", "option", "engines"),
     [
-        ("exit 4", (), ["embedded/iptables"]),
-        ("echo /c/v1.36.3/ab/kube-proxy", (), ["embedded/iptables", "kube-proxy/iptables", "kube-proxy/nftables"]),
+        ("exit 4", (), ["embedded/iptables", "embedded/nftables"]),
+        (
+            "echo /c/v1.36.3/ab/kube-proxy",
+            (),
+            ["embedded/iptables", "embedded/nftables", "kube-proxy/iptables", "kube-proxy/nftables"],
+        ),
         (
             "echo /c/v1.36.3/ab/kube-proxy",
             ("--all",),
-            ["embedded/iptables"]
+            ["embedded/iptables", "embedded/nftables"]
             + [f"{name}/{mode}" for name in ("kube-proxy", *(f"kube-proxy@v1.{minor}" for minor in (35, 34, 33, 32)))
                for mode in ("iptables", "nftables")],
         ),

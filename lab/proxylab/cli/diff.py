@@ -14,8 +14,8 @@ from proxylab.cli.run import SessionMaker
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
+from proxylab.engines.modes import MODES
 from proxylab.engines.names import mode_of, read_engine
-from proxylab.engines.rulesets import rule_differences
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines
@@ -141,7 +141,7 @@ def _compare_rules(labs: dict[str, OpenLab]) -> int:
             continue
         theirs = other.rules()
         for node, text in ours.items():
-            lines: Sequence[str] = rule_differences(mode_of(engine), text, theirs[node])
+            lines: Sequence[str] = MODES[mode_of(engine)].differences(text, theirs[node])
             if lines:
                 found += 1
                 click.echo("\n".join((f"rules on {node}: - {first}, + {engine}", *(f"  {line}" for line in lines))))

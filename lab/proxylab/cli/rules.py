@@ -8,14 +8,11 @@ from proxylab.cli.case_option import choose_case
 from proxylab.cli.netns import check_netns, complete_nodes
 from proxylab.cli.which import SessionMaker, lab_options, the_lab, with_file
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, Node
-from proxylab.engines.embedded.iptables.generations import shape_of
-from proxylab.engines.embedded.iptables.kernel_state import KernelState
-from proxylab.engines.embedded.iptables.render import Renderer
-from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
-from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.modes import MODES
 from proxylab.engines.names import EMBEDDED, mode_of, version_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
@@ -41,22 +38,20 @@ def command(
 ) -> None:
     """Print the rules of NODE in the standing lab, with their counters, from the kernel.
 
-    With FILE, print the rules that the embedded engine would load into a node of that scenario, in the format of
-    iptables-restore(8). This needs no privilege and no kernel.
+    With FILE, print what the embedded engine would load into a node of that scenario: for iptables-restore(8), or for
+    `nft -f`. This needs no privilege and no kernel; a comment says what is assumed of the kernel. With the real
+    kube-proxy as engine, run it in a temporary lab of FILE, and print what it has programmed.
 
     Example: proxylab rules scenarios/clusterip/from-a-pod.lab.yaml --node node-a
     """
     file, rest = with_file(words)
     if len(rest) > 1 or (file is not None and rest):
         raise click.UsageError("give NODE or FILE, not both; --node names a node of FILE")
-    if file is not None:
-        if engine not in EMBEDDED:
-            known = ", ".join(EMBEDDED)
-            raise click.UsageError(f"--engine: for FILE, choose {known}; `proxylab up` runs the others")
+    if file is not None and engine in EMBEDDED:
         _render(choose_case(file, case_id, mode_of(engine)), engine, node)
         return
     chosen = rest[0] if rest else node
-    with the_lab(make_session, None, name, engine=engine, case_id=case_id, **of_engine) as lab:
+    with the_lab(make_session, file, name, engine=engine, case_id=case_id, **of_engine) as lab:
         if chosen is not None:
             check_netns(lab.scenario, chosen, "NODE")
         click.echo(lab.rules_of(chosen or lab.scenario.nodes[0].name), nl=False)
@@ -68,13 +63,17 @@ def _render(scenario: Scenario, engine: str, node: str | None) -> None:
     chosen = next(iter(nodes)) if node is None else node
     if chosen not in nodes:
         raise click.UsageError(f"--node: there is no {chosen!r}; there are {', '.join(nodes)}")
-    settings = ProxySettings.of(scenario.proxy or ProxyConfiguration(), scenario.network.pod_cidrs)
+    mode, configuration = MODES[mode_of(engine)], scenario.proxy or ProxyConfiguration()
+    refuse_gates(engine, configuration)
+    settings = mode.settings(configuration, scenario.network.pod_cidrs)
     view = ClusterView(
         services=layout.services,
         slices=tuple(each for each in layout.objects if isinstance(each, EndpointSlice)),
+        service_cidrs=tuple(cidr for each in layout.objects if isinstance(each, ServiceCIDR) for cidr in each.cidrs),
     )
-    shape = shape_of(version_of(engine))
+    version, sysctls = version_of(engine), {each.name: each.value for each in layout.plan.namespace(chosen).sysctls}
+    settings, assumed = mode.assume(settings, sysctls, version)
+    facts = NodeFacts.of(chosen, nodes[chosen], nodes[chosen].addresses, settings.node_address)
     for family in scenario.network.families:
-        ruleset = Renderer(family, settings, shape).render(view, NodeFacts.of(chosen, nodes[chosen]))
-        click.echo(f"# {family} on {chosen}")
-        click.echo(restore(ruleset, KernelState()).text, nl=False)
+        click.echo(f"# {family} on {chosen}{assumed and f'; assumed: {assumed}'}")
+        click.echo(mode.load(view, facts, settings, family, version), nl=False)

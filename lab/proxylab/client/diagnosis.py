@@ -15,11 +15,9 @@ from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
 from proxylab.diagnosis.checked import Checked, due_on, judge_health
-from proxylab.diagnosis.iptables import read_iptables
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
 from proxylab.diagnosis.nameserver import judge_name_server
 from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
-from proxylab.diagnosis.nftables import read_nftables
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
 from proxylab.diagnosis.path_tests import (
     Dialler,
@@ -32,10 +30,10 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
-from proxylab.diagnosis.programmed import by_family
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Backend, Subject
+from proxylab.engines.modes import MODES
 from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import HttpReport, Lookup
@@ -63,7 +61,6 @@ _MOST_DIALS: Final = 32
 _MOST_FLOWS: Final = 2000
 _FEW_FLOWS: Final = 4
 """Where flows stick to an endpoint, a few are enough: no other endpoint is due."""
-_READERS: Final = {"iptables": read_iptables, "nftables": read_nftables}
 
 
 class Round:
@@ -170,9 +167,9 @@ class Round:
 
     @cached_property
     def _rules(self) -> Rules:
-        mode, families = mode_of(self._lab.engine.name), self._lab.scenario.network.families
-        dumps = {node: by_family(mode, self._lab.rules_of(node), families) for node in self._nodes}
-        return {(node, family): _READERS[mode](text) for node, parts in dumps.items() for family, text in parts.items()}
+        mode, families = MODES[mode_of(self._lab.engine.name)], self._lab.scenario.network.families
+        dumps = {node: mode.by_family(self._lab.rules_of(node), families) for node in self._nodes}
+        return {(node, family): mode.read(text) for node, parts in dumps.items() for family, text in parts.items()}
 
     @property
     def _senders_node(self) -> str | None:

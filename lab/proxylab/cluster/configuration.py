@@ -70,7 +70,7 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
         cluster_cidrs: ``None`` if the document has no such key: the lab's own pod networks. Empty: no detector.
         node_port_addresses: networks; no network of a family means all local addresses of it.
         node_port_primary: ``nodePortAddresses: [primary]``, the addresses of the Node object.
-        feature_gates: of the real kube-proxy; the embedded engine has none.
+        feature_gates: of the real kube-proxy; an embedded engine refuses those that it does not behave like.
     """
 
     detect_local_mode: DetectLocalMode = DetectLocalMode.CLUSTER_CIDR

@@ -13,6 +13,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.engines.modes import MODES
 from proxylab.scenario.model import Frontend, Scenario
 
 __all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "loops", "nodes_at", "path_tests"]
@@ -41,10 +42,10 @@ class Terms(Struct, frozen=True, kw_only=True):
     def of(cls, scenario: Scenario, mode: str) -> "Terms":
         """The settings of a scenario in one mode."""
         proxy = scenario.proxy or ProxyConfiguration()
-        of_mode = proxy.nftables.masquerade_all if mode == "nftables" else proxy.masquerade_all
+        settings = MODES[mode].settings(proxy, scenario.network.pod_cidrs)
         return cls(
             detects=proxy.detect_local_mode is not DetectLocalMode.CLUSTER_CIDR or proxy.cluster_cidrs != (),
-            masquerades_all=of_mode,
+            masquerades_all=settings.masquerade_all,
             node_ports=proxy.node_port_addresses,
             leaves_hidden=scenario.network.outbound_masquerade,
         )

@@ -11,8 +11,8 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.programmed import Entry, Hook, Programmed
 from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]

@@ -22,6 +22,7 @@ from typing import Final
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
 from proxylab.cluster.store import Event, Store
+from proxylab.engines.modes import MODES
 
 __all__ = ["BARRIER", "NAMESPACE", "Barrier", "is_barrier", "reached", "without_barrier"]
 
@@ -41,13 +42,6 @@ _FRONTEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.8"
 _BACKEND: Final[dict[Family, IPAddress]] = {Family.IPV4: ip_address("192.0.0.9"), Family.IPV6: ip_address("100::9")}
 
 _ADDRESSES: Final = frozenset(map(str, (*_FRONTEND.values(), *_BACKEND.values())))
-
-_OWN_CHAIN: Final = re.compile(r"\bKUBE-(?:SVC|SEP|EXT|FW|SVL)-[A-Z2-7]+")
-
-# nft(8) indents a chain of a table by one tab, and prints the elements of a set last.
-_NFT_CHAIN: Final = re.compile(rf"\n?^\tchain [^\n]*{BARRIER}[^\n]*\{{\n.*?^\t\}}\n", re.MULTILINE | re.DOTALL)
-_ELEMENTS: Final = re.compile(r"^\t\telements = \{(?P<all>[^}]*)\}\n", re.MULTILINE)
-_BETWEEN: Final = ",\n\t\t\t     "
 
 
 class Barrier:
@@ -128,19 +122,6 @@ def reached(rules: Iterable[bytes]) -> int:
     return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
 
 
-def without_barrier(dump: str) -> str:
-    """The output of ``iptables-save`` or ``nft list`` without the rules of the barrier."""
-    if BARRIER not in dump:
-        return dump
-    if dump.startswith("table "):
-        return _ELEMENTS.sub(_without_elements, _NFT_CHAIN.sub("", dump))
-    lines = dump.splitlines(keepends=True)
-    own = {name for line in lines if BARRIER in line for name in _OWN_CHAIN.findall(line)}
-    return "".join(line for line in lines if BARRIER not in line and not own.intersection(_OWN_CHAIN.findall(line)))
-
-
-def _without_elements(elements: re.Match[str]) -> str:
-    """The elements of an nftables set without those of the barrier, printed as nft prints them."""
-    kept = [each.strip() for each in elements["all"].split(",")]
-    kept = [each for each in kept if BARRIER not in each and _ADDRESSES.isdisjoint(each.split())]
-    return f"\t\telements = {{ {_BETWEEN.join(kept)} }}\n" if kept else ""
+def without_barrier(dump: str, mode: str) -> str:
+    """A node's dump in that mode without the rules of the barrier."""
+    return MODES[mode].without(dump, BARRIER, _ADDRESSES) if BARRIER in dump else dump

@@ -18,22 +18,32 @@ class Fleet:
 
     Args:
         nodes: in their order.
-        make: makes the engine of a node, not yet started.
-        flush: removes the rules of a node without its engine's knowledge.
+        mode: of all engines at first.
+        make: makes the engine of a node in a mode, not yet started.
+        flush: removes the rules of a node in a mode without its engine's knowledge.
     """
 
     def __init__(
-        self, nodes: Iterable[str], make: Callable[[str], Engine], flush: Callable[[str], Awaitable[None]]
+        self,
+        nodes: Iterable[str],
+        mode: str,
+        make: Callable[[str, str], Engine],
+        flush: Callable[[str, str], Awaitable[None]],
     ) -> None:
         self._make = make
         self._flush = flush
-        self._engines = {node: make(node) for node in nodes}
+        self._modes = dict.fromkeys(nodes, mode)
+        self._engines = {node: make(node, mode) for node in self._modes}
         self._running: set[str] = set()
 
     @property
     def engines(self) -> Mapping[str, Engine]:
         """The latest engine of each node, whether or not it runs."""
         return self._engines
+
+    def mode(self, node: str) -> str:
+        """The mode of a node's latest engine."""
+        return self._modes[node]
 
     def runs(self, node: str) -> bool:
         """Whether the engine of a node runs."""
@@ -66,30 +76,30 @@ class Fleet:
         Raises:
             EngineError: one did not start.
         """
-        begun = (EngineAction.START, EngineAction.RESTART)
-        await together(self._start_anew(node) for node, action in actions.items() if action in begun)
+        await together(self._start_anew(node, action.mode) for node, action in actions.items() if action.begins)
 
     async def _take_down(self, node: str, action: EngineAction) -> None:
         match action:
             case EngineAction.KILL:
                 await self._stop(node, killed=True)
-            case EngineAction.STOP | EngineAction.RESTART:
-                await self._stop(node)
             case EngineAction.FLUSH:
                 if self.runs(node):
                     await self._note(node, flush=True)
-                await self._flush(node)
+                await self._flush(node, self._modes[node])
+            case _ if action.ends:
+                await self._stop(node)
 
     async def _note(self, node: str, *, flush: bool) -> None:
         engine = self._engines[node]
         if isinstance(engine, Noting):
             await engine.note(flush=flush)
 
-    async def _start_anew(self, node: str) -> None:
+    async def _start_anew(self, node: str, mode: str) -> None:
         """A new proxy inherits nothing from the one before it but the rules in the kernel."""
         if self.runs(node):
             raise InternalError(f"the engine of {node} runs already")
-        self._engines[node] = self._make(node)
+        self._modes[node] = mode or self._modes[node]
+        self._engines[node] = self._make(node, self._modes[node])
         await self._start(node)
 
     async def _start(self, node: str) -> None:

@@ -20,7 +20,6 @@ __all__ = [
     "ENGINES",
     "IPTABLES",
     "KUBE_PROXY",
-    "NFT_TABLE",
     "EngineName",
     "mode_of",
     "read_engine",
@@ -32,6 +31,7 @@ KUBE_PROXY: Final = "kube-proxy"
 
 ENGINES: Final = (
     "embedded/iptables",
+    "embedded/nftables",
     "embedded@v1.23/iptables",
     "embedded@v1.34/iptables",
     "kube-proxy/iptables",
@@ -41,6 +41,7 @@ ENGINES: Final = (
 
 ABOUT: Final[Mapping[str, str]] = {
     "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
+    "embedded/nftables": "Writes the table of 1.37. No UDP flow outlives its endpoint.",
     "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
     "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
     "kube-proxy/iptables": "Upstream's binary in mode iptables.",
@@ -51,9 +52,6 @@ ABOUT: Final[Mapping[str, str]] = {
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Engines whose rules can be printed without running anything."""
-
-NFT_TABLE: Final = "kube-proxy"
-"""The table of mode nftables, in each family."""
 
 IPTABLES: Final = ("legacy", "nft")
 """The variants of iptables. By default the first that works on this machine loads the rules."""

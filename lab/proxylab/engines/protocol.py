@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from msgspec import field
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.names import ENGINES, version_of
+from proxylab.engines.names import ENGINES, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline
 
@@ -69,6 +70,10 @@ class EngineChoice(Record, frozen=True):
     def version(self) -> tuple[int, ...]:
         """The version that the engine behaves like (``version_of``)."""
         return version_of(self.name, self.upstream.version if self.upstream else "")
+
+    def in_mode(self, mode: str) -> "EngineChoice":
+        """The same proxy in another mode. Raises ``ValueError`` if there is none."""
+        return replace(self, name=str(read_engine(str(replace(read_engine(self.name), mode=mode)))))
 
     @property
     def options(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.names import NODES, OUTSIDE
@@ -198,6 +198,7 @@ def _networks(
         for first in firsts
         for second in seconds
         if first.overlaps(second)
+        and not may_overlap((one.rpartition(".")[2], first), (other.rpartition(".")[2], second))
     ]
     if problems:
         raise ScenarioError(problems)

@@ -233,13 +233,13 @@ class _Reader(Struct, frozen=True):
                 continue
             if action is EngineAction.START and node in running:
                 self.problems.add(location.spot, f"the engine of {node} runs at this step", allowed="allowed: restart")
-            elif action in _OF_RUNNING and node not in running:
+            elif action.ends and node not in running:
                 what = f"the engine of {node} does not run at this step"
                 self.problems.add(location.spot, what, allowed="allowed: start, flush")
-            if action in _ENDS:
-                after.discard(node)
-            elif action in _BEGINS:
+            if action.begins:
                 after.add(node)
+            elif action.ends:
+                after.discard(node)
         return each, frozenset(after)
 
     def _links(
@@ -279,9 +279,6 @@ class _Reader(Struct, frozen=True):
 
 
 _KEEPS: Final = "an object keeps its kind, namespace and name"
-_OF_RUNNING: Final = (EngineAction.KILL, EngineAction.STOP, EngineAction.RESTART)
-_ENDS: Final = (EngineAction.KILL, EngineAction.STOP)
-_BEGINS: Final = (EngineAction.START, EngineAction.RESTART)
 _VERSIONS: Final = {"Service": "v1", "EndpointSlice": "discovery.k8s.io/v1"}
 
 

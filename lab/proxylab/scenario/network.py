@@ -118,7 +118,10 @@ class Network(Declared, frozen=True, kw_only=True):
     pod_cidrs: Annotated[
         _Networks,
         Key(
-            "The pods' network, or one of each family; each node has a part of it.", ["10.244.0.0/16"], alias="podCIDR"
+            "The pods' network, or one of each family; each node has a part of it. It may be in the upper half of "
+            "nodeCIDR, as in the networks of clouds.",
+            ["10.244.0.0/16"],
+            alias="podCIDR",
         ),
     ] = ()
     service_cidrs: Annotated[

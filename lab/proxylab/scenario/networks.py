@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.model import Network, Node
@@ -160,12 +160,16 @@ def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location,
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
     """Note that two networks overlap, at the later one that the author wrote."""
     (first_path, first), (second_path, second) = one, other
-    if first.version != second.version or not first.overlaps(second):
+    names = (first_path[-1], second_path[-1])
+    if (
+        first.version != second.version
+        or not first.overlaps(second)
+        or may_overlap((names[0], first), (names[1], second))
+    ):
         return
     where = location
     for part in second_path if location[second_path[0]].exists else first_path:
         where = where[part]
-    names = (first_path[-1], second_path[-1])
     problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
 
 

@@ -40,13 +40,33 @@ DEADLINE: Final = 10_000
 
 
 class EngineAction(StrEnum):
-    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules."""
+    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules.
+
+    A proxy mode is one, too: a clean stop, and a start in that mode.
+    """
 
     KILL = "kill"
     STOP = "stop"
     START = "start"
     RESTART = "restart"
     FLUSH = "flush"
+    IPTABLES = "iptables"
+    NFTABLES = "nftables"
+
+    @property
+    def mode(self) -> str:
+        """The mode in which it starts the engine; empty for the mode that the engine had."""
+        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends the engine that runs, if only to start another one."""
+        return self not in (EngineAction.START, EngineAction.FLUSH)
+
+    @property
+    def begins(self) -> bool:
+        """Whether an engine runs afterwards that did not run before."""
+        return self in (EngineAction.START, EngineAction.RESTART) or bool(self.mode)
 
 
 class EngineState(StrEnum):

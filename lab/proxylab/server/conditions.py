@@ -8,6 +8,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
 from proxylab.evidence.words import listed
 from proxylab.plan.model import Plan
@@ -19,12 +20,6 @@ from proxylab.verdict.conntrack import is_met
 __all__ = ["StepConditions"]
 
 _LAST_LINES: Final = 30
-_CHAIN_BY_TABLE: Final = {"*filter": "KUBE-FORWARD", "*nat": "KUBE-SERVICES"}
-"""By table, a chain in which a proxy in mode iptables always has a rule.
-
-Jumps into its chains prove nothing: the proxy makes those first, one by one, and loads the chains afterwards.
-"""
-
 _Addresses = Mapping[str, tuple[IPAddress, ...]]
 
 
@@ -71,10 +66,10 @@ class StepConditions(Struct, frozen=True):
             await self.health_checks.settle()
 
     async def _wait_for_rules(self, step: str, node: str, state: RulesState, deadline: Deadline) -> None:
-        engine = self.fleet.engines[node]
+        engine, mode = self.fleet.engines[node], MODES[self.fleet.mode(node)]
 
         async def look() -> bool:
-            return _holds_rules(await engine.dump(), present=state is RulesState.PRESENT)
+            return mode.holds(await engine.dump(), state is RulesState.PRESENT)
 
         try:
             await wait_until_seen(look, deadline, f"the rules of the engine are {state} in its node's kernel")
@@ -107,18 +102,3 @@ class StepConditions(Struct, frozen=True):
             return self.runner.streams.answering(stream) == backend
 
         await wait_until(look, deadline, f"{backend} answers {stream}")
-
-
-def _holds_rules(dump: str, *, present: bool) -> bool:
-    """Whether every table that the proxy always uses has its rules, or none has."""
-    if not dump.startswith(("*", "#")):  # nft prints the proxy's one table, which is written as a whole
-        return ("chain " in dump) is present
-    tables: list[bool] = []
-    chain = ""
-    for line in dump.splitlines():
-        if line.startswith("*"):
-            chain = _CHAIN_BY_TABLE.get(line, "")
-            tables += [False] * bool(chain)
-        elif chain and f" -A {chain} " in f" {line}":  # iptables-save -c writes a rule's counters before it
-            tables[-1] = True
-    return all(tables) if present else not any(tables)

@@ -15,9 +15,10 @@ from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.names import mode_of
+from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.errors import ScenarioError
+from proxylab.errors import EngineError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
@@ -116,19 +117,20 @@ async def _run_engines(
     cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
     stack.push_async_callback(cluster.api.close)
 
-    def make(node: str) -> Engine:
-        return make_engine(request.engine, node, contexts[node], cluster)
+    def make(node: str, mode: str) -> Engine:
+        try:
+            choice = request.engine.in_mode(mode)
+        except ValueError as error:
+            raise EngineError(node, f"cannot start in mode {mode}: {error}") from error
+        return make_engine(choice, node, contexts[node], cluster)
 
-    async def flush(node: str) -> None:
-        tool = contexts[node].tool
+    async def flush(node: str, mode: str) -> None:
+        on_node = node_mode(mode, contexts[node])
         for family in request.engine.families:
-            if mode_of(request.engine.name) == "nftables":
-                tool.drop_nft_table(family, NFT_TABLE)
-            else:
-                await tool.flush(family)
-        await _masquerade(request.plan, {node: tool})
+            await on_node.flush(family)
+        await _masquerade(request.plan, {node: contexts[node].tool})
 
-    fleet = Fleet(contexts, make, flush)
+    fleet = Fleet(contexts, mode_of(request.engine.name), make, flush)
     revision = max((store.apply(thing) for thing in request.objects), default=0)
     stack.push_async_callback(fleet.stop)
     await fleet.start()

@@ -99,7 +99,7 @@ class Lab(Struct, frozen=True):
             stack.callback(policy_routes.take, None)
             stillness = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, stillness, stack)
-            runner = await open_runner(request, network, control_plane.contexts, store, stillness, stack)
+            runner = await open_runner(request, network, control_plane, stillness, stack)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),
@@ -161,7 +161,7 @@ class Lab(Struct, frozen=True):
 
     async def dump(self, node: str) -> str:
         """The rules of one node as the kernel has them."""
-        return without_barrier(await self._engine(node).dump())
+        return without_barrier(await self._engine(node).dump(), self.control_plane.fleet.mode(node))
 
     def _engine(self, node: str) -> Engine:
         engines = self.control_plane.fleet.engines

@@ -1,9 +1,7 @@
 """Sets up the traffic of a lab: its runner, its name service, and a meter for the rules of each node."""
 
 import asyncio
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from functools import partial
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import Service
@@ -11,18 +9,19 @@ from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.engines.context import NodeContext
-from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.fleet import Fleet
+from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.errors import ScenarioError
+from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
+from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netfilter.nft import NftTool
-from proxylab.kernel.netfilter.nft_counters import NftTableReader
-from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.plan.model import Listener, Plan
+from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
+from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.meters import COUNTED_TABLES, Meter, TableMeter
-from proxylab.traffic.nftmeter import TraceMeter
 from proxylab.traffic.responder import Names, PortsTakenError
 from proxylab.traffic.runner import Runner
 
@@ -32,17 +31,15 @@ __all__ = ["open_runner"]
 async def open_runner(
     request: Build,
     network: Network,
-    contexts: Mapping[str, NodeContext],
-    store: Store,
+    control_plane: ControlPlane,
     stillness: asyncio.Lock,
     stack: AsyncExitStack,
 ) -> Runner:
     """Open the lab's runner, with a meter for the rules of each node and family."""
     namespaces = network.wiring.namespaces
+    modes = {name: _NodeModes(name, context, control_plane.fleet) for name, context in control_plane.contexts.items()}
     meters = {
-        (name, family): _meter(request.engine.name, context, family)
-        for name, context in contexts.items()
-        for family in request.engine.families
+        (name, family): _Meter(each, family) for name, each in modes.items() for family in request.engine.families
     }
     runner = Runner(
         namespaces,
@@ -52,8 +49,8 @@ async def open_runner(
         served=_served(request),
         watch=network.watch,
         stillness=stillness,
-        names=_names(request.plan, store),
-        foreign={name: _foreign(request.engine.name, context) for name, context in contexts.items()},
+        names=_names(request.plan, control_plane.store),
+        foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
     )
     stack.callback(runner.close)
     try:
@@ -101,26 +98,64 @@ def _taken(request: Build, context: str, listener: Listener) -> str:
     return f"{listener.position}: {listener.name}: {owner} on {port} of {context}; give {listener.name} another port"
 
 
-def _foreign(engine: str, context: NodeContext) -> ForeignRules:
+class _NodeModes:
+    """The mode in which the engine of a node runs, as steps change it."""
+
+    def __init__(self, node: str, context: NodeContext, fleet: Fleet) -> None:
+        self._node, self._context, self._fleet = node, context, fleet
+        self._modes: dict[str, NodeMode] = {}
+
+    @property
+    def now(self) -> NodeMode:
+        """The present mode."""
+        mode = self._fleet.mode(self._node)
+        if mode not in self._modes:
+            self._modes[mode] = node_mode(mode, self._context)
+        return self._modes[mode]
+
+
+class _Meter:
+    """The meter of one family in a node, in whatever mode its engine runs; no probe runs while that changes."""
+
+    def __init__(self, modes: _NodeModes, family: Family) -> None:
+        self._modes, self._family = modes, family
+        self._meters: dict[int, tuple[NodeMode, Meter]] = {}
+
+    @property
+    def room(self) -> int | None:
+        return self._now.room
+
+    @property
+    def is_whole(self) -> bool:
+        return self._now.is_whole
+
+    async def begin(self, resolved: ResolvedProbe) -> None:
+        await self._now.begin(resolved)
+
+    async def end(self) -> tuple[RuleCount, ...]:
+        return await self._now.end()
+
+    def texts(self) -> dict[tuple[str, str], list[str]]:
+        return self._now.texts()
+
+    def close(self) -> None:
+        for _, meter in self._meters.values():
+            meter.close()
+
+    @property
+    def _now(self) -> Meter:
+        mode = self._modes.now
+        if id(mode) not in self._meters:
+            self._meters[id(mode)] = mode, mode.meter(self._family)
+        return self._meters[id(mode)][1]
+
+
+def _foreign(modes: _NodeModes, context: NodeContext) -> ForeignRules:
     """The rules of a node without those that its meters count."""
-    nft = NftTool(context.launcher, context.netns, context.name)
-    by_nft, legacy = mode_of(engine) == "nftables", context.tool.variant.name == "legacy"
-    counted = [NFT_TABLE] if by_nft else [] if legacy else COUNTED_TABLES
     return ForeignRules(
         context.netns.name,
         TableNames(context.netns),
-        nft.list_all,
+        NftTool(context.launcher, context.netns, context.name).list_all,
         context.tool.save_legacy,
-        [f"{family} {table}" for table in counted for family in ("ip", "ip6")],
-        COUNTED_TABLES if legacy and not by_nft else (),
+        lambda: modes.now.counted,
     )
-
-
-def _meter(engine: str, context: NodeContext, family: Family) -> Meter:
-    """The cheapest meter for this node's rules of one family."""
-    if mode_of(engine) == "nftables":
-        nft = NftTool(context.launcher, context.netns, context.name)
-        return TraceMeter(context.netns, family, NFT_TABLE, partial(nft.list_table, family, NFT_TABLE, handles=True))
-    save = partial(context.tool.save_all, family)
-    reader = TableReader if context.tool.variant.name == "legacy" else NftTableReader
-    return TableMeter(context.netns.name, reader(context.netns, family), save)

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
+from proxylab.kernel.netfilter.nft import listed_rules
 from proxylab.plan.masquerade import is_masquerade
-from proxylab.traffic.nftmeter import listed_rules
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
 
@@ -48,8 +48,8 @@ class ForeignRules:
         names: lists the names of its tables.
         nft: lists all of nftables.
         legacy: lists one table of legacy iptables.
-        counted: tables of nftables, with their families, that a meter counts or the lab has made.
-        legacy_counted: those of legacy iptables.
+        counted: tells the tables of nftables, with their families, that a meter counts or the lab has made, and those
+            of legacy iptables.
     """
 
     def __init__(
@@ -58,15 +58,13 @@ class ForeignRules:
         names: TableNames,
         nft: Listing,
         legacy: Saved,
-        counted: Collection[str],
-        legacy_counted: Collection[str],
+        counted: Callable[[], tuple[Collection[str], Collection[str]]],
     ) -> None:
         self._node = node
         self._names = names
         self._nft = nft
         self._legacy = legacy
         self._counted = counted
-        self._legacy_counted = legacy_counted
         self._family = Family.IPV4
         self._before: dict[object, ForeignRule] = {}
         self._after: dict[object, ForeignRule] | None = None
@@ -106,14 +104,14 @@ class ForeignRules:
             else:
                 rules = nft_rules(self._node, listing)
                 found.update({key: rule for key, rule in rules if rule.table in tables})
-        for table in self._names.legacy(self._family, self._legacy_counted):
+        for table in self._names.legacy(self._family, self._counted()[1]):
             found.update(legacy_rules(self._node, table, await self._legacy(self._family, table)))
         return {key: rule for key, rule in found.items() if not is_masquerade(f"{rule.chain} {rule.text}")}
 
     def _is_foreign(self, table: str) -> bool:
         family, _, name = table.partition(" ")
         other = family in (_OTHER_FAMILY[self._family], "arp")
-        return not (other or name.startswith(_OWN) or table in self._counted)
+        return not (other or name.startswith(_OWN) or table in self._counted()[0])
 
 
 def nft_rules(node: str, listing: str) -> Iterator[tuple[object, ForeignRule]]:

@@ -21,6 +21,7 @@ from proxylab.addresses import Family, Transport
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import Spoken
+from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
@@ -39,7 +40,6 @@ from proxylab.traffic.foreign import ForeignRules
 from proxylab.traffic.http import Fetches
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
-from proxylab.traffic.meters import Meter
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, Sender
 from proxylab.traffic.responder import Names, PortsTakenError, Responders

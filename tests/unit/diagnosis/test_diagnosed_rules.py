@@ -12,12 +12,11 @@ from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_t
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
-from proxylab.diagnosis.iptables import read_iptables
 from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.nftables import read_nftables
-from proxylab.diagnosis.programmed import Way, by_family
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Subject
+from proxylab.engines.modes import MODES
+from proxylab.engines.programmed import Way
 
 SAVED = Path(__file__).parents[2] / "golden" / "kube-proxy-v1.36.3"
 NODES = (HERE,)
@@ -45,7 +44,7 @@ def judged(subject: Subject, rules: Rules) -> Finding:
 def test_the_rules_of_a_sound_proxy_hold(name: str, family: Family) -> None:
     case = CASES[name](Addresses(family))
     text = (SAVED / f"{name}.{family.lower()}.saved").read_text()
-    found = judged(subject_of(case, family), {(HERE, family): read_iptables(text)})
+    found = judged(subject_of(case, family), {(HERE, family): MODES["iptables"].read(text)})
     assert found.standing is Standing.HOLDS, found.cause
 
 
@@ -97,7 +96,7 @@ def test_broken_rules_are_told_from_sound_ones(name: str) -> None:
     subject, text = saved()
     edited = re.sub(pattern, becomes, text)
     assert edited != text
-    found = judged(subject, {(HERE, Family.IPV4): read_iptables(edited)})
+    found = judged(subject, {(HERE, Family.IPV4): MODES["iptables"].read(edited)})
     assert (found.stage, found.standing) == (stage, Standing.BREAKS)
     assert words in found.cause
     assert any(HERE in each for each in found.look_at)
@@ -106,7 +105,7 @@ def test_broken_rules_are_told_from_sound_ones(name: str) -> None:
 def test_a_node_that_refuses_what_has_endpoints_is_told() -> None:
     subject, _ = saved()
     _, refusing = saved("node-port-no-endpoints")
-    found = judged(subject, {(HERE, Family.IPV4): read_iptables(refusing)})
+    found = judged(subject, {(HERE, Family.IPV4): MODES["iptables"].read(refusing)})
     assert found.cause == (
         "node-a rejects packets to the cluster IP 10.96.0.20:80/TCP, though 3 endpoints would serve it."
     )
@@ -205,7 +204,7 @@ def nft(balancing: str = AT_ONCE, masquerading: str = BY_MARK) -> str:
 @pytest.mark.parametrize("masquerading", [BY_MARK, BY_RETURN], ids=["by mark", "by return"])
 def test_nftables_are_read_in_the_spelling_of_every_version(balancing: str, masquerading: str) -> None:
     subject, _ = saved()
-    programmed = read_nftables(nft(balancing, masquerading))
+    programmed = MODES["nftables"].read(nft(balancing, masquerading))
     found = judged(subject, {(HERE, Family.IPV4): programmed})
     assert found.standing is Standing.HOLDS, found.cause
     assert programmed.masquerades
@@ -223,7 +222,7 @@ NFT_BROKEN = {
 
 
 def test_since_1_37_a_chain_with_one_endpoint_translates_itself() -> None:
-    ways = read_nftables(nft(THE_ONLY_ONE)).ways
+    ways = MODES["nftables"].read(nft(THE_ONLY_ONE)).ways
     chain = "service-HV6DMF63-default/echo/tcp/"
     assert ways[chain] == (Way(by=chain, chance=1, to=(ip_address("10.42.0.10"), 8080)),)
     assert not any(ways[name] for name in ways if name != chain), "to the chains of endpoints others lead by choice"
@@ -234,24 +233,24 @@ def test_broken_nftables_are_told_from_sound_ones(text: str) -> None:
     becomes, stage = NFT_BROKEN[text]
     subject, _ = saved()
     assert text in nft()
-    found = judged(subject, {(HERE, Family.IPV4): read_nftables(nft().replace(text, becomes))})
+    found = judged(subject, {(HERE, Family.IPV4): MODES["nftables"].read(nft().replace(text, becomes))})
     assert (found.stage, found.standing) == (stage, Standing.BREAKS)
 
 
 def test_what_masquerades_nothing_is_seen() -> None:
-    assert not read_nftables(nft(masquerading="\t\treturn")).masquerades
+    assert not MODES["nftables"].read(nft(masquerading="\t\treturn")).masquerades
     _, text = saved()
-    assert read_iptables(text).masquerades
-    assert not read_iptables(re.sub(r"-A KUBE-POSTROUTING .*MASQUERADE.*\n", "", text)).masquerades
-    assert not read_iptables(re.sub(r"-A KUBE-MARK-MASQ .*\n", "", text)).masquerades
+    assert MODES["iptables"].read(text).masquerades
+    assert not MODES["iptables"].read(re.sub(r"-A KUBE-POSTROUTING .*MASQUERADE.*\n", "", text)).masquerades
+    assert not MODES["iptables"].read(re.sub(r"-A KUBE-MARK-MASQ .*\n", "", text)).masquerades
 
 
 def test_each_family_gets_its_part_of_a_dump() -> None:
     both = (Family.IPV4, Family.IPV6)
     saves = "# of 4\n*mangle\nCOMMIT\n*nat\nfour\n# of 6\n*mangle\nCOMMIT\n*nat\nsix\n"
-    parts = by_family("iptables", saves, both)
+    parts = MODES["iptables"].by_family(saves, both)
     assert ["four" in parts[Family.IPV4], "six" in parts[Family.IPV6]] == [True, True]
-    assert by_family("nftables", "table ip6 kube-proxy {\n}\n", both) == {
+    assert MODES["nftables"].by_family("table ip6 kube-proxy {\n}\n", both) == {
         Family.IPV4: "",
         Family.IPV6: "table ip6 kube-proxy {\n}\n",
     }

@@ -1,15 +1,17 @@
-"""Every name a user may ask for has an engine behind it, and every engine has a name."""
+"""Every name that a user may give has an engine behind it."""
 
 import pytest
 
-from proxylab.engines import catalogue
-from proxylab.engines.names import ENGINES
+from proxylab.engines import catalogue, node_mode
+from proxylab.engines.modes import MODES
+from proxylab.engines.names import ENGINES, mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 
 
-def test_names_and_engines_are_the_same() -> None:
-    assert tuple(catalogue._MAKERS) == ENGINES
+def test_the_mode_of_every_engine_is_in_both_tables() -> None:
+    modes = {mode_of(name) for name in ENGINES}
+    assert set(MODES) == set(node_mode._NODE_MODES) == modes
 
 
 def test_a_name_that_slipped_through_is_our_fault() -> None:

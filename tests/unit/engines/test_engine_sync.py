@@ -5,15 +5,14 @@ import re
 from collections.abc import Coroutine
 
 import pytest
-from memory_loader import MemoryLoader
+from memory_loader import MemoryLoader, engine_with
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, node_port, slice_of
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
-from proxylab.engines.embedded.pace import Periods
-from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.settings import Periods, ProxySettings
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.protocol import Engine
@@ -35,7 +34,7 @@ def soon() -> Deadline:
 
 
 def made(store: Store, loader: MemoryLoader, **options: object) -> EmbeddedEngine:
-    engine = EmbeddedEngine(HERE, store, loader, ProxySettings(), periods=Periods(least=0), **options)
+    engine = engine_with(store, loader, Periods(least=0), **options)
     checked: Engine = engine  # mypy: it keeps the protocol
     assert checked is engine
     return engine
@@ -280,7 +279,7 @@ def test_restricted_node_ports_ask_for_the_interfaces_addresses() -> None:
         store.apply(node_port(A))
         settings = ProxySettings(node_port_addresses=(A.narrow("node"),))
         own = (A.of("node", 2), A.of("vip", 1))
-        engine = EmbeddedEngine(HERE, store, loader, settings, interface_addresses=lambda: own)
+        engine = engine_with(store, loader, Periods(), settings=settings, interface_addresses=lambda: own)
         await engine.start()
         rules = await engine.dump()
         assert "-d 172.18.0.2 -j KUBE-NODEPORTS" in rules

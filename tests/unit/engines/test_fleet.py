@@ -15,11 +15,11 @@ Journal = list[tuple[str, str]]
 class Recorder:
     """An engine that is a process of its own."""
 
-    def __init__(self, node: str, journal: Journal) -> None:
-        self._node, self._journal = node, journal
+    def __init__(self, node: str, journal: Journal, mode: str) -> None:
+        self._node, self._journal, self._mode = node, journal, mode
 
     async def start(self) -> None:
-        self._journal.append((self._node, "start"))
+        self._journal.append((self._node, f"start {self._mode}"))
 
     async def wait_synced(self, revision: int, deadline: Deadline) -> None:
         self._journal.append((self._node, f"synced {revision}"))
@@ -43,11 +43,14 @@ class Recorder:
 def recorded(*actions: dict[str, EngineAction]) -> Journal:
     journal: Journal = []
 
-    async def flush(node: str) -> None:
-        journal.append((node, "flush"))
+    async def flush(node: str, mode: str) -> None:
+        journal.append((node, f"flush {mode}"))
+
+    def make(node: str, mode: str) -> Recorder:
+        return Recorder(node, journal, mode)
 
     async def main() -> None:
-        fleet = Fleet(("a", "b"), lambda node: Recorder(node, journal), flush)
+        fleet = Fleet(("a", "b"), "iptables", make, flush)
         await fleet.start()
         journal.clear()
         for each in actions:
@@ -65,8 +68,9 @@ def recorded(*actions: dict[str, EngineAction]) -> Journal:
     [
         (EngineAction.KILL, ["kill"]),
         (EngineAction.STOP, ["stop"]),
-        (EngineAction.RESTART, ["stop", "start", "synced 7", "stop"]),
-        (EngineAction.FLUSH, ["note a flush", "flush", "synced 7", "stop"]),
+        (EngineAction.RESTART, ["stop", "start iptables", "synced 7", "stop"]),
+        (EngineAction.FLUSH, ["note a flush", "flush iptables", "synced 7", "stop"]),
+        (EngineAction.NFTABLES, ["stop", "start nftables", "synced 7", "stop"]),
     ],
 )
 def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction, done: list[str]) -> None:
@@ -77,7 +81,13 @@ def test_what_is_done_to_one_engine_leaves_the_other_alone(action: EngineAction,
 
 def test_an_engine_that_was_killed_can_be_started() -> None:
     journal = recorded({"a": EngineAction.KILL}, {"a": EngineAction.START})
-    assert [what for node, what in journal if node == "a"] == ["kill", "start", "synced 7", "stop"]
+    assert [what for node, what in journal if node == "a"] == ["kill", "start iptables", "synced 7", "stop"]
+
+
+def test_an_engine_keeps_the_mode_that_a_step_gave_it() -> None:
+    journal = recorded({"a": EngineAction.NFTABLES}, {"a": EngineAction.FLUSH}, {"a": EngineAction.RESTART})
+    assert [what for node, what in journal if node == "a"][2:5] == ["note a flush", "flush nftables", "stop"]
+    assert ("a", "start iptables") not in journal
 
 
 def test_no_engine_is_started_twice() -> None:
@@ -88,16 +98,19 @@ def test_no_engine_is_started_twice() -> None:
 def test_those_that_run_note_how_far_they_have_come() -> None:
     journal: Journal = []
 
-    async def flush(node: str) -> None:
-        journal.append((node, "flush"))
+    async def flush(node: str, mode: str) -> None:
+        journal.append((node, f"flush {mode}"))
+
+    def make(node: str, mode: str) -> Recorder:
+        return Recorder(node, journal, mode)
 
     async def main() -> None:
-        fleet = Fleet(("a", "b"), lambda node: Recorder(node, journal), flush)
+        fleet = Fleet(("a", "b"), "iptables", make, flush)
         await fleet.start()
         await fleet.take_down({"a": EngineAction.STOP})
         journal.clear()
         await fleet.note()
         await fleet.take_down({"a": EngineAction.FLUSH})
-        assert journal == [("b", "note"), ("a", "flush")]
+        assert journal == [("b", "note"), ("a", "flush iptables")]
 
     asyncio.run(main())

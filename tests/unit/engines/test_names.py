@@ -2,13 +2,8 @@
 
 import pytest
 
-from proxylab.engines.catalogue import _MAKERS
 from proxylab.engines.names import ABOUT, ENGINES, version_of, where_of
 from proxylab.engines.protocol import EngineChoice, Upstream
-
-
-def test_every_name_has_its_maker_and_every_maker_its_name() -> None:
-    assert set(ENGINES) == set(_MAKERS)
 
 
 def test_every_name_says_what_it_stands_for() -> None:

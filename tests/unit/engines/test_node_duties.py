@@ -13,11 +13,9 @@ from whole_ports import service_ports
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.configuration import ConntrackTimeouts
 from proxylab.cluster.objects import Endpoint, ServicePort, ServiceType
-from proxylab.engines.embedded.answers import healthz, local_endpoints, service_health
-from proxylab.engines.embedded.around import proxy_sysctls
 from proxylab.engines.embedded.health import Health
-from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.node_ports import node_port_addresses
+from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
+from proxylab.engines.embedded.node_work import healthz, local_endpoints, proxy_sysctls, service_health
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.udp import End, UdpReconciler

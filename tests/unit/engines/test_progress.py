@@ -3,16 +3,14 @@
 import asyncio
 from collections.abc import Callable
 
-from memory_loader import MemoryLoader
+from memory_loader import MemoryLoader, engine_with
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 from proxylab.cluster.store import Store
 from proxylab.engines.barrier import Barrier
-from proxylab.engines.embedded.pace import Periods
-from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState
 from proxylab.evidence.engine_progress import Progress
@@ -36,7 +34,7 @@ def seeded() -> Store:
 def test_the_embedded_engine_tells_what_its_rules_reflect() -> None:
     async def story() -> None:
         store, loader = seeded(), MemoryLoader()
-        engine = EmbeddedEngine(HERE, store, loader, ProxySettings(), periods=Periods(least=0))
+        engine = engine_with(store, loader, Periods(least=0))
         await engine.start()
         assert await engine.progress(soon()) == Progress(runs=True, reflects=3, due=3)
         loader.refuse = "KUBE-SVC"

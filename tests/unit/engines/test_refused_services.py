@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from memory_loader import MemoryLoader
+from memory_loader import MemoryLoader, engine_with
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
@@ -12,10 +12,8 @@ from virtual_clock import VirtualClock
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, Key, Node
 from proxylab.cluster.store import Store
-from proxylab.engines.embedded.iptables.fault_isolation import MOST_LOADS
-from proxylab.engines.embedded.pace import Periods
-from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.fault_isolation import MOST_LOADS
+from proxylab.engines.embedded.settings import Periods
 from proxylab.errors import EngineError
 
 A = Addresses(Family.IPV4)
@@ -35,7 +33,7 @@ class Stage:
         self.store.apply(Node(name=HERE, addresses=(A.of("node", 2),)))
         for number in range(10, 10 + services):
             self.serve(number, endpoint(A, number))
-        self.engine = EmbeddedEngine(HERE, self.store, self.loader, ProxySettings(), periods=PERIODS, clock=self.clock)
+        self.engine = engine_with(self.store, self.loader, PERIODS, clock=self.clock)
 
     def serve(self, number: int, *endpoints: Endpoint) -> None:
         service = echo(A, name=f"s{number}", cluster_ips=(A.of("cluster", number),))

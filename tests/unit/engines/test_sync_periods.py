@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
-from memory_loader import MemoryLoader
+from memory_loader import MemoryLoader, engine_with
 from msgspec.structs import replace
 from rule_cases import HERE, Addresses, echo, endpoint, slice_of
 from virtual_clock import VirtualClock
@@ -12,9 +12,8 @@ from virtual_clock import VirtualClock
 from proxylab.addresses import Family
 from proxylab.cluster.objects import ZONE_LABEL, EndpointSlice, Node
 from proxylab.cluster.store import Store
-from proxylab.engines.embedded.pace import Pace, Periods
-from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.engines.embedded.sync import EmbeddedEngine
+from proxylab.engines.embedded.pace import Pace
+from proxylab.engines.embedded.settings import Periods
 
 A = Addresses(Family.IPV4)
 ECHO = echo(A)
@@ -29,7 +28,7 @@ class Stage:
         self.store, self.loader, self.clock = Store(), MemoryLoader(), VirtualClock()
         for thing in (Node(name=HERE, labels={ZONE_LABEL: "blue"}, addresses=(A.of("node", 2),)), ECHO, SLICE):
             self.store.apply(thing)
-        self.engine = EmbeddedEngine(HERE, self.store, self.loader, ProxySettings(), periods=PERIODS, clock=self.clock)
+        self.engine = engine_with(self.store, self.loader, PERIODS, clock=self.clock)
 
     @property
     def loads(self) -> int:
@@ -94,7 +93,7 @@ def test_a_flush_by_another_program_is_repaired_within_a_sync_period(table: str)
         assert stage.loads == 1
         await stage.clock.advance(2)
         assert sorted((await stage.engine.dump()).splitlines()) == sorted(before.splitlines())
-        assert any("canary" in line for line in stage.engine.logs())
+        assert any("has flushed the rules" in line for line in stage.engine.logs())
 
     staged(test)
 

@@ -6,9 +6,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.engines.embedded.nftables.meter import TraceMeter, counted_reports
+from proxylab.kernel.netfilter.nft import ListedRule
 from proxylab.kernel.netfilter.nftrace import NftEvent
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.traffic.nftmeter import ListedRule, TraceMeter, counted_reports
 
 TABLE = "kube-proxy"
 SERVICE, MASQUERADE, REJECT = 11, 12, 13

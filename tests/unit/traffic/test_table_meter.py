@@ -7,8 +7,8 @@ from struct import Struct
 from table_entries import ACCEPT, DROP, entry, error, verdict
 
 from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.kernel.netfilter.xtables import Entry, Snapshot, counters, walk
-from proxylab.traffic.meters import TableMeter
 
 V4 = Family.IPV4
 

@@ -25,7 +25,10 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
 _PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 _SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
 _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
-_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
+_FAILURES: Final = {
+    "iptables": f"{_PREFIX}iptables_restore_failures_total",
+    "nftables": f"{_PREFIX}nftables_sync_failures_total",
+}
 _RULES: Final = f"{_PREFIX}iptables_last"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
 _KINDS: Final = ("service", "endpoint")
@@ -39,7 +42,8 @@ _HELP: Final = {
     _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
     _SYNCED: "The last time proxy rules were successfully synced",
     _QUEUED: "The last time a sync of proxy rules was queued",
-    _FAILURES: "Cumulative proxy iptables restore failures",
+    _FAILURES["iptables"]: "Cumulative proxy iptables restore failures",
+    _FAILURES["nftables"]: "Cumulative proxy nftables sync failures",
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
     **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
@@ -68,9 +72,10 @@ class _Durations:
 
 
 class SyncMetrics:
-    """The metrics of one node's proxy."""
+    """The metrics of one node's proxy. ``mode`` is its mode, as ``/proxyMode`` names it."""
 
-    def __init__(self) -> None:
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
         self._values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
         self._durations: dict[str, dict[Labels, _Durations]] = defaultdict(lambda: defaultdict(_Durations))
         for kind in _KINDS:
@@ -102,9 +107,9 @@ class SyncMetrics:
         self._values[_RULES][family, table] = rules
 
     def failed(self, family: Family, loads: int) -> None:
-        """iptables-restore refused as many loads."""
+        """The kernel refused as many loads."""
         if loads:
-            self._values[_FAILURES][family,] += loads
+            self._values[_FAILURES[self.mode]][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""

@@ -1,29 +1,18 @@
-"""When a sync loop may run, and when it must.
+"""When a sync loop may run.
 
-Owns ``Periods``, as ``KubeProxyConfiguration`` has them, and ``Pace``, kube-proxy's bounded frequency. It computes
-times, in seconds of its caller's clock, and does not wait.
+Owns ``Pace``, kube-proxy's bounded frequency, and the clock that the loop waits by. ``Pace`` computes times, in seconds
+of its caller's clock, and does not wait.
 """
 
-from msgspec import Struct
+import asyncio
+import math
+import time
+from typing import Protocol
 
-__all__ = ["Pace", "Periods"]
+__all__ = ["Clock", "MonotonicClock", "Pace"]
 
 BURST = 2
 """How many syncs may follow each other at once after a quiet time (pkg/proxy/iptables/proxier.go)."""
-
-
-class Periods(Struct, frozen=True, kw_only=True):
-    """The periods of a sync loop.
-
-    Attributes:
-        least: ``minSyncPeriod``, the least time between two syncs once the burst is spent.
-        sync: ``syncPeriod``, how often the loop looks for its canary chains, and how soon it retries a failed load.
-        full: how often the loop runs a full sync without another reason.
-    """
-
-    least: float = 1.0
-    sync: float = 30.0
-    full: float = 3600.0
 
 
 class Pace:
@@ -46,3 +35,30 @@ class Pace:
         if self._period:
             self._tokens = min(float(BURST), self._tokens + (now - self._at) / self._period) - 1.0
         self._at = now
+
+
+class Clock(Protocol):
+    """A clock to wait by. Tests have one that they advance themselves."""
+
+    def now(self) -> float:
+        """Seconds since some fixed moment."""
+
+    async def wait(self, event: asyncio.Event, until: float) -> None:
+        """Return when ``event`` is set, or at ``until``."""
+
+
+class MonotonicClock:
+    """The kernel's monotonic clock."""
+
+    def now(self) -> float:
+        """Seconds of CLOCK_MONOTONIC."""
+        return time.monotonic()
+
+    async def wait(self, event: asyncio.Event, until: float) -> None:
+        """Return when ``event`` is set, or at ``until``."""
+        left = None if math.isinf(until) else max(0.0, until - self.now())
+        try:
+            async with asyncio.timeout(left):
+                await event.wait()
+        except TimeoutError:
+            return

@@ -21,10 +21,12 @@ from proxylab.cluster.objects import (
     EndpointSlice,
     Key,
     Service,
+    ServiceCIDR,
     ServicePort,
     ServiceType,
     TrafficPolicy,
 )
+from proxylab.cluster.store import Store
 
 __all__ = [
     "ClusterView",
@@ -41,6 +43,13 @@ class ClusterView(Struct, frozen=True):
 
     services: tuple[Service, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
+    service_cidrs: tuple[IPNetwork, ...] = ()
+
+    @classmethod
+    def of(cls, store: Store) -> "ClusterView":
+        """The objects as the store has them now."""
+        cidrs = tuple([cidr for each in store.list(ServiceCIDR) for cidr in each.cidrs])
+        return cls(store.list(Service), store.list(EndpointSlice), cidrs)
 
 
 class EndpointInfo(NamedTuple):

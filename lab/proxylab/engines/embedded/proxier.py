@@ -1,4 +1,4 @@
-"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the result or error of one sync."""
+"""The interface of a mode to the sync loop: the ``Proxier`` protocol, and the result and errors of one sync."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from msgspec import Struct, field
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 
-__all__ = ["Proxier", "SyncFailedError", "Synced"]
+__all__ = ["Proxier", "RulesRefusedError", "SyncFailedError", "Synced"]
 
 
 class Synced(Struct, frozen=True):
@@ -27,6 +27,14 @@ class Synced(Struct, frozen=True):
     rules: Mapping[str, int] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+
+
+class RulesRefusedError(Exception):
+    """The mode's tool refused a text. ``output`` is all that it printed, which mostly names a line."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(output)
+        self.output = output
 
 
 class SyncFailedError(Exception):
@@ -54,7 +62,7 @@ class Proxier(Protocol):
     def is_large(self) -> bool:
         """Whether the cluster has so many endpoints that the proxy avoids full syncs."""
 
-    def take_over(self) -> tuple[str, ...]:
+    async def take_over(self) -> tuple[str, ...]:
         """Remove rules that a proxy of another mode left and that would interfere; returns lines for the log."""
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
@@ -67,7 +75,7 @@ class Proxier(Protocol):
         """
 
     async def is_intact(self) -> bool:
-        """Whether the kernel's tables still hold the canaries, so that no other program has flushed them."""
+        """Whether the kernel's tables still have what shows that no other program has flushed them."""
 
     async def dump(self) -> str:
         """The rules in the kernel with their counters, as the mode's own tool prints them."""

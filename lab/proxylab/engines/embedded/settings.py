@@ -1,4 +1,4 @@
-"""A proxy's settings, as far as they shape rules, and the ways to detect local traffic.
+"""A proxy's settings, as far as they shape rules; the ways to detect local traffic; and the periods of its sync loop.
 
 Names and defaults are those of ``KubeProxyConfiguration`` (kubeproxy.config.k8s.io/v1alpha1), in snake case.
 """
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from proxylab.errors import ScenarioError
 
 __all__ = [
     "BridgeInterface",
@@ -17,7 +18,9 @@ __all__ = [
     "DetectLocal",
     "InterfaceNamePrefix",
     "NodeCIDR",
+    "Periods",
     "ProxySettings",
+    "refuse_gates",
 ]
 
 
@@ -47,6 +50,20 @@ class InterfaceNamePrefix(Struct, frozen=True):
 
 
 DetectLocal = ClusterCIDR | NodeCIDR | BridgeInterface | InterfaceNamePrefix
+
+
+class Periods(Struct, frozen=True, kw_only=True):
+    """The periods of a sync loop.
+
+    Attributes:
+        least: ``minSyncPeriod``, the least time between two syncs once the burst is spent.
+        sync: ``syncPeriod``, how often the loop looks for its canary chains, and how soon it retries a failed load.
+        full: how often the loop runs a full sync without another reason.
+    """
+
+    least: float = 1.0
+    sync: float = 30.0
+    full: float = 3600.0
 
 
 class ProxySettings(Struct, frozen=True, kw_only=True):
@@ -119,3 +136,30 @@ def _detect_local(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwo
             return BridgeInterface(configuration.bridge_interface)
         case DetectLocalMode.INTERFACE_NAME_PREFIX:
             return InterfaceNamePrefix(configuration.interface_name_prefix)
+
+
+_GATES: Final = {
+    "AllowServiceExternalIPs": True,
+    "KubeProxyNFTablesLocalhostNodePorts": False,
+    "NFTablesProxyMode": True,
+    "PreferSameTrafficDistribution": True,
+    "ServiceTrafficDistribution": True,
+}
+"""kube-proxy's feature gates that change rules, each with the value that embedded engines behave like."""
+
+
+def refuse_gates(engine: str, configuration: ProxyConfiguration) -> None:
+    """Refuse feature gates that an embedded engine does not have, or has with another value.
+
+    Raises:
+        ScenarioError: with a line for each.
+    """
+    refused = [
+        f"KubeProxyConfiguration.featureGates.{name}: {engine} "
+        + (f"behaves as with {str(_GATES[name]).lower()}" if name in _GATES else "does not know this gate")
+        + "; remove it, or choose the real kube-proxy as engine"
+        for name, value in configuration.feature_gates.items()
+        if _GATES.get(name) is not value
+    ]
+    if refused:
+        raise ScenarioError(refused)

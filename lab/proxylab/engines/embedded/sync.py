@@ -1,19 +1,19 @@
 """The sync loop of the embedded engine.
 
 Owns ``EmbeddedEngine``: it follows the store, gathers changes, and reports which revision the kernel reflects. The
-proxier of each family programs the kernel.
+proxier of each family programs the kernel, each in its mode.
 
 The store calls the loop at every change; the loop then takes all pending changes as soon as its pace allows. Four other
-reasons make it run, as in kube-proxy. It retries refused rules after a sync period. It looks for the canary chains once
-a sync period, and answers their loss with a full sync. It answers a change of the node's zone with a full sync. It runs
-a full sync once an hour, except in large clusters.
+reasons make it run, as in kube-proxy. It retries refused rules after a sync period. It asks once a sync period whether
+another program has flushed the rules (the canary chains of iptables are gone), and answers with a full sync. It answers
+a change of the node's zone with a full sync. It runs a full sync once an hour, except in large clusters.
 """
 
 import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -21,18 +21,13 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.cluster.store import Event, Store
-from proxylab.engines.embedded.clock import Clock, MonotonicClock
 from proxylab.engines.embedded.health import Health
-from proxylab.engines.embedded.iptables.proxier import IptablesProxier
-from proxylab.engines.embedded.iptables.render import CURRENT
-from proxylab.engines.embedded.iptables.shape import Shape
-from proxylab.engines.embedded.loader import RuleLoader
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.pace import Pace, Periods
+from proxylab.engines.embedded.pace import Clock, MonotonicClock, Pace
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.proxier import Proxier, Synced, SyncFailedError
-from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.settings import Periods
 from proxylab.engines.embedded.surroundings import NoSurroundings, Served, Surroundings
 from proxylab.errors import EngineError
 from proxylab.evidence.engine_progress import Progress
@@ -56,12 +51,11 @@ class EmbeddedEngine:
     Args:
         node_name: its node, as Node objects and endpoints name it.
         store: the cluster it follows.
-        loader: iptables in the node's namespace.
-        settings: as ``KubeProxyConfiguration`` has them.
-        families: the families to serve; each has rules of its own.
+        mode: of its rules, as ``/proxyMode`` names it.
+        proxiers: one for each family to serve, all of that mode.
         interface_addresses: reads the addresses on the node's interfaces, loopback included. Every sync calls it, as
             kube-proxy does; only restricted ``node_port_addresses`` need it.
-        shape: the generation of kube-proxy's rules.
+        node_address: the node's primary address in its family, in place of the Node object's (``bindAddress``).
         periods: how often the loop may run, and how often it must.
         surroundings: the work besides rules.
         clock: the clock it waits by.
@@ -71,29 +65,23 @@ class EmbeddedEngine:
         self,
         node_name: str,
         store: Store,
-        loader: RuleLoader,
-        settings: ProxySettings,
+        mode: str,
+        proxiers: Mapping[Family, Proxier],
         *,
-        families: Sequence[Family] = (Family.IPV4,),
         interface_addresses: Callable[[], Sequence[IPAddress]] = tuple,
-        shape: Shape = CURRENT,
+        node_address: IPAddress | None = None,
         periods: Periods | None = None,
         surroundings: Surroundings | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._node_name = node_name
         self._store = store
-        self._settings = settings
+        self._proxiers = proxiers
         self._interface_addresses = interface_addresses
+        self._node_address = node_address
         self._periods = periods or Periods()
         self._surroundings = surroundings or NoSurroundings()
         self._clock = clock or MonotonicClock()
-        self._proxiers: dict[Family, Proxier] = {
-            family: IptablesProxier(
-                family, loader, settings, shape, sync_period=self._periods.sync, now=self._clock.now
-            )
-            for family in families
-        }
         self._log: deque[str] = deque(maxlen=LOG_LINES)
         self._wake = asyncio.Event()
         self._newest_change = store.revision
@@ -109,15 +97,16 @@ class EmbeddedEngine:
         self._stopped = False
         self._unsubscribe: Callable[[], None] = lambda: None
         self._follower: asyncio.Task[None] | None = None
-        self.health = Health(tuple(families), self._periods.sync)
-        self.metrics = SyncMetrics()
+        self.health = Health(tuple(proxiers), self._periods.sync)
+        self.metrics = SyncMetrics(mode)
 
     async def start(self) -> None:
         """Load the rules for the cluster as it stands, then follow it. Raises ``EngineError``."""
         self._unsubscribe = self._store.subscribe(self._note)
         self._newest_change = self._store.revision
         try:
-            self._log.extend(line for proxier in self._proxiers.values() for line in proxier.take_over())
+            for proxier in self._proxiers.values():
+                self._log.extend(await proxier.take_over())
             self._log.extend(await self._surroundings.open(self.health, self.metrics))
             self._raise_failures(await self._sync())
         except BaseException:
@@ -224,7 +213,7 @@ class EmbeddedEngine:
             return False
         for family, proxier in self._proxiers.items():
             if not await proxier.is_intact():
-                self._log.append(f"{family}: the canary chain is gone, so another program has flushed the rules")
+                self._log.append(f"{family}: another program has flushed the rules")
                 return True
         return False
 
@@ -233,7 +222,7 @@ class EmbeddedEngine:
         self._pace.take(self._clock.now())
         self.metrics.taken()
         revision = self._store.revision
-        cluster = ClusterView(self._store.list(Service), self._store.list(EndpointSlice))
+        cluster = ClusterView.of(self._store)
         node = self._facts()
         moved, self._zone = self._zone not in (None, node.zone), node.zone
         hourly = self._clock.now() >= self._full_at
@@ -280,7 +269,7 @@ class EmbeddedEngine:
         found = self._store.get(Key("Node", "", self._node_name))
         node = found if isinstance(found, Node) else None
         self.health.look_at(node)
-        return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._settings.node_address)
+        return NodeFacts.of(self._node_name, node, tuple(self._interface_addresses()), self._node_address)
 
     def _raise_failures(self, outcome: _Outcome) -> None:
         if outcome.failures:

@@ -1,4 +1,4 @@
-"""Makes the kube-proxy of a node, with what reads the kernel in each mode and for each variant of iptables."""
+"""Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -6,7 +6,6 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
@@ -17,11 +16,10 @@ from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from proxylab.engines.names import NFT_TABLE, mode_of
+from proxylab.engines.names import mode_of
+from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netfilter.nft import NftTool
-from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, xtables_rules
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
@@ -42,6 +40,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     if upstream is None:
         raise InternalError(f"no binary was obtained for {choice.name}")
     mode, proxy = mode_of(choice.name), choice.configuration
+    on_node = node_mode(mode, context)
     config = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
     argv = command(upstream.binary, node, api, upstream.flags)
@@ -59,21 +58,22 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
 
     async def prepare() -> None:
-        if mode == "nftables":
-            NftTool(context.launcher, context.netns, context.name).require()
+        on_node.require()
         await cluster.api.listen(context.netns)
 
-    rules, dump = (_nftables, _dump_nftables) if mode == "nftables" else (_iptables, _dump_iptables)
+    async def dump() -> str:
+        return "".join([await on_node.dump(family) for family in choice.families])
+
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
         launch=partial(_launch, context, argv, config),
-        reached=lambda family: reached(rules(context, family)),
+        reached=lambda family: reached(on_node.written(family)),
         state=state,
         zone=zone,
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
-        dump=partial(dump, context, choice.families),
+        dump=dump,
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
 
@@ -106,23 +106,3 @@ async def _agrees(node: str, netns: NetNs, store: Store, healthz: SocketAddress)
     except (OSError, TimeoutError):
         return True  # /healthz does not answer, so no client can see its answer
     return says_of_node(page) in (None, not known.is_leaving)
-
-
-def _iptables(context: NodeContext, family: Family) -> list[bytes]:
-    # kube-proxy writes table nat last, so rules in it mean rules in all tables.
-    read = xtables_rules if context.tool.variant.name == "legacy" else iptables_nft_rules
-    return read(context.netns, family, "nat")
-
-
-def _nftables(context: NodeContext, family: Family) -> list[bytes]:
-    # A Service without endpoints has no chain of its own, in any version.
-    return nft_chains(context.netns, family, NFT_TABLE)
-
-
-async def _dump_iptables(context: NodeContext, families: tuple[Family, ...]) -> str:
-    return "".join([await context.tool.save(family) for family in families])
-
-
-async def _dump_nftables(context: NodeContext, families: tuple[Family, ...]) -> str:
-    tool = NftTool(context.launcher, context.netns, context.name)
-    return "".join([await tool.list_table(family, NFT_TABLE) for family in families])

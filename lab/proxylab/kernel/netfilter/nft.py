@@ -1,15 +1,21 @@
-"""Runs nft(8) in a node. Its texts come from engines."""
+"""Runs nft(8) in a node, and reads the rules of its listings. Its texts come from engines."""
+
+import re
+from typing import Final, NamedTuple
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
+from proxylab.kernel.netfilter.rules import is_too_long, no_room
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline
 
-__all__ = ["NftRefusedError", "NftTool"]
+__all__ = ["ListedRule", "NftRefusedError", "NftTool", "listed_rules"]
 
 _SECONDS = 60.0
 _ATTEMPTS = 2  # another program may make the table between the two commands
+_CHAIN: Final = re.compile(r"\tchain (\S+) \{")
+_RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
 
 
 class NftRefusedError(Exception):
@@ -23,6 +29,7 @@ class NftTool:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
+        self._hold_input = False  # most texts fit, and ``feeding`` costs a process
 
     def require(self) -> None:
         """Raise ``CapabilityError`` where the machine has no nft."""
@@ -33,11 +40,17 @@ class NftTool:
         """Load a text as a whole.
 
         Raises:
-            CapabilityError: the machine has no nft.
+            CapabilityError: the machine has no nft, or the text does not fit into the largest transaction that this
+                machine allows.
             NftRefusedError: nft refused the text.
         """
         self.require()
         done = await self._run("--file", "-", stdin=text)
+        if is_too_long(done) and not self._hold_input:
+            self._hold_input = True
+            done = await self._run("--file", "-", stdin=text)
+        if is_too_long(done):
+            raise no_room(text)
         if done.status != 0:
             raise NftRefusedError((done.stderr or done.stdout).decode(errors="replace").strip())
 
@@ -76,5 +89,37 @@ class NftTool:
     async def _run(self, *arguments: str, stdin: str = "") -> Completed:
         argv, deadline = ("nft", *arguments), Deadline.after(_SECONDS)
         return await self._launcher.run(
-            self._netns, argv, netns_name=self._netns_name, stdin=stdin.encode(), deadline=deadline
+            self._netns,
+            argv,
+            netns_name=self._netns_name,
+            stdin=stdin.encode(),
+            fed=bool(stdin) and self._hold_input,
+            deadline=deadline,
         )
+
+
+class ListedRule(NamedTuple):
+    """One rule of a listing."""
+
+    chain: str
+    handle: int
+    text: str
+
+
+def listed_rules(listing: str) -> tuple[ListedRule, ...]:
+    """The rules of a table, in order. A rule with a long set takes several lines; its handle is in the last."""
+    rules: list[ListedRule] = []
+    chain, begun = "", ""
+    for line in listing.splitlines():
+        if head := _CHAIN.match(line):
+            chain, begun = head[1], ""
+        elif chain and line.startswith("\t}"):
+            chain = ""
+        elif chain:
+            begun = f"{begun} {line.strip()}" if begun else line
+            if rule := _RULE.fullmatch(begun):
+                rules.append(ListedRule(chain, int(rule[2]), rule[1]))
+                begun = ""
+            elif begun.count("{") == begun.count("}"):
+                begun = ""  # the chain's own type, hook and comment
+    return tuple(rules)

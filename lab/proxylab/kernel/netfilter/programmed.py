@@ -14,15 +14,17 @@ from proxylab.kernel.netfilter.nfnetlink import ask, nested
 from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["iptables_nft_rules", "nft_chains", "xtables_rules"]
+__all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
 
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
 _SUBSYS_NFTABLES: Final = 10 << 8
 _GETCHAIN: Final = _SUBSYS_NFTABLES | 4
 _GETRULE: Final = _SUBSYS_NFTABLES | 7
-_RULE_TABLE: Final = 1
-_CHAIN_TABLE: Final = 1
+_GETSET: Final = _SUBSYS_NFTABLES | 10
+_TABLE: Final = 1
 _CHAIN_NAME: Final = 3
+_SET_NAME: Final = 2
+_SET_TIMEOUT: Final = 11
 _HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resource
 
 _PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
@@ -40,14 +42,27 @@ def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
 
 def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """Every rule of a table of iptables-nft."""
-    return _dump(netns, _GETRULE, _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_RULE_TABLE, table))
+    return _dump(netns, _GETRULE, _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_TABLE, table))
 
 
 def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """The name of every chain of an nftables table."""
-    chains = [nested(found, _HEAD.size) for found in _dump(netns, _GETCHAIN, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
+    return [each[_CHAIN_NAME].rstrip(b"\0") for each in _of_table(netns, family, table, _GETCHAIN)]
+
+
+def nft_sets(netns: NetNs, family: Family, table: str) -> dict[str, int]:
+    """Every named set and map of an nftables table, with the timeout of its elements in seconds, or 0."""
+    return {
+        each[_SET_NAME].rstrip(b"\0").decode(): int.from_bytes(each.get(_SET_TIMEOUT, b""), "big") // 1000
+        for each in _of_table(netns, family, table, _GETSET)
+    }
+
+
+def _of_table(netns: NetNs, family: Family, table: str, kind: int) -> list[dict[int, bytes]]:
+    """The attributes of each chain or set of a table; both have the table's name first."""
+    dumped = [nested(found, _HEAD.size) for found in _dump(netns, kind, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
     wanted = table.encode()
-    return [each[_CHAIN_NAME].rstrip(b"\0") for each in chains if each[_CHAIN_TABLE].rstrip(b"\0") == wanted]
+    return [each for each in dumped if each[_TABLE].rstrip(b"\0") == wanted]
 
 
 def _dump(netns: NetNs, kind: int, body: bytes) -> list[bytes]:

@@ -23,7 +23,7 @@ from proxylab.plan.masquerade import masquerade_text, without_masquerade
 from proxylab.plan.model import Masquerade
 from proxylab.timing import Deadline, together
 
-__all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables"]
+__all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_iptables", "is_too_long", "no_room"]
 
 _VARIANTS: Final = ("legacy", "nft")
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
@@ -122,15 +122,12 @@ class IptablesTool:
         """
         argv = (self.variant.command(family, "restore"), "--wait", "5", "--noflush", "--counters")
         done = await self._restore(argv, text)
-        if _is_too_long(done) and not self._hold_input:
+        if is_too_long(done) and not self._hold_input:
             # Nothing of the table is loaded, and tables before it match the text, so a second load is safe.
             self._hold_input = True
             done = await self._restore(argv, text)
-        if _is_too_long(done):
-            raise CapabilityError(
-                f"room for {len(text) // 1024} KiB of rules in one nf_tables transaction (net.core.wmem_max)",
-                "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules with --iptables legacy",
-            )
+        if is_too_long(done):
+            raise no_room(text)
         if done.status != 0:
             raise RestoreRefusedError(_output(done))
 
@@ -223,7 +220,15 @@ async def _run(launcher: Launcher, netns: NetNs, netns_name: str, argv: Sequence
     return await launcher.run(netns, argv, netns_name=netns_name, stdin=stdin, deadline=Deadline.after(_SECONDS))
 
 
-def _is_too_long(done: Completed) -> bool:
+def no_room(text: str) -> CapabilityError:
+    """The error for a text that fits into no transaction of this machine."""
+    return CapabilityError(
+        f"room for {len(text) // 1024} KiB of rules in one nf_tables transaction (net.core.wmem_max)",
+        "run as root, or 'sudo sysctl -w net.core.wmem_max=16777216', or load rules of iptables with --iptables legacy",
+    )
+
+
+def is_too_long(done: Completed) -> bool:
     """Whether a transaction did not fit into the send buffer (EMSGSIZE, in the words of strerror(3))."""
     return done.status != 0 and os.strerror(errno.EMSGSIZE).encode() in done.stderr
 

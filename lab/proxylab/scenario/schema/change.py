@@ -140,8 +140,9 @@ class ChangeShape(ScenarioShape):
     ] = Field(
         default_factory=dict,
         description="An action on the engines: one word for the engines of all nodes, or one word for each node. kill "
-        "sends SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge.",
-        examples=["restart", {"node-a": "kill"}],
+        "sends SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge. A "
+        "proxy mode stops the engine and starts it in that mode.",
+        examples=["restart", {"node-a": "kill"}, {"node-a": "nftables"}],
     )
     links: dict[str, Annotated[LinkState, BeforeValidator(word_of(LinkState))]] = Field(
         default_factory=dict,

@@ -181,7 +181,8 @@ class KubeProxyShape(ManifestShape):
     iptables: IptablesShape | None = Field(default=None, description="Keys of mode iptables.")
     nftables: NftablesShape | None = Field(default=None, description="Keys of mode nftables.")
     feature_gates: dict[str, bool] | None = Field(
-        default=None, description="Feature gates of the real kube-proxy; the embedded engine has none."
+        default=None,
+        description="Feature gates of the real kube-proxy; embedded engines refuse those that they do not have.",
     )
     conntrack: ConntrackShape | None = Field(default=None, description="Sysctls of connection tracking.")
     bind_address: Annotated[Address | None, UNSET_IF_EMPTY] = Field(

@@ -8,8 +8,8 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from proxylab.addresses import Family
+from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
-from proxylab.engines.embedded.loader import RuleLoader
 
 __all__ = ["cleanup", "cleanup_text"]
 

@@ -9,8 +9,7 @@ from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, TO_LOCAL, comment, count_into, mark
 from proxylab.engines.embedded.iptables.names import Chain
 from proxylab.engines.embedded.iptables.rules import Rule
-from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.node_ports import node_port_addresses
+from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
 __all__ = ["JUMPS", "fixed_chains", "fixed_rules", "kept_chains", "node_port_jumps"]

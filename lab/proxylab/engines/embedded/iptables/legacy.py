@@ -34,15 +34,15 @@ from proxylab.engines.embedded.iptables.fixed import (
 )
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
 from proxylab.engines.embedded.iptables.names import Chain, Table
-from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Written, write
+from proxylab.engines.embedded.iptables.render import CURRENT
+from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Shape, Written, write
 from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
 from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
-from proxylab.engines.embedded.iptables.shape import Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["V1_23"]
+__all__ = ["V1_23", "shape_of"]
 
 MARK_DROP = Chain(Table.NAT, "KUBE-MARK-DROP")
 DROP_MARK = 0x8000
@@ -221,3 +221,11 @@ V1_23 = Shape(
     tail=_node_port_jumps,
 )
 """kube-proxy 1.23 and its kubelet."""
+
+_SPLIT = (1, 24)
+"""The version in which KUBE-EXT- and KUBE-SVL- replaced KUBE-XLB-."""
+
+
+def shape_of(version: tuple[int, ...]) -> Shape:
+    """The shape of that version's rules, or of the nearest one."""
+    return V1_23 if version < _SPLIT else CURRENT

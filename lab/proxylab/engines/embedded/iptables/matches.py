@@ -4,15 +4,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
-from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.settings import (
-    BridgeInterface,
-    ClusterCIDR,
-    DetectLocal,
-    InterfaceNamePrefix,
-    NodeCIDR,
-)
+from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.engines.embedded.node import NodeFacts, local_source
+from proxylab.engines.embedded.settings import BridgeInterface, DetectLocal, InterfaceNamePrefix
 
 __all__ = [
     "FROM_LOCAL",
@@ -84,17 +78,12 @@ class LocalDetector(Struct, frozen=True):
 
 def local_detector(mode: DetectLocal, family: Family, node: NodeFacts) -> LocalDetector | None:
     """The detector of a mode, ``None`` where the mode has no network of this family."""
-    match mode:
-        case ClusterCIDR(cidrs):
-            return _from_first(cidrs, family)
-        case NodeCIDR():
-            return _from_first(node.pod_cidrs, family)
+    match local_source(mode, family, node):
+        case None:
+            return None
         case BridgeInterface(device):
             return LocalDetector(f"-i {device}", f"! -i {device}")
         case InterfaceNamePrefix(prefix):
             return LocalDetector(f"-i {prefix}+", f"! -i {prefix}+")
-
-
-def _from_first(cidrs: tuple[IPNetwork, ...], family: Family) -> LocalDetector | None:
-    cidr = next((cidr for cidr in cidrs if Family.of(cidr) is family), None)
-    return None if cidr is None else LocalDetector(f"-s {cidr}", f"! -s {cidr}")
+        case cidr:
+            return LocalDetector(f"-s {cidr}", f"! -s {cidr}")

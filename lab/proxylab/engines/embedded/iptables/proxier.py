@@ -6,23 +6,22 @@ Owns ``IptablesProxier`` and its memory of the loaded rules; ``sync`` follows th
 import math
 import time
 from collections.abc import Callable
+from functools import partial
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
-from proxylab.cluster.objects import Key
+from proxylab.engines.embedded.fault_isolation import FaultIsolation, Loaded
 from proxylab.engines.embedded.iptables.cleanup import PROXY_TABLE
-from proxylab.engines.embedded.iptables.fault_isolation import Loaded, by_service, load_sound
 from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
+from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import CANARIES
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes, stale_chains
-from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
-from proxylab.engines.embedded.iptables.shape import Shape
-from proxylab.engines.embedded.loader import RuleLoader
+from proxylab.engines.embedded.iptables.rules import Ruleset, Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
-from proxylab.engines.embedded.proxier import Synced, SyncFailedError
+from proxylab.engines.embedded.proxier import Synced
 from proxylab.engines.embedded.settings import ProxySettings
 
 __all__ = ["IptablesProxier"]
@@ -61,10 +60,8 @@ class IptablesProxier:
         self._renderer = Renderer(family, settings, shape)
         self._sync_period = sync_period
         self._now = now
-        self._loaded: Ruleset | None = None
+        self._isolation = FaultIsolation[Ruleset, RestoreText](family, partial(loader.load, family))
         self._is_known = False
-        self._refused: dict[Key, tuple[PortRules, ...]] = {}
-        self._why: dict[Key, str] = {}
         self._stale: frozenset[str] = frozenset()
         self._cleaned_at = -math.inf
 
@@ -76,9 +73,9 @@ class IptablesProxier:
     @property
     def is_large(self) -> bool:
         """Whether the cluster was large at the last sync."""
-        return self._loaded is not None and self._loaded.large
+        return self._isolation.ruleset is not None and self._isolation.ruleset.large
 
-    def take_over(self) -> tuple[str, ...]:
+    async def take_over(self) -> tuple[str, ...]:
         """Delete the table of mode nftables, which would translate too, as kube-proxy does at its start.
 
         Chains of mode ipvs stay until a ``cleanup``, as in kube-proxy (platformCleanup in cmd/kube-proxy/app).
@@ -91,22 +88,18 @@ class IptablesProxier:
         """Make the kernel's rules those of ``cluster``. Raises ``SyncFailedError``."""
         wanted = self._renderer.render(cluster, node)
         before: KernelState | Ruleset
-        if full or not self._is_known or self._loaded is None:
+        if full or not self._is_known or self._isolation.ruleset is None:
             full, before = True, read_kernel_state(await self._loader.save(self._family))
-            self._refused, self._why = {}, {}
+            self._isolation.forget()
         else:
-            before = self._loaded
-            self._forget_changed(wanted)
+            before = self._isolation.ruleset
         done = await self._load(wanted, before)
-        self._loaded, self._is_known = done.ruleset, True
-        if done.refused:
-            self._remember(wanted, done)
         return Synced(
             self._summary(done, full=full),
             full=full,
             rules=done.texts[-1].rule_counts() if done.texts else {},
             left_out=self._renderer.left_out,
-            refused=tuple(self._why.values()),
+            refused=self._isolation.refused,
         )
 
     async def is_intact(self) -> bool:
@@ -120,21 +113,14 @@ class IptablesProxier:
         """The rules as iptables-save prints them."""
         return await self._loader.save(self._family)
 
-    async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> Loaded:
+    async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> Loaded[Ruleset, RestoreText]:
         now = self._now()
         postpone = wanted.large and now - self._cleaned_at <= self._sync_period
         self._is_known = False
-        try:
-            done = await load_sound(
-                wanted,
-                before,
-                by_service(self._loaded),
-                known=self._refused.keys(),
-                write=lambda ruleset, there: self._write(ruleset, there, postpone=postpone),
-                load=lambda text: self._loader.load(self._family, text),
-            )
-        except SyncFailedError as failed:
-            raise SyncFailedError(f"{self._family}: {failed.what}", failed.output) from failed
+        done = await self._isolation.load(
+            wanted, before, lambda ruleset, there: self._write(ruleset, there, postpone=postpone)
+        )
+        self._is_known = True
         if done.texts:
             self._stale = frozenset[str]().union(*[text.left for text in done.texts])
             self._cleaned_at = self._cleaned_at if postpone else now
@@ -152,22 +138,7 @@ class IptablesProxier:
             return replace(restore(ruleset, before, gone), left=left)
         return replace(restore_changes(ruleset, before, gone), left=left)
 
-    def _forget_changed(self, wanted: Ruleset) -> None:
-        """Try refused Services again once their rules have changed."""
-        if self._refused:
-            now = by_service(wanted)
-            for service in [service for service, rules in self._refused.items() if now.get(service) != rules]:
-                del self._refused[service], self._why[service]
-
-    def _remember(self, wanted: Ruleset, done: Loaded) -> None:
-        """Remember refused rules and the reason, so that no sync tries the same rules again."""
-        tried, served = by_service(wanted), by_service(done.ruleset)
-        for service, why in done.refused.items():
-            left = "keeps the rules it had" if service in served else "is left out"
-            self._refused[service] = tried[service]
-            self._why[service] = f"{self._family}: {service} {left}: {why}"
-
-    def _summary(self, done: Loaded, *, full: bool) -> str:
+    def _summary(self, done: Loaded[Ruleset, RestoreText], *, full: bool) -> str:
         if not done.texts:
             return f"{self._family}: nothing to change"
         lines = sum(len(text.lines) for text in done.texts)

@@ -7,10 +7,9 @@ threshold of kube-proxy's large-cluster mode.
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.dispatch_rules import dispatch_rules
 from proxylab.engines.embedded.iptables.fixed import JUMPS, fixed_chains, fixed_rules, kept_chains, node_port_jumps
-from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset
+from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset, Shape
 from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
 from proxylab.engines.embedded.iptables.service_chains import owned_chains, service_chains
-from proxylab.engines.embedded.iptables.shape import Shape
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings

@@ -18,17 +18,15 @@ from collections.abc import Set as AbstractSet
 from msgspec import Struct
 
 from proxylab.cluster.objects import Key
+from proxylab.engines.embedded.fault_isolation import Block, lines_of
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Ruleset
 
-__all__ = ["Block", "RestoreText", "restore", "restore_changes", "stale_chains"]
+__all__ = ["RestoreText", "restore", "restore_changes", "stale_chains"]
 
 REFUSED_LINE = re.compile(r"\bline:?\s+(\d+)")
 """Matches all versions: ``line 5 failed``, ``Error occurred at line: 5``, ``line 5: RULE_APPEND failed``."""
-
-Block = tuple[str, Key | None]
-"""Lines of the text, and their Service if they have one."""
 
 
 class RestoreText(Struct, frozen=True):
@@ -52,7 +50,7 @@ class RestoreText(Struct, frozen=True):
     @property
     def lines(self) -> tuple[tuple[str, Key | None], ...]:
         """Each line with its Service."""
-        return tuple([(line, service) for text, service in self.blocks for line in text.split("\n")])
+        return lines_of(self.blocks)
 
     def rule_counts(self) -> dict[str, int]:
         """How many rules the text writes, by table."""

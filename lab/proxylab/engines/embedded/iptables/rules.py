@@ -1,4 +1,4 @@
-"""Rules as data: ``Rule``, the rules of one service port, and the whole ``Ruleset``.
+"""Rules as data: ``Rule``, the rules of one service port, the whole ``Ruleset``, and the ``Shape`` of a generation.
 
 Chains are of two kinds. *Shared* chains hold rules of all service ports, and every load rewrites them. *Service chains*
 belong to one service port, so a partial sync skips them while that port does not change. All service chains are in the
@@ -8,15 +8,21 @@ The few rules that depend on no Service are objects. Rules of service ports are 
 cluster has tens of thousands, and no code reads their parts.
 """
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Key
 from proxylab.engines.embedded.iptables.names import Chain, Table
+from proxylab.engines.embedded.iptables.scope import ProxyScope
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ServicePortInfo
+from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["PortRules", "Rule", "Ruleset", "Written", "write"]
+__all__ = ["PortRules", "Rule", "Ruleset", "Shape", "Written", "write"]
 
 Written = tuple[Table, str]
 """A line of iptables-restore, and its table."""
@@ -86,3 +92,18 @@ class Ruleset(Struct, frozen=True):
     ports: tuple[PortRules, ...]
     tail: tuple[Rule, ...]
     large: bool = False
+
+    def with_ports(self, ports: Sequence[PortRules]) -> "Ruleset":
+        """The same ruleset with other rules of service ports."""
+        return replace(self, ports=tuple(ports))
+
+
+class Shape(Struct, frozen=True, kw_only=True):
+    """One generation of kube-proxy's rules: what makes each part of a ``Ruleset``; ``port`` those of a service port."""
+
+    jumps: tuple[Rule, ...]
+    kept: Callable[[Family, ProxySettings], tuple[Chain, ...]]
+    shared: Callable[[Family, ProxySettings], tuple[Chain, ...]]
+    head: Callable[[Family, ProxySettings], tuple[Rule, ...]]
+    port: Callable[[ProxyScope, ServicePortInfo], PortRules]
+    tail: Callable[[Family, ProxySettings, NodeFacts], tuple[Rule, ...]]

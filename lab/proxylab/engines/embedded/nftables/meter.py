@@ -1,4 +1,4 @@
-"""Counts a probe's flows in rules without counters: those of kube-proxy's mode nftables.
+"""Counts a probe's flows in rules without counters; a ``traffic.meters.Meter``.
 
 kube-proxy writes no counters into its nftables, and a lab does not change the rules under test. But for marked packets
 nf_tables traces each rule that they meet and its verdict. So a table of the lab marks the first packet of every flow
@@ -15,26 +15,22 @@ reads.
 """
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from proxylab.addresses import Family, unpacked
 from proxylab.evidence.evidence import RuleCount
+from proxylab.kernel.netfilter.nft import ListedRule, listed_rules
 from proxylab.kernel.netfilter.nftmarks import FlowMarker
 from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["TraceMeter", "counted_reports", "listed_rules"]
+__all__ = ["TraceMeter", "counted_reports"]
 
 Listing = Callable[[], Awaitable[str]]
 """The output of ``nft --handle list table`` for the table."""
-
-_CHAIN: Final = re.compile(r"\tchain (\S+) \{")
-_RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
-
 
 _REPORTS: Final = 32
 """The most events of one packet on one node: it meets some twenty rules and policies of kube-proxy."""
@@ -43,14 +39,6 @@ _PORT_BYTES: Final = 2
 
 _FRAMES: Final = 8
 """The most frames of one flow that a tap may see before all taps are read (``proxylab.traffic.packet``)."""
-
-
-class ListedRule(NamedTuple):
-    """One rule of a listing."""
-
-    chain: str
-    handle: int
-    text: str
 
 
 class TraceMeter:
@@ -130,25 +118,6 @@ class TraceMeter:
             self._heard += () if self._trace is None else self._trace.read()
         except OSError:  # ENOBUFS
             self._lost = True
-
-
-def listed_rules(listing: str) -> tuple[ListedRule, ...]:
-    """The rules of a table, in order. A rule with a long set takes several lines; its handle is in the last."""
-    rules: list[ListedRule] = []
-    chain, begun = "", ""
-    for line in listing.splitlines():
-        if head := _CHAIN.match(line):
-            chain, begun = head[1], ""
-        elif chain and line.startswith("\t}"):
-            chain = ""
-        elif chain:
-            begun = f"{begun} {line.strip()}" if begun else line
-            if rule := _RULE.fullmatch(begun):
-                rules.append(ListedRule(chain, int(rule[2]), rule[1]))
-                begun = ""
-            elif begun.count("{") == begun.count("}"):
-                begun = ""  # the chain's own type, hook and comment
-    return tuple(rules)
 
 
 def counted_reports(

@@ -1,11 +1,13 @@
-"""The embedded engine's work on its node besides rules.
+"""The embedded engine's work on its node besides rules, the same in every mode.
 
-Owns ``NodeWork``: sysctls, stale UDP flows, health-check node ports, the proxy's own health and metrics servers. Its
-callers hand in what opens sockets and writes files.
+Owns ``NodeWork``: sysctls, stale UDP flows, health-check node ports, the proxy's own health and metrics servers, and
+the answers of these servers, which are kube-proxy's (service_health.go and proxy_health.go in pkg/proxy/healthcheck).
+Its callers hand in what opens sockets and writes files.
 """
 
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
@@ -16,17 +18,18 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import ConntrackTimeouts, SocketAddress
 from proxylab.cluster.objects import Key
 from proxylab.control.http_server import Answer, PathHandler
-from proxylab.engines.embedded.answers import health_check_ports, healthz, local_endpoints, metrics, service_health
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
-from proxylab.engines.embedded.node import NodeFacts
-from proxylab.engines.embedded.node_ports import node_port_addresses
+from proxylab.engines.embedded.node import NodeFacts, node_port_addresses
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.surroundings import Served
 from proxylab.engines.embedded.udp import FlowTable, UdpReconciler
 
-__all__ = ["NodeWork", "Servers", "proxy_sysctls"]
+__all__ = ["Node", "NodeWork", "Servers", "healthz", "local_endpoints", "proxy_sysctls", "service_health"]
+
+_JSON = {"Content-Type": "application/json", "X-Content-Type-Options": "nosniff"}
+_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 ANYWHERE: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address(0), Family.IPV6: IPv6Address(0)}
 
@@ -138,7 +141,7 @@ class NodeWork:
                     self._counted.forgot(family, forgotten)
         wanted = dict(self._own)
         for family, ports in served.ports.items():
-            for service, port in health_check_ports(ports).items():
+            for service, port in _health_check_ports(ports).items():
                 handler = self._service_handler(family, service)
                 wanted |= {(address, port): handler for address in self._health_check_addresses(family, served.node)}
         return (*lines, *await self._node.servers.serve(wanted))
@@ -171,4 +174,61 @@ class NodeWork:
         return healthz(path, self._health, self._clock(), datetime.now(UTC))
 
     def _answer_metrics(self, path: str) -> Answer:
-        return Answer(503) if self._counted is None else metrics(path, self._counted, "iptables")
+        return Answer(503) if self._counted is None else _metrics_page(path, self._counted)
+
+
+def _health_check_ports(ports: Iterable[ServicePortInfo]) -> dict[Key, int]:
+    """The health-check node port of each Service that has one."""
+    return {port.service: port.health_check_node_port for port in ports if port.health_check_node_port}
+
+
+def local_endpoints(ports: Iterable[ServicePortInfo], service: Key) -> int:
+    """How many addresses of ready endpoints the Service has on this node, over all its ports.
+
+    A terminating endpoint does not count, though it may still get traffic: balancers should use other nodes.
+    """
+    own = (port for port in ports if port.service == service)
+    return len({each.address for port in own for each in port.endpoints if each.is_local and each.ready})
+
+
+def service_health(service: Key, count: int, *, healthy: bool) -> Answer:
+    """The answer of a health-check node port, for any path."""
+    body = {
+        "service": {"namespace": service.namespace, "name": service.name},
+        "localEndpoints": count,
+        "serviceProxyHealthy": healthy,
+    }
+    headers = {**_JSON, "X-Load-Balancing-Endpoint-Weight": str(count)}
+    return Answer(200 if count and healthy else 503, json.dumps(body).encode(), headers)
+
+
+def healthz(path: str, health: Health, now: float, clock: datetime) -> Answer:
+    """/healthz, which includes the node's eligibility, and /livez, which does not."""
+    if path not in ("/healthz", "/livez"):
+        return _not_found()
+    by_family = {str(family): health.is_healthy(family, now) for family in health.last_synced}
+    eligible = health.node_eligible or path == "/livez"
+    healthy = all(by_family.values())
+    synced = [at for at in health.last_synced.values() if at is not None]
+    age = 0.0 if healthy or not synced else now - min(synced)
+    body = {
+        # A healthy proxy is up to date now, however long ago its last sync was.
+        "lastUpdated": str(datetime.fromtimestamp(clock.timestamp() - age, UTC)),
+        "currentTime": str(clock),
+        **({"nodeEligible": health.node_eligible} if path == "/healthz" else {}),
+        "healthy": healthy and eligible,
+        "status": {family: {"healthy": fine} for family, fine in by_family.items()},
+    }
+    return Answer(200 if healthy and eligible else 503, json.dumps(body).encode(), _JSON)
+
+
+def _metrics_page(path: str, counted: SyncMetrics) -> Answer:
+    """/metrics and /proxyMode."""
+    answers: Mapping[str, bytes] = {"/proxyMode": counted.mode.encode()}
+    if path == "/metrics":
+        return Answer(200, counted.text(), {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+    return Answer(200, answers[path], _TEXT) if path in answers else _not_found()
+
+
+def _not_found() -> Answer:
+    return Answer(404, b"404 page not found\n", _TEXT)

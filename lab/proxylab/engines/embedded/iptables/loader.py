@@ -1,21 +1,10 @@
-"""What the embedded engine needs of iptables: loading a text and reading the rules back.
-
-Owns the ``RuleLoader`` protocol and the error of a refused text; ``kernel`` implements it.
-"""
+"""What the mode needs of iptables: loading a text and reading the rules back; ``node`` implements it."""
 
 from typing import Protocol
 
 from proxylab.addresses import Family
 
-__all__ = ["RuleLoader", "RulesRefusedError"]
-
-
-class RulesRefusedError(Exception):
-    """The tool refused the text. ``output`` is all that it printed, which names a line."""
-
-    def __init__(self, output: str) -> None:
-        super().__init__(output)
-        self.output = output
+__all__ = ["RuleLoader"]
 
 
 class RuleLoader(Protocol):

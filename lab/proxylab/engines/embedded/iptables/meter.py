@@ -1,4 +1,4 @@
-"""Counts which rules matched while a probe ran.
+"""Counts which rules of iptables matched while a probe ran; a ``traffic.meters.Meter``.
 
 ``TableMeter`` reads the iptables tables as the kernel has them. What a rule means is not its concern.
 
@@ -13,7 +13,7 @@ import struct
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import repeat
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -23,7 +23,7 @@ from proxylab.kernel.netfilter.nft_counters import NftTableReader
 from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, TableReader
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["COUNTED_TABLES", "Meter", "Save", "TableMeter", "policy_text", "rule_texts"]
+__all__ = ["COUNTED_TABLES", "Save", "TableMeter", "policy_text", "rule_texts"]
 
 COUNTED_TABLES: Final = ("mangle", "filter", "nat")
 """The iptables tables in which kube-proxy has chains."""
@@ -33,30 +33,6 @@ _SAVED_RULE: Final = re.compile(r"\[(\d+):\d+\] (-A (\S+).*)")
 
 Save = Callable[[], Awaitable[str]]
 """The output of ``iptables-save -c`` in the meter's node."""
-
-
-class Meter(Protocol):
-    """Counts between ``begin`` and ``end``."""
-
-    @property
-    def room(self) -> int | None:
-        """How many frames may be under way before the event loop must run; ``None`` for any number."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the count covers everything between ``begin`` and ``end``."""
-
-    async def begin(self, resolved: ResolvedProbe) -> None:
-        """Remember the node's counters; from now on they count the packets of ``resolved``."""
-
-    async def end(self) -> tuple[RuleCount, ...]:
-        """The rules that have counted since."""
-
-    def texts(self) -> dict[tuple[str, str], list[str]]:
-        """The rules by table and chain, in order, as they were at ``begin``."""
-
-    def close(self) -> None:
-        """Close what the meter holds open."""
 
 
 class _RuleCounter(NamedTuple):

@@ -1,17 +1,15 @@
 """A node's rules for Services, the same for all modes.
 
-Owns ``Programmed``, the rules of one node and family as far as a diagnosis needs them, and ``by_family``, which splits
-a dump.
+Owns ``Programmed``, the rules of one node and family as far as a diagnosis needs them; each mode reads its own dumps.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.addresses import IPAddress, Protocol
 
-__all__ = ["Entry", "Hook", "Programmed", "Way", "by_family"]
+__all__ = ["Entry", "Hook", "Programmed", "Way"]
 
 
 class Hook:
@@ -98,19 +96,3 @@ class Programmed(Struct, frozen=True, kw_only=True):
         for before in ways[:number]:
             left *= 1 - before.chance
         return left * ways[number].chance
-
-
-_BEGINNINGS = {
-    "iptables": re.compile(r"(?=^\*mangle$)", re.MULTILINE),
-    "nftables": re.compile(r"^(?=table )", re.MULTILINE),
-}
-
-
-def by_family(mode: str, dump: str, families: Sequence[Family]) -> dict[Family, str]:
-    """The part of each family in a dump; empty for a family without rules."""
-    parts = [part for part in _BEGINNINGS[mode].split(dump) if part.strip()]
-    if mode == "nftables":
-        named = {Family.IPV4: "table ip ", Family.IPV6: "table ip6 "}
-        return {family: next((part for part in parts if part.startswith(named[family])), "") for family in families}
-    whole = [part for part in parts if "*mangle" in part]  # the lab dumps table mangle first in each family
-    return dict(zip(families, whole, strict=False))

@@ -1,0 +1,102 @@
+"""Mode iptables on one node: the ``NodeMode`` that runs iptables-restore, and reads tables from the kernel."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.context import NodeContext
+from proxylab.engines.embedded.iptables.legacy import shape_of
+from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
+from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
+from proxylab.engines.embedded.iptables.proxier import IptablesProxier
+from proxylab.engines.embedded.iptables.render import CURRENT
+from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
+from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.kernel.netfilter.nfacct import ensure_counters
+from proxylab.kernel.netfilter.nft_counters import NftTableReader
+from proxylab.kernel.netfilter.programmed import iptables_nft_rules, xtables_rules
+from proxylab.kernel.netfilter.rules import RestoreRefusedError
+from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.sandbox.sysctl import read_sysctl
+
+__all__ = ["IptablesNode"]
+
+
+class IptablesNode:
+    """Mode iptables on the node of a context; also the ``RuleLoader`` of its proxiers."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._tool = context.tool
+        self._is_legacy = context.tool.variant.name == "legacy"
+
+    def require(self) -> None:
+        """Nothing: no lab starts without iptables."""
+
+    def proxiers(
+        self,
+        families: Sequence[Family],
+        settings: ProxySettings,
+        configuration: ProxyConfiguration,
+        version: tuple[int, ...],
+    ) -> Mapping[Family, IptablesProxier]:
+        """A proxier for each family. Some rules depend on what the node's kernel has when a proxy starts."""
+        netns, shape = self._context.netns, shape_of(version)
+        counters = shape is CURRENT and ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER))
+        liberal = read_sysctl(netns, TCP_BE_LIBERAL) not in (None, "0")
+        settings = replace(
+            settings,
+            packet_counters=counters,
+            conntrack_tcp_be_liberal=settings.conntrack_tcp_be_liberal or liberal,
+        )
+        period = configuration.sync_period
+        return {family: IptablesProxier(family, self, settings, shape, sync_period=period) for family in families}
+
+    async def dump(self, family: Family) -> str:
+        """The rules as iptables-save prints them."""
+        return await self._tool.save(family)
+
+    async def flush(self, family: Family) -> None:
+        """Delete every rule and chain of the tables that kube-proxy uses."""
+        await self._tool.flush(family)
+
+    def written(self, family: Family) -> list[bytes]:
+        """The rules of table nat, which kube-proxy writes last."""
+        read = xtables_rules if self._is_legacy else iptables_nft_rules
+        return read(self._context.netns, family, "nat")
+
+    def meter(self, family: Family) -> TableMeter:
+        """A meter that reads the counters of rules."""
+        reader = TableReader if self._is_legacy else NftTableReader
+        netns = self._context.netns
+        return TableMeter(netns.name, reader(netns, family), partial(self._tool.save_all, family))
+
+    @property
+    def counted(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The tables in which kube-proxy has chains."""
+        if self._is_legacy:
+            return (), COUNTED_TABLES
+        return [f"{family} {table}" for table in COUNTED_TABLES for family in ("ip", "ip6")], ()
+
+    async def load(self, family: Family, text: str) -> None:
+        """Load a text. Raises ``RulesRefusedError``."""
+        try:
+            await self._tool.load(family, text)
+        except RestoreRefusedError as refused:
+            raise RulesRefusedError(refused.output) from refused
+
+    async def has_chain(self, family: Family, table: str, chain: str) -> bool:
+        """Whether the table has that chain."""
+        return await self._tool.has_chain(family, table, chain)
+
+    def drop_nft_table(self, family: Family, name: str) -> bool:
+        """Delete the nftables table of that name; returns whether there was one."""
+        return self._tool.drop_nft_table(family, name)
+
+    async def save(self, family: Family) -> str:
+        """The rules without the network's own."""
+        return await self._tool.save(family)

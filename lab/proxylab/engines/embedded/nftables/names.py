@@ -1,0 +1,100 @@
+"""The names of kube-proxy's chains, sets and maps in mode nftables (pkg/proxy/nftables/proxier.go).
+
+A name may have 256 characters, so chains bear the names of their Service and endpoint behind a short hash. Only names
+of chains that belong to a service port contain a slash.
+"""
+
+from base64 import b32encode
+from hashlib import sha256
+from typing import Final, NamedTuple
+
+from proxylab.addresses import Protocol
+from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
+
+__all__ = [
+    "AFFINITY",
+    "CLUSTER_IPS",
+    "FIREWALL_IPS",
+    "HAIRPINS",
+    "NODE_PORT_IPS",
+    "NO_ENDPOINT_NODE_PORTS",
+    "NO_ENDPOINT_SERVICES",
+    "REJECT",
+    "SERVICE_IPS",
+    "SERVICE_NODE_PORTS",
+    "TABLE",
+    "PortChains",
+    "endpoint_base",
+    "is_of_service",
+    "port_chains",
+]
+
+TABLE: Final = "kube-proxy"
+"""The table, one in each family."""
+
+CLUSTER_IPS: Final = "cluster-ips"
+SERVICE_IPS: Final = "service-ips"
+SERVICE_NODE_PORTS: Final = "service-nodeports"
+NO_ENDPOINT_SERVICES: Final = "no-endpoint-services"
+NO_ENDPOINT_NODE_PORTS: Final = "no-endpoint-nodeports"
+FIREWALL_IPS: Final = "firewall-ips"
+HAIRPINS: Final = "hairpin-connections"
+NODE_PORT_IPS: Final = "nodeport-ips"
+REJECT: Final = "reject-chain"
+AFFINITY: Final = "affinity-"
+"""Begins the names of sets that remember clients."""
+
+_LONGEST: Final = 240
+_HASH_BYTES: Final = 5  # eight characters of base32
+
+
+class PortChains(NamedTuple):
+    """The names of one service port's chains, needed or not.
+
+    Attributes:
+        cluster: ``service-``: chooses among the endpoints of policy Cluster.
+        local: ``local-``: chooses among the endpoints of policy Local.
+        external: ``external-``: takes traffic to node ports, external and load-balancer IPs.
+        firewall: ``firewall-``: drops what the source ranges of a load balancer do not include.
+    """
+
+    cluster: str
+    local: str
+    external: str
+    firewall: str
+
+
+def port_chains(port: ServicePortInfo) -> PortChains:
+    """The chains of a service port."""
+    base = _hashed(_identity(port))
+    return PortChains("service-" + base, "local-" + base, "external-" + base, "firewall-" + base)
+
+
+def endpoint_base(port: ServicePortInfo, endpoint: EndpointInfo) -> str:
+    """What follows ``endpoint-`` and ``affinity-`` in the names of an endpoint's chain and set.
+
+    >>> from proxylab.cluster.objects import Key
+    >>> from ipaddress import ip_address
+    >>> port = ServicePortInfo(Key("Service", "ns1", "svc1"), "ns1/svc1:p80", Protocol.TCP, ip_address("10.0.0.1"), 80)
+    >>> endpoint_base(port, EndpointInfo(ip_address("10.180.0.1"), "10.180.0.1", 80, "", False, True, True, False))
+    '5OJB2KTY-ns1/svc1/tcp/p80__10.180.0.1/80'
+    """
+    return _hashed(f"{_identity(port)}__{endpoint.ip.replace(':', '.')}/{endpoint.port}")
+
+
+def is_of_service(chain: str) -> bool:
+    """Whether a chain belongs to a service port."""
+    return "/" in chain
+
+
+def _identity(port: ServicePortInfo) -> str:
+    service, _, name = port.name.partition(":")
+    return f"{service}/{_PROTOCOLS[port.protocol]}/{name}"
+
+
+_PROTOCOLS: Final = {protocol: protocol.lower() for protocol in Protocol}
+
+
+def _hashed(name: str) -> str:
+    whole = f"{b32encode(sha256(name.encode()).digest()[:_HASH_BYTES]).decode()}-{name}"
+    return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 3]}..."

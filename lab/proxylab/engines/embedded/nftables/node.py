@@ -1,0 +1,89 @@
+"""Mode nftables on one node: the ``NodeMode`` that runs nft, and follows packets through a table without counters."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from proxylab.addresses import Family
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.context import NodeContext
+from proxylab.engines.embedded.iptables.cleanup import cleanup_text
+from proxylab.engines.embedded.nftables.loader import Present
+from proxylab.engines.embedded.nftables.meter import TraceMeter
+from proxylab.engines.embedded.nftables.names import TABLE
+from proxylab.engines.embedded.nftables.proxier import NftablesProxier
+from proxylab.engines.embedded.proxier import RulesRefusedError
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
+from proxylab.kernel.netfilter.nftables import delete_table
+from proxylab.kernel.netfilter.programmed import iptables_nft_rules, nft_chains, nft_sets, xtables_rules
+
+__all__ = ["NftablesNode"]
+
+
+class NftablesNode:
+    """Mode nftables on the node of a context; also the ``TableLoader`` of its proxiers."""
+
+    def __init__(self, context: NodeContext) -> None:
+        self._context = context
+        self._netns = context.netns
+        self._tool = NftTool(context.launcher, context.netns, context.name)
+
+    def require(self) -> None:
+        """Raise ``CapabilityError`` where the machine has no nft."""
+        self._tool.require()
+
+    def proxiers(
+        self,
+        families: Sequence[Family],
+        settings: ProxySettings,
+        configuration: ProxyConfiguration,
+        version: tuple[int, ...],
+    ) -> Mapping[Family, NftablesProxier]:
+        """A proxier for each family. They write the table of one version only."""
+        del configuration, version
+        return {family: NftablesProxier(family, self, settings) for family in families}
+
+    async def dump(self, family: Family) -> str:
+        """The table as nft prints it."""
+        return await self._tool.list_table(family, TABLE)
+
+    async def flush(self, family: Family) -> None:
+        """Delete the table."""
+        delete_table(self._netns, family, TABLE)
+
+    def written(self, family: Family) -> list[bytes]:
+        """The names of chains; a Service without endpoints has no chain of its own, in any version."""
+        return nft_chains(self._netns, family, TABLE)
+
+    def meter(self, family: Family) -> TraceMeter:
+        """A meter that counts traces of packets: kube-proxy writes no counters into its table."""
+        listing = partial(self._tool.list_table, family, TABLE, handles=True)
+        return TraceMeter(self._netns, family, TABLE, listing)
+
+    @property
+    def counted(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The table in both families."""
+        return [f"{family} {TABLE}" for family in ("ip", "ip6")], ()
+
+    async def load(self, text: str) -> None:
+        """Load a text. Raises ``RulesRefusedError``."""
+        try:
+            await self._tool.load(text)
+        except NftRefusedError as refused:
+            raise RulesRefusedError(str(refused)) from refused
+
+    def present(self, family: Family) -> Present:
+        """The names in the table."""
+        chains = frozenset(name.decode() for name in nft_chains(self._netns, family, TABLE))
+        return Present(chains, nft_sets(self._netns, family, TABLE))
+
+    async def remove_iptables(self, family: Family) -> bool:
+        """Remove the chains of modes with iptables. Most nodes have none, which the kernel's own tables show."""
+        tool = self._context.tool
+        read = xtables_rules if tool.variant.name == "legacy" else iptables_nft_rules
+        if not any(b"KUBE-" in each for table in ("nat", "filter") for each in read(self._netns, family, table)):
+            return False
+        text = cleanup_text(await tool.save(family))
+        if text.strip():
+            await tool.load(family, text)
+        return bool(text.strip())

@@ -1,0 +1,63 @@
+"""One proxy mode on one node: all that touches the kernel and depends on the mode.
+
+Owns the ``NodeMode`` protocol and ``node_mode``, the table of its implementations; ``modes`` is the table of all that
+is pure. The embedded engine programs a node through it. The real kube-proxy programs by itself, but the lab dumps,
+flushes and counts its rules in the same way.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, Protocol
+
+from proxylab.addresses import Family
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.context import NodeContext
+from proxylab.engines.embedded.iptables.node import IptablesNode
+from proxylab.engines.embedded.nftables.node import NftablesNode
+from proxylab.engines.embedded.proxier import Proxier
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.kernel.netfilter.meters import Meter
+
+__all__ = ["NodeMode", "node_mode"]
+
+
+class NodeMode(Protocol):
+    """One mode on one node."""
+
+    def require(self) -> None:
+        """Raise ``CapabilityError`` where the machine lacks the mode's tool."""
+
+    def proxiers(
+        self,
+        families: Sequence[Family],
+        settings: ProxySettings,
+        configuration: ProxyConfiguration,
+        version: tuple[int, ...],
+    ) -> Mapping[Family, Proxier]:
+        """The embedded engine's proxier of each family, writing the rules of a version of kube-proxy."""
+
+    async def dump(self, family: Family) -> str:
+        """The rules in the kernel with their counters, as the mode's own tool prints them."""
+
+    async def flush(self, family: Family) -> None:
+        """Remove the rules, as an administrator would."""
+
+    def written(self, family: Family) -> list[bytes]:
+        """The rules that the proxy writes last, or the names of their chains, as bytes; read without a process."""
+
+    def meter(self, family: Family) -> Meter:
+        """The cheapest meter of the rules."""
+
+    @property
+    def counted(self) -> tuple[Sequence[str], Sequence[str]]:
+        """The tables whose rules meters count: of nftables, each with its family, and of legacy iptables."""
+
+
+_NODE_MODES: Final[Mapping[str, type[IptablesNode] | type[NftablesNode]]] = {
+    "iptables": IptablesNode,
+    "nftables": NftablesNode,
+}
+
+
+def node_mode(mode: str, context: NodeContext) -> NodeMode:
+    """The mode of that name on the node of a context."""
+    return _NODE_MODES[mode](context)
