@@ -15,23 +15,20 @@ from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
-    Count,
     EngineFailure,
     Probe,
     Scenario,
     Step,
     StepException,
     StepExpect,
-    StreamExpect,
-    Until,
 )
 from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
-from proxylab.scenario.schema.change import UntilShape
+from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import no_axes
-from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
+from proxylab.scenario.schema.step import StepExpectShape, StepShape
 
 __all__ = ["build_scenario"]
 
@@ -104,7 +101,7 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
     return Step(
         name=shape.name,
         change=state.change,
-        until=_until(shape.until, location["until"]) if shape.until else None,
+        until=placed(shape.until, location["until"]) if shape.until else None,
         expect=_step_expect(shape.expect, location["expect"]),
         probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
@@ -121,44 +118,13 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
     )
 
 
-def _until(shape: UntilShape, location: Location) -> Until:
-    return Until(
-        engines=shape.engines,
-        rules=shape.rules,
-        conntrack=shape.conntrack,
-        balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
-        backends=shape.backends,
-        elapsed=shape.elapsed,
-        within=shape.within,
-        position=location.key.position,
-    )
-
-
 def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
     return StepExpect(
-        streams={name: _stream_expect(each, location[name]) for name, each in shape.streams.items()},
+        streams={name: placed(each, location[name]) for name, each in shape.streams.items()},
         conntrack=shape.conntrack,
         position=location.key.position,
         positions={str(key): location[str(key)].key.position for key in location.keys},
     )
-
-
-def _stream_expect(shape: StreamExpectShape, location: Location) -> StreamExpect:
-    return StreamExpect(
-        backend=shape.backend,
-        backends=tuple(shape.backends) if shape.backends is not None else None,
-        source=shape.source,
-        lost=_count(shape.lost),
-        rejected=_count(shape.rejected),
-        resets=_count(shape.resets),
-        delay=shape.delay,
-        position=location.key.position,
-        positions={str(key): location[str(key)].key.position for key in location.keys},
-    )
-
-
-def _count(shape: CountShape | None) -> Count | None:
-    return Count(at_least=shape.at_least, at_most=shape.at_most) if shape is not None else None
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
