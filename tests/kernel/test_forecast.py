@@ -17,9 +17,9 @@ from proxylab.report.paths import Leg
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Outcome, Probe, Scenario
+from proxylab.verdict.account.hops import stops
 from proxylab.verdict.case import open_case
 from proxylab.verdict.model import Judgement, ProbeVerdict
-from proxylab.verdict.stops import stops
 
 ENGINE = "embedded/iptables"
 SCENARIOS = (

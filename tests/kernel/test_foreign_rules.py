@@ -38,6 +38,14 @@ table ip cni {
 """
 MASQUERADED = AGAIN.replace("CHAIN", "postrouting").replace("PRIORITY", "50").replace("WHAT", "masquerade")
 REDIRECTED = AGAIN.replace("CHAIN", "prerouting").replace("PRIORITY", "-150")
+REPLIES = """\
+table ip cni {
+  chain replies {
+    type filter hook postrouting priority 300; policy accept;
+    ip saddr 10.96.1.1 PROTOCOL sport 80 counter WHAT
+  }
+}
+"""
 TWICE = (
     "the packet was translated twice: node-a translated 10.244.0.10 > 10.96.1.1:80 to 10.244.0.10 > 10.244.1.10:8080 "
     'by its rule "default/echo" in KUBE-SEP-'
@@ -56,6 +64,7 @@ class Foreign:
     node: str = "node-a"
     expect: dict[str, object] | None = None
     never: str = "by its routing"
+    protocol: str = "TCP"
 
 
 FOREIGN = [
@@ -66,6 +75,7 @@ FOREIGN = [
         (
             "fail outcome delivered delivered",
             "fail source preserved (10.244.0.10) 10.244.1.1",
+            "source: echo saw it come from 10.244.1.1, which is node-b's gateway to its pods",
             TWICE,
             (
                 "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by the rule "
@@ -115,6 +125,27 @@ FOREIGN = [
         FAILED,
         (TWICE, "and node-b translated that to 10.244.1.1 > 10.244.1.10:8080 by its rule in POSTROUTING."),
         node="node-b",
+    ),
+    *(
+        Foreign(
+            f"answered from another {what} over {protocol.upper()}",
+            {"nft": REPLIES.replace("WHAT", f"{field} set {value}").replace("PROTOCOL", protocol)},
+            FAILED,
+            (
+                f"fail reply from 10.96.1.1:80 from {seen}",
+                (
+                    f"why: node-a changed the reply's source to {seen} by the rule \"ip saddr 10.96.1.1 {protocol} "
+                    f'sport 80 counter {field} set {value}" in chain replies (hook postrouting, priority 300) of table '
+                    "ip cni, which belongs to no engine, but the probe dialled 10.96.1.1:80."
+                ),
+            ),
+            protocol=protocol.upper(),
+        )
+        for protocol in ("tcp", "udp")
+        for what, field, value, seen in (
+            ("port", f"{protocol} sport", "81", "10.96.1.1:81"),
+            ("address", "ip saddr", "10.96.1.77", "10.96.1.77:80"),
+        )
     ),
     Foreign(
         "dropped before all others, uncounted",
@@ -232,7 +263,7 @@ def test_a_foreign_rule_that_does_nothing_changes_no_verdict(
 def written(foreign: Foreign, folder: Path) -> Path:
     nodes: dict[str, object] = {"node-a": {}, "node-b": {}}
     nodes[foreign.node] = {"leftovers": foreign.rules}
-    echo = {"nodes": ["node-b"], "ports": [8080]}
+    echo = {"nodes": ["node-b"], "ports": [{"port": 8080, "protocol": foreign.protocol}]}
     scenario = {
         "apiVersion": "proxylab/v1",
         "kind": "Scenario",
@@ -255,5 +286,6 @@ def written(foreign: Foreign, folder: Path) -> Path:
         },
     }
     file = folder / "foreign.lab.yaml"
-    file.write_text(f"{json.dumps(scenario, indent=1)}\n---\n{SERVICE}", encoding="utf-8")
+    service = SERVICE.replace("port: 80", f"protocol: {foreign.protocol}, port: 80")
+    file.write_text(f"{json.dumps(scenario, indent=1)}\n---\n{service}", encoding="utf-8")
     return file

@@ -18,10 +18,11 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
+from proxylab.verdict.causes.table import cause
 from proxylab.verdict.drop_reasons import reported_drop
 from proxylab.verdict.journey import journey
 from proxylab.verdict.judge import judge
-from proxylab.verdict.losses import cause_of_loss
+from proxylab.verdict.model import Judgement
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]
@@ -63,12 +64,13 @@ async def told(lab: Stage, sender: IPAddress | None = None, destination: IPAddre
     world = World(flows=FLOWS, outcome=Outcome.DROPPED, at="node-a")
     verdict = judge(world.probe, sent, None, evidence)
     case = open_case(world.probe, sent, evidence)
+    failed = replace(verdict.verdicts[0], judgement=Judgement.FAIL)
     return {
         "overall": verdict.overall,
         "at": verdict.verdicts[-1].observed,
         "observed": verdict.verdicts[0].observed,
         "witnesses": [*verdict.verdicts[0].witnesses],
-        "why": cause_of_loss(case, case.flows[0], traffic_plan(), None),
+        "why": cause(case, failed, traffic_plan()),
         "reason": getattr(reported_drop(sent, followed), "reason", ""),
         "way": " ".join(" ".join(journey(sent, followed)).split()),
         "moved": [count.counter for count in evidence.kernel],

@@ -16,9 +16,9 @@ from thoroughness import examples
 from proxylab.addresses import Transport
 from proxylab.evidence.streams import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
-from proxylab.verdict.conntrack import is_met
+from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.verdict.step_causes import cause_of_step
+from proxylab.verdict.tables import is_met
 
 SORTS = ("old", "new", "new", "slow", "astray", "lost", "torn", "rejected")
 SLOW = st.sampled_from([1.0, 1.5, 100.0, 101.0])
@@ -79,7 +79,7 @@ def hold(verdict: StepVerdict, expect: StreamExpect, seen: StreamRecord) -> None
             continue
         lies = [*badly_recorded(seen), *FORBIDDEN[key](expect, seen)]
         assert not lies, f"{each.expectation} passed, but: {lies}"
-    sentence = cause_of_step(verdict)
+    sentence = why_step(verdict)
     failed = Judgement.FAIL in {each.judgement for each in verdict.verdicts}
     assert sentence.endswith(".") if failed else not sentence
 

@@ -10,8 +10,8 @@ from proxylab.evidence.evidence import TableEntry, TrackedFlow
 from proxylab.evidence.streams import Break, BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
+from proxylab.verdict.judge import judge_step
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.steps import judge_step
 
 __all__ = [
     "CLIENT",

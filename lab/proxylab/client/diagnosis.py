@@ -52,7 +52,7 @@ from proxylab.scenario.model import (
 )
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import why
+from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 __all__ = ["Round"]

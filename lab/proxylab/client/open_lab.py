@@ -52,9 +52,8 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.judge import judge
+from proxylab.verdict.judge import judge, judge_step
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
-from proxylab.verdict.steps import judge_step
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]
 

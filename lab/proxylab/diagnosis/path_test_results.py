@@ -14,10 +14,9 @@ from proxylab.diagnosis.ruling import Rules
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Frontend, Outcome
+from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.causes import cause
-from proxylab.verdict.explain import why
-from proxylab.verdict.flows import Flow
+from proxylab.verdict.causes.table import cause, why
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 from proxylab.verdict.rules import translations
 

@@ -1,4 +1,4 @@
-"""The frozen records of streams in one step, which ``traffic.streams`` fills in and ``verdict.steps`` reads.
+"""The frozen records of streams in one step, which ``traffic.streams`` fills in and ``verdict`` reads.
 
 A stream packet is a datagram, or a line on a connection. Times are nanoseconds of CLOCK_REALTIME.
 """

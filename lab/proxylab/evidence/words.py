@@ -1,16 +1,20 @@
 """The spelling of endpoints, amounts, lists of names, and clauses that many flows share."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from proxylab.addresses import IPAddress
 
-__all__ = ["amount", "endpoint", "listed", "tally", "times"]
+__all__ = ["amount", "counted", "endpoint", "listed", "tally", "times"]
 
 _MOST_KINDS = 4
 """How many different clauses about flows ``tally`` spells out; it only counts the rest."""
 
 _MOST_NAMES = 8
 """How many names a clause lists."""
+
+_MOST_SHARES = 6
+"""How many names a clause lists with their flows; a table of an explanation shows more."""
 
 
 def endpoint(address: IPAddress, port: int) -> str:
@@ -59,6 +63,20 @@ def listed(names: Sequence[str], last: str = "and") -> str:
     if len(names) > _MOST_NAMES:
         return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES:,} more"
     return f" {last} ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def counted(found: Counter[str]) -> str:
+    """Names with their numbers of flows, the most frequent ones if there are many; the name alone for one flow.
+
+    Example:
+        >>> counted(Counter({"web-1": 2, "web-2": 1})), counted(Counter(["web-1"]))
+        ('web-1 2, web-2 1', 'web-1')
+    """
+    if found.total() <= 1:
+        return listed(list(found))
+    shown = [f"{name} {count:,}" for name, count in found.most_common(_MOST_SHARES)]
+    more = len(found) - len(shown)
+    return ", ".join(shown) + (f", {more:,} more" if more else "")
 
 
 def tally(clauses: Iterable[str], flows: int, thing: str = "flow") -> list[str]:

@@ -35,10 +35,10 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.scenario.model import Probe
-from proxylab.verdict.conntrack import entry_words
 from proxylab.verdict.explain import explain
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict, Verdict
+from proxylab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",

@@ -9,8 +9,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 from proxylab.evidence.evidence import Packet
+from proxylab.verdict.account.hops import Ends, Stop, stops
 from proxylab.verdict.case import Case
-from proxylab.verdict.stops import Ends, Stop, stops
 
 __all__ = ["Branch", "Leg", "Path", "seen_path"]
 

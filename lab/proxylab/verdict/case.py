@@ -1,49 +1,37 @@
-"""One probe before its judge: its flows, and every reason to doubt the evidence.
+"""One probe before its judge: its flows, and every reason to doubt the evidence. It knows no particular expectation.
 
-``Case`` holds the doubts that the evidence itself raises; ``Findings`` turn into a verdict. Neither knows a particular
-expectation.
-
-Theory of operation. A finding is of one of three kinds, which weigh differently:
-
-* *wrong*: the taps saw something that the expectation forbids. That is a fail, whatever else is in doubt.
-* *missing*: the taps did not see something. That is a fail only if nothing casts doubt on the silence; otherwise the
-  verdict is inconclusive.
-* *doubts*: something speaks against relying on the evidence. A doubt rules out a pass.
-
-Without any of them the verdict is a pass. Doubts about the evidence as a whole (a tap lost frames, the run was cut
-short) weigh on every expectation, since each assumes that the taps saw all flows of the probe and nothing else.
+Kernel sockets are a second witness of their flows, and connection tracking is another. Where one contradicts the taps
+about the path of a flow, that flow is in doubt, unless the taps captured it at every hop: then the packets decide, and
+a translation that another node added is wrong (``second_nat``).
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol as Interface
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import Transport
-from proxylab.evidence.evidence import Evidence, Observation, Packet
-from proxylab.evidence.words import amount, endpoint, listed, tally
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner, Position, Probe
-from proxylab.verdict.copies import lost_copies
-from proxylab.verdict.drops import kernel_drop
-from proxylab.verdict.flows import Fate, Flow, flows_of
-from proxylab.verdict.foreign import ended_by
-from proxylab.verdict.model import Judgement, Verdict
-from proxylab.verdict.second_nat import SecondNat, second_nat
+from proxylab.scenario.model import Manner, Outcome, Position, Probe, Shares
+from proxylab.verdict.account.copies import copies, lost_copies
+from proxylab.verdict.account.flows import Fate, Flow, flows_of
+from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.doubts import (
+    counted_as_dropped,
+    disagreement,
+    doubts_about,
+    mistracked,
+    packets_of,
+    packets_until,
+    silence_of,
+)
+from proxylab.verdict.drops import KernelDrop, kernel_drop
+from proxylab.verdict.rules import Rule, ending, read_all
+from proxylab.verdict.tables import Tables
 
-__all__ = ["Case", "Findings", "Judged", "disagreement", "open_case", "packets_of", "packets_until"]
-
-_OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
-
-_ERRNO_OF = {
-    Fate.REJECTED: frozenset({"ECONNREFUSED"}),
-    Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
-    Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
-}
-
-
-_UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
+__all__ = ["Case", "fate_clause", "fates", "nodes_of", "open_case"]
 
 
 class Case(Struct, frozen=True):
@@ -62,6 +50,7 @@ class Case(Struct, frozen=True):
         second_nats: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
+        source: the address that ``expect.source`` stands for; ``None`` without that expectation.
     """
 
     probe: Probe
@@ -76,11 +65,136 @@ class Case(Struct, frozen=True):
     second_nats: dict[int, SecondNat]
     lost_copies: Mapping[int, str]
     lost_reply_copies: Mapping[int, str]
+    source: IPAddress | None = None
 
     @property
     def counted(self) -> tuple[int, str]:
         """The number of flows, and the word for one."""
         return len(self.flows), "flow"
+
+    @property
+    def is_about_packets(self) -> bool:
+        """Whether the author expects an outcome. One who expects an HTTP answer need not."""
+        return self.probe.expect.http is None or "outcome" in self.probe.expect.positions
+
+    @property
+    def dialled(self) -> tuple[IPAddress, int]:
+        """The address and port that the probe dialled."""
+        return self.resolved.destination, self.resolved.port
+
+    @property
+    def sorted_flows(self) -> Iterator[tuple[Flow, Fate]]:
+        """Every flow with its fate."""
+        return zip(self.flows, self.fates, strict=True)
+
+    @property
+    def found(self) -> Counter[str]:
+        """How many flows arrived at each pod, in the order of first arrival."""
+        return Counter(netns_name for flow in self.flows for netns_name in flow.reached)
+
+    @property
+    def rules(self) -> list[Rule]:
+        """Every rule that counted and can be read."""
+        return read_all(self.evidence.counts)
+
+    @property
+    def translations(self) -> list[Rule]:
+        """The DNAT rules that counted."""
+        return [rule for rule in self.rules if rule.target == "DNAT"]
+
+    @property
+    def clients(self) -> dict[IPAddress, set[str]]:
+        """Where the flows of each sending address arrived."""
+        if not self.resolved.sender.others:
+            return {self.resolved.sender.address: set(self.found)}
+        found: dict[IPAddress, set[str]] = {}
+        for flow in self.arrived:
+            found.setdefault(self.resolved.sender.of(flow.number), set()).update(flow.reached)
+        return found
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """The doubt about verdicts on arrivals: flows that no pod saw show nothing there."""
+        unseen = len(self.flows) - len(self.arrived)
+        if unseen and self.arrived:
+            them = f"{unseen:,} of {amount(len(self.flows), 'flow')}"
+            return (f"{them} did not arrive, so the judge cannot compare those",)
+        return ("no flow arrived, so the judge has nothing to compare",) if unseen else ()
+
+    @property
+    def due_shares(self) -> Mapping[str, float]:
+        """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
+        spread = self.probe.expect.spread
+        if isinstance(spread, Shares):
+            return spread.of
+        names = list(dict.fromkeys(self.probe.expect.backends or self.found))
+        return dict.fromkeys(names, 1 / len(names)) if names else {}
+
+    @property
+    def masqueraded_again(self) -> Rule | None:
+        """The rule that changed more sources than there are flows; ``None`` where there is none.
+
+        The kernel consults source NAT once for each flow, and a lab has no other traffic. A further change is that of a
+        tunnel's packet, which inherits the mark of the packet inside (skb->mark); a rule should have cleared it.
+        """
+        changing = (rule for rule in self.rules if rule.changes_source)
+        return next((rule for rule in changing if rule.count.packets > len(self.flows)), None)
+
+    @property
+    def tables(self) -> Tables:
+        """The connection tracking after the probe."""
+        resolved = self.resolved
+        return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
+
+    def due_at(self, address: IPAddress, port: int) -> tuple[tuple[IPAddress, int], ...]:
+        """Where a packet at this address and port should have arrived; nothing where this is right."""
+        if (address, port) == self.dialled:
+            return ()  # nothing translated it, which is no question of ports
+        due = [(each.address, each.port) for each in self.resolved.endpoints]
+        here = [end for end in due if end[0] == address]
+        if (address, port) in here or (self.resolved.service_port and not here):
+            return ()
+        return tuple(here or due)
+
+    def ending(self, target: str) -> tuple[Rule, ...]:
+        """The rules with that target (``DROP``, ``REJECT``) that counted and name what the probe dials."""
+        return ending(self.resolved, self.evidence.counts, target)
+
+    @property
+    def packets(self) -> int:
+        """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
+        return packets_of(self.flows)
+
+    @property
+    def packets_counted(self) -> int:
+        """How many of them had left when the lab read the stack counters."""
+        return packets_until(self.flows, self.evidence.counters_read_at)
+
+    @property
+    def stack_drop(self) -> KernelDrop | None:
+        """The drop by a node's stack that accounts for every packet of the probe, if there is one."""
+        if set(self.fates) != {Fate.LOST}:
+            return None
+        return kernel_drop(self.resolved, self.evidence, self.packets_counted)
+
+    @property
+    def ends_beyond_nodes(self) -> bool:
+        """Whether the author expects the drop at a pod or host."""
+        return self.probe.expect.outcome is Outcome.DROPPED and bool(self.resolved.watched)
+
+    @property
+    def came_beyond_nodes(self) -> bool:
+        """Whether such a flow came in at a pod or host."""
+        return self.ends_beyond_nodes and any(flow.arrivals or flow.strays for flow in self.flows)
+
+    @property
+    def went_no_further(self) -> bool:
+        """Whether the taps saw each flow last where the author expects its end, and no rule counted its end."""
+        where = self.probe.expect.at
+        if self.probe.expect.outcome is not Outcome.DROPPED or where is None or self.ending("DROP"):
+            return False
+        last = [last_seen(flow) for flow in self.flows]
+        return all(seen is not None and seen.netns_name in self.resolved.nodes and is_at(seen, where) for seen in last)
 
     def position(self, key: str) -> Position:
         """Where the author wrote that expectation; the position of ``expect`` for one that the author did not write."""
@@ -88,69 +202,7 @@ class Case(Struct, frozen=True):
         return expect.positions.get(key, expect.position)
 
 
-class Judged(Interface):
-    """The subject of findings: a probe or a step."""
-
-    @property
-    def counted(self) -> tuple[int, str]:
-        """The number of flows or stream packets, and the word for one."""
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Reasons to doubt the evidence as a whole."""
-
-    def position(self, key: str) -> Position:
-        """Where the author wrote that expectation."""
-
-
-@dataclass(slots=True)
-class Findings:
-    """The findings about one expectation, as (flow number, clause) pairs; the module explains the three kinds."""
-
-    wrong: list[tuple[int, str]] = field(default_factory=list)
-    missing: list[tuple[int, str]] = field(default_factory=list)
-    doubts: list[tuple[int, str]] = field(default_factory=list)
-    wrong_overall: list[str] = field(default_factory=list)
-    missing_overall: list[str] = field(default_factory=list)
-    doubts_overall: list[str] = field(default_factory=list)
-
-    def settle(
-        self,
-        case: Judged,
-        expectation: str,
-        *,
-        expected: str,
-        observed: str,
-        silence: Iterable[str] = (),
-        witnesses: Iterable[str] = (),
-    ) -> Verdict:
-        """The verdict. ``silence`` holds the doubts that bear on missing findings only."""
-        number, thing = case.counted
-        wrong = [*self.wrong_overall, *tally((clause for _, clause in self.wrong), number, thing)]
-        missing = [*self.missing_overall, *tally((clause for _, clause in self.missing), number, thing)]
-        doubts = [*self.doubts_overall, *tally((clause for _, clause in self.doubts), number, thing), *case.doubts]
-        if missing:
-            doubts += silence
-        if wrong or (missing and not doubts):
-            judgement, reasons = Judgement.FAIL, [*wrong, *missing]
-        elif missing or doubts:
-            judgement, reasons = Judgement.INCONCLUSIVE, [*missing, *doubts]
-        else:
-            judgement, reasons = Judgement.PASS, []
-        shown = next((pairs for pairs in (self.wrong, self.missing, self.doubts) if pairs), [])
-        return Verdict(
-            expectation=expectation,
-            judgement=judgement,
-            expected=str(expected),  # an outcome is an enum, and a verdict carries text
-            observed=str(observed),
-            reasons=tuple(reasons),
-            witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
-            position=case.position(expectation),
-            example=min((number for number, _ in shown), default=None),
-        )
-
-
-def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case:
+def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source: IPAddress | None = None) -> Case:
     """Sort the evidence by flow and look for reasons to doubt it."""
     flows = flows_of(resolved, evidence)
     fates = tuple(flow.fate for flow in flows)
@@ -182,151 +234,63 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence) -> Case
         fates,
         tuple([flow for flow in flows if flow.arrivals]),
         disagreements,
-        tuple(_doubts(resolved, evidence, flows)),
+        tuple(doubts_about(resolved, evidence, flows)),
         ()
-        if _counted_as_dropped(resolved, evidence, flows, fates)
-        else tuple(_silence(resolved, evidence, flows, fates)),
+        if counted_as_dropped(resolved, evidence, flows, fates)
+        else tuple(silence_of(resolved, evidence, flows, fates)),
         second_nats,
         lost,
         lost_replies,
+        source,
     )
 
 
-def _doubts(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
-    """Reasons to doubt the evidence as a whole."""
-    if evidence.unfinished:
-        yield f"the run did not finish: {evidence.unfinished}"
-    for loss in evidence.losses:
-        if loss.frames:
-            yield f"the tap at {loss.netns_name} {loss.device} lost {amount(loss.frames, 'frame')}"
-    if evidence.sent + len(evidence.refused_sends) < resolved.flows:
-        yield f"the sender sent {evidence.sent:,} of {amount(resolved.flows, 'flow')}"
-    if evidence.sent > resolved.flows:
-        yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
-    numbers = range(resolved.flows)
-    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations):
-        yield "the taps saw packets that claim to be of this probe, but of none of its flows"
-    # A send that the kernel refused leaves no trace: only flows without a trace can be the refused ones.
-    unsent = [flow for flow in flows if not flow.departures]
-    unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
-    if unseen > 0:
-        yield f"the taps never saw {amount(unseen, 'flow')} leave {resolved.sender.name}"
-    if resolved.manner is Manner.CONNECT:
-        unreported = sum(len(flow.reports) != 1 for flow in flows)
-        if unreported or any(report.flow not in numbers for report in evidence.connects):
-            yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
+def fates(case: Case) -> str:
+    """What became of the flows; a loss is called a drop only where rules or a stack account for all of it."""
+    counts = Counter(case.fates)
+    rules = case.ending("DROP")
+    if set(counts) == {Fate.LOST} and sum(rule.count.packets for rule in rules) >= case.packets:
+        return f"dropped on {listed(nodes_of(rules))}"
+    if (drop := case.stack_drop) is not None:
+        return f"dropped on {drop.node} by {drop.by}"
+    if len(case.flows) == 1:
+        return str(case.fates[0])
+    return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
 
 
-def packets_of(flows: Iterable[Flow]) -> int:
-    """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
-    return sum(max(1, len(flow.departures)) for flow in flows)
+def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
+    """A clause about what the taps saw of a flow."""
+    heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
+    heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
+    heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
+    heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]
+    answers = listed(list(dict.fromkeys(heard)))
+    match fate:
+        case Fate.DELIVERED:
+            return f"it arrived at {flow.reached[0]}"
+        case Fate.MULTIPLIED if len(flow.reached) > 1:
+            return f"it arrived at {listed(flow.reached)}"
+        case Fate.MULTIPLIED:
+            left = times(len(flow.departures))
+            return f"it arrived {times(len(flow.arrivals))} at {flow.reached[0]}, but left {left}"
+        case Fate.COPIED:
+            where = copies(flow.strays) if flow.strays else f"{case.lost_copies[flow.number]}, and went no further"
+            return f"it arrived at {listed(flow.reached)}, and a copy of it came in at {where}"
+        case Fate.STRAYED:
+            stray = flow.strays[0]
+            return (
+                f"it came in at {stray.netns_name}, addressed to {endpoint(stray.destination, stray.destination_port)}"
+            )
+        case Fate.UNSENT:
+            errors = listed(sorted(set(case.evidence.refused_sends)), "or")
+            return f"the sender's own kernel refused to send it: {errors}"
+        case Fate.UNEXPLAINED:
+            return f"{case.resolved.sender.name} heard {answers}, but no pod saw the request"
+        case _:
+            arrival = f"it arrived at {listed(flow.reached)}, and " if flow.reached else ""
+            return f"{arrival}{case.resolved.sender.name} heard {answers}"
 
 
-def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
-    """How many of them had left when the lab read the stack counters; all where the evidence has no such time."""
-    if not counters_read_at:
-        return packets_of(flows)
-    return sum(max(1, sum(each.at <= counters_read_at for each in flow.departures)) for flow in flows)
-
-
-def _counted_as_dropped(
-    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
-) -> bool:
-    """Whether a node's stack or a foreign rule counted every packet as dropped: then no packet can be late."""
-    if set(fates) != {Fate.LOST}:
-        return False
-    packets = packets_until(flows, evidence.counters_read_at)
-    return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
-
-
-def _silence(
-    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
-) -> Iterator[str]:
-    """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
-    names = dict.fromkeys(
-        [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
-    )
-    if not names:
-        yield "no sentinel packet was sent after it, so silence proves nothing"
-    if evidence.unpinned:
-        yield f"the run could not stay on one CPU ({evidence.unpinned}): a sentinel packet may have overtaken another"
-    left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
-    unsent, unanswered, early = [], [], []
-    for name in names:
-        reports = [report for report in evidence.sentinels if report.name == name]
-        if not reports:
-            unsent.append(name)
-        elif not all(report.answered for report in reports):
-            unanswered.append(name)
-        elif min(report.at for report in reports) < left:
-            early.append(name)
-    if unanswered:
-        yield f"no sentinel packet came back from {listed(unanswered, 'or')}, so silence proves nothing"
-    if unsent:
-        yield f"no sentinel packet was sent to {listed(unsent)}, so silence proves nothing"
-    if early:
-        yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
-
-
-def _silent(flow: Flow, fate: Fate) -> bool:
-    """Whether the flow left and its arrival or its reply is missing."""
-    return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
-
-
-def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
-    """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
-
-    Over TCP a socket may fail although the taps saw a reply: the pod answered the handshake and not the data. That is
-    no contradiction; ``reply`` judges it.
-    """
-    report = flow.report
-    if report is None:
-        return ""
-    says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
-    if fate in _ERRNO_OF:
-        return "" if report.error in _ERRNO_OF[fate] else f"the taps show {fate}, but {says}"
-    if fate is not Fate.DELIVERED:
-        return f"the taps show {fate}, but {says}" if fate in _UNANSWERED and not report.error else ""
-    netns_name = flow.reached[0]
-    if not report.error:
-        if not flow.replies:
-            return f"the taps saw no reply, but {says}"
-        if report.backend != netns_name:
-            return f"the tap at {netns_name} saw it arrive, but {report.backend or 'an unnamed backend'} answered"
-    elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
-        return f"the taps saw a reply, but {says}"
-    elif report.error == "ECONNREFUSED":
-        return f"the taps saw neither reset nor ICMP error, but {says}"
-    return ""
-
-
-def _from_dialled(flow: Flow, reply: Observation) -> bool:
-    """Whether a connected socket accepts the reply: it accepts packets only from the address that it dialled."""
-    dialled = {(departure.destination, departure.destination_port) for departure in flow.departures}
-    return not dialled or (reply.source, reply.source_port) in dialled
-
-
-def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
-    """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
-
-    One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
-    untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
-    ``second_nat`` reads from the captured hops.
-    """
-    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
-        return ""
-    entries = [
-        (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
-        for each in flow.tracked
-    ]
-    for arrival in flow.arrivals:
-        seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
-        if seen in entries:
-            continue
-        at_tap = f"the tap at {arrival.netns_name} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
-        if entries:
-            says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
-            return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
-        if seen[:2] != (resolved.destination, resolved.port):
-            return f"{at_tap}, but no node's conntrack has an entry for the flow"
-    return ""
+def nodes_of(rules: Sequence[Rule]) -> list[str]:
+    """The nodes on which rules counted, each once."""
+    return list(dict.fromkeys(rule.count.node for rule in rules))

@@ -2,9 +2,8 @@
 
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.verdict.case import Case
-from proxylab.verdict.cause_clauses import rewriting
-from proxylab.verdict.rule_actions import MARKING, rule_action
-from proxylab.verdict.rules import Rule, read_all
+from proxylab.verdict.rule_words import rule_action
+from proxylab.verdict.rules import Rule
 
 __all__ = ["action_of", "informative_rules"]
 
@@ -22,20 +21,19 @@ def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
         case: with the counts of the rules.
         traced: one more packet, traced through the rules, which shows the order of the nodes.
     """
-    counted = read_all(case.evidence.counts)
-    return sorted((rule for rule in counted if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
+    return sorted((rule for rule in case.rules if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
 
 
 def action_of(rule: Rule, case: Case) -> str:
     """What a rule did, as ``rule_action`` words it; marking a packet for masquerading is not masquerading it."""
     did = rule_action(rule, case.resolved)
-    if rule.target.endswith(MARKING) and not rewriting(case):
+    if rule.marks_for_masquerading and not any(each.changes_source for each in case.rules):
         return did.replace("masquerades", "marks it for masquerading", 1)
     return did
 
 
 def _tells(rule: Rule, case: Case) -> bool:
-    return rule.target in _INFORMATIVE_TARGETS or rule.target.endswith(MARKING) or rule.speaks_of(case.resolved)
+    return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.speaks_of(case.resolved)
 
 
 def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:

@@ -1,23 +1,37 @@
-"""Drops by a node's own stack, which no rule made: the kernel counters that show them, and their words.
+"""What ended packets besides the engine's own rules: a node's stack, by the kernel's counters, and foreign rules.
 
 A counter is a witness only if it accounts for every packet of the probe. The lab reads the counters of a node before a
 probe and again before the first sentinel packet leaves, so that they count the probe's packets only.
+
+Foreign rules belong to no engine. One without a counter never did anything for certain: the module only says that it
+may have ended or changed a probe's packets.
 """
 
 import re
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, KernelCount
-from proxylab.evidence.words import amount
+from proxylab.evidence.evidence import Evidence, ForeignRule, KernelCount
+from proxylab.evidence.words import amount, listed
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.foreign import may_have_ended
 
-__all__ = ["COUNTERS", "KernelDrop", "drop_at", "kernel_drop", "policy_drop"]
+__all__ = [
+    "COUNTERS",
+    "KernelDrop",
+    "drop_at",
+    "ended_by",
+    "kernel_drop",
+    "policy_drop",
+    "rejects",
+    "rewrote",
+    "rule_words",
+    "suspicion",
+]
 
 _REASONS = {
     "TcpExtIPReversePathFilter": "its reverse-path filter",
@@ -46,6 +60,17 @@ COUNTERS = frozenset({*_REASONS, *_RECEIVED.values(), *(name for names in _PASSE
 _ENDING = re.compile(r"-j (DROP|REJECT)\b|-P \S+ DROP")
 _ENDED = frozenset({"DROP", "REJECT"})
 _POLICY = re.compile(r"-P (\S+) DROP")
+
+
+_MAY_END: Final = re.compile(
+    r"\b(drop|reject|queue|vmap|tproxy|synproxy)\b|(?:-j|-g) (DROP|REJECT|NFQUEUE|TPROXY|SYNPROXY)\b|-P \S+ DROP"
+)
+_DROPPING: Final = re.compile(r"\bdrop$|-j DROP\b|-P \S+ DROP")
+_REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
+_REWRITING: Final = re.compile(
+    r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
+)
+_MOST: Final = 3
 
 
 class KernelDrop(Struct, frozen=True):
@@ -128,7 +153,7 @@ def _unrouted(
             count.node == node and (count.target in _ENDED or _ENDING.search(count.text)) for count in evidence.counts
         ):
             continue
-        if may_have_ended(evidence, node):
+        if _may_have_ended(evidence, node):
             continue
         return KernelDrop(node, f"its routing{_martian(resolved, node, plan)}", packets, _RECEIVED[version])
     return None
@@ -160,3 +185,59 @@ def policy_drop(evidence: Evidence, packets: int) -> str:
             counted = f"which counted {amount(count.packets, 'packet')}"
             return f"{count.node} dropped the packet by the policy of {policy[1]}, {counted}."
     return ""
+
+
+def _may_have_ended(evidence: Evidence, node: str) -> tuple[ForeignRule, ...]:
+    """The rules of a node that may have ended packets of the probe: all but those whose counter stood still."""
+    return tuple(
+        rule
+        for rule in evidence.foreign
+        if rule.node == node and rule.packets != 0 and (not rule.text or _MAY_END.search(rule.text))
+    )
+
+
+def ended_by(evidence: Evidence, packets: int, *, rejected: bool = False) -> ForeignRule | None:
+    """The rule that dropped, or rejected, exactly as many packets as the probe has, by its own counter."""
+    pattern = _REJECTING if rejected else _DROPPING
+    counted = (rule for rule in evidence.foreign if rule.packets == packets and packets)
+    return next((rule for rule in counted if pattern.search(rule.text)), None)
+
+
+def rejects(evidence: Evidence) -> bool:
+    """Whether any rule, foreign or not, rejected packets or may have."""
+    if any(rule.packets != 0 and (not rule.text or _REJECTING.search(rule.text)) for rule in evidence.foreign):
+        return True
+    return any(count.target == "REJECT" or _REJECTING.search(count.text) for count in evidence.counts)
+
+
+def rewrote(evidence: Evidence, node: str) -> ForeignRule | None:
+    """The rule of a node that changes addresses, and that counted or has no counter."""
+    changing = [each for each in evidence.foreign if each.node == node and _REWRITING.search(each.text)]
+    counted = [rule for rule in changing if rule.packets]
+    return next(iter(counted or [rule for rule in changing if rule.packets is None]), None)
+
+
+def rule_words(rule: ForeignRule) -> str:
+    """A rule, named so that a reader can find it: its text, chain and table."""
+    if not rule.text:
+        return f"a rule of table {rule.table}, which could not be listed without nft"
+    hook = f" (hook {rule.hook}, priority {rule.priority})" if rule.hook else ""
+    return f'the rule "{rule.text}" in chain {rule.chain}{hook} of table {rule.table}'
+
+
+def suspicion(evidence: Evidence, node: str) -> str:
+    """The clause about rules of a node that may have ended the probe's packets; empty if none may have."""
+    rules = _may_have_ended(evidence, node)
+    if not rules:
+        return ""
+    shown = [_counted(rule) for rule in rules[:_MOST]]
+    if len(rules) > _MOST:
+        shown.append(amount(len(rules) - _MOST, "more rule"))
+    belong = "belongs" if len(rules) == 1 else "belong"
+    return f"{node} has {listed(shown)}, which {belong} to no engine"
+
+
+def _counted(rule: ForeignRule) -> str:
+    if rule.packets is None:
+        return f"{rule_words(rule)}, without a counter" if rule.text else rule_words(rule)
+    return f"{rule_words(rule)}, which counted {amount(rule.packets, 'packet')}"

@@ -11,22 +11,18 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.arrivals import arrivals_by_pod, due_shares
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.cause_from_sightings import cause_by_taps
-from proxylab.verdict.causes import cause
+from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.hop_table import brief, hop_table, rule_table
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.reasons import reasons
-from proxylab.verdict.timeline import explain_step, summary_of_step
+from proxylab.verdict.timeline import expected_streams, memory_of_streams, stream_head, timeline
 
-__all__ = ["briefly", "command", "explain", "intent", "known_cause", "summary", "why"]
+__all__ = ["briefly", "command", "explain", "intent", "summary"]
 
-_MOST_PODS = 12
 _INDENT = "  "
-
-_ABOUT_SHARES = frozenset({"backends", "spread"})
+_MOST_PODS = 12
 
 
 def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[str, ...]:
@@ -39,30 +35,44 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
     Returns:
         Lines without line ends and without colour. The first begins with ``file:line:column``.
     """
-    if isinstance(verdict, StepVerdict):
-        return explain_step(verdict, _reproduce(verdict, width), width)
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
-    main = _main(verdict)
-    lines = [*_head(verdict, main, width), "", *_verdicts(verdict, width), *reasons(verdict, width)]
-    for section in (
-        hop_table(case, verdict, main.example, width),
-        _shares(case, verdict, width),
-        rule_table(case, verdict.traced, width),
-        _cause(case, verdict, width),
-    ):
-        if section:
-            lines += ["", *section]
+    is_step = isinstance(verdict, StepVerdict)
+    lines = _of_step(verdict, width) if isinstance(verdict, StepVerdict) else _of_probe(verdict, width)
     if verdict.overall is not Judgement.PASS:
         lines += ["", *_reproduce(verdict, width)]
-        if verdict.bundle:
+        if verdict.bundle and is_step:
+            lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
+        elif verdict.bundle:
             lines += wrapped(verdict.bundle, f"{_INDENT}evidence:  ", _INDENT * 3, width)
     return tuple(lines)
 
 
+def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(intent(verdict), _INDENT, width=width)]
+    lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
+    for section in (
+        hop_table(case, verdict, _main(verdict).example, width),
+        _shares(case, verdict, width),
+        rule_table(case, verdict.traced, width),
+    ):
+        if section:
+            lines += ["", *section]
+    return [*lines, *_cause(why(case, verdict), width)]
+
+
+def _of_step(verdict: StepVerdict, width: int) -> list[str]:
+    lines = _title(verdict, verdict.step.name, width)
+    for resolved in expected_streams(verdict):
+        lines += wrapped(stream_head(resolved, verdict.evidence), _INDENT, width=width)
+    lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width, _INDENT * 2)]
+    if verdict.evidence.streams:
+        lines += ["", *timeline(verdict, width)]
+        lines += memory_of_streams(verdict, width)
+    return [*lines, *_cause(why_step(verdict), width)]
+
+
 def summary(verdict: ProbeVerdict | StepVerdict) -> str:
     """What the lab observed, in one line: ``delivered; reply from 10.96.0.10:80; …``."""
-    if isinstance(verdict, StepVerdict):
-        return summary_of_step(verdict)
     return "; ".join(
         each.observed if each.expectation == "outcome" else f"{each.expectation} {each.observed}"
         for each in verdict.verdicts
@@ -73,7 +83,7 @@ def summary(verdict: ProbeVerdict | StepVerdict) -> str:
 def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
     """A pass in a few lines: the observation, where the packet was, and what the rules did to it."""
     if isinstance(verdict, StepVerdict):
-        return (summary_of_step(verdict),)
+        return (summary(verdict),)
     case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
     return (summary(verdict), *brief(case, verdict.traced))
 
@@ -121,14 +131,13 @@ def _quoted(name: str) -> str:
     return shlex.quote(name) if "'" in name else f"'{name}'"
 
 
-def _main(verdict: ProbeVerdict) -> Verdict:
-    """The verdict that decides the probe: the first of the worst."""
+def _main(verdict: ProbeVerdict | StepVerdict) -> Verdict:
+    """The verdict that decides: the first of the worst."""
     return next(each for each in verdict.verdicts if each.judgement is verdict.overall)
 
 
-def _head(verdict: ProbeVerdict, main: Verdict, width: int) -> Iterator[str]:
-    yield from wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.probe.name}", rest=_INDENT, width=width)
-    yield from wrapped(intent(verdict), _INDENT, width=width)
+def _title(verdict: ProbeVerdict | StepVerdict, name: str, width: int) -> list[str]:
+    return [*wrapped(f"{_main(verdict).position}: {verdict.overall.upper()}: {name}", rest=_INDENT, width=width)]
 
 
 def intent(verdict: ProbeVerdict) -> str:
@@ -158,21 +167,41 @@ def _target(target: Target) -> str:
             return str(target.address)
 
 
-def _verdicts(verdict: ProbeVerdict, width: int) -> list[str]:
+def _verdicts(verdict: ProbeVerdict | StepVerdict, width: int) -> list[str]:
     rows = [("", "", "expected", "observed")]
     rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
     return table(rows, _INDENT, width=width)
 
 
+def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None = None) -> Iterator[str]:
+    """Only those of the deciding verdicts, since the others often follow from them; with an empty line before them.
+
+    Args:
+        verdict: of a probe or a step.
+        width: of the lines.
+        rest: the indent of all lines of a clause but its first; by default blanks below its first word.
+    """
+    passes = verdict.overall is Judgement.PASS
+    clauses = [
+        (f"{_INDENT}{each.expectation}: ", with_holder(verdict, each, clause))
+        for each in verdict.verdicts
+        if each.judgement is verdict.overall
+        for clause in (each.witnesses if passes else each.reasons)
+    ]
+    if clauses:
+        yield ""
+    for expectation, clause in clauses:
+        yield from wrapped(clause, expectation, rest, width)
+
+
 def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     """The shares of flows, where those failed: the furthest from its due first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
-    if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(_ABOUT_SHARES):
-        return []
-    found, due = arrivals_by_pod(case), due_shares(case)
+    about = {each.key for each in OF_PROBES if each.shows_in_shares}
+    found, due = case.found, case.due_shares
     names = list(dict.fromkeys([*due, *found]))
     total = found.total()
-    if not total:
+    if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(about) or not total:
         return []
     shown = names
     if len(names) > _MOST_PODS:
@@ -187,18 +216,5 @@ def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
     return lines
 
 
-def known_cause(case: Case, verdict: ProbeVerdict) -> str:
-    """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
-    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
-    return next(filter(None, sentences), "")
-
-
-def why(case: Case, verdict: ProbeVerdict) -> str:
-    """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
-    failed = (each for each in verdict.verdicts if each.judgement is Judgement.FAIL)
-    return known_cause(case, verdict) or next((cause_by_taps(case, each) for each in failed), "")
-
-
-def _cause(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
-    sentence = why(case, verdict)
-    return wrapped(sentence, f"{_INDENT}why: ", width=width) if sentence else []
+def _cause(sentence: str, width: int) -> list[str]:
+    return ["", *wrapped(sentence, f"{_INDENT}why: ", width=width)] if sentence else []

@@ -12,14 +12,13 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.model import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
+from proxylab.verdict.account.flows import Flow
+from proxylab.verdict.account.hops import hops
 from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import action_of, informative_rules
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
-from proxylab.verdict.drops_beyond_nodes import ends_beyond_nodes
-from proxylab.verdict.flows import Flow, hops
 from proxylab.verdict.model import ProbeVerdict, expectations
-from proxylab.verdict.ports import due_at
-from proxylab.verdict.rule_actions import short
+from proxylab.verdict.rule_words import short
 
 __all__ = ["brief", "hop_table", "missing", "rule_table", "testimony"]
 
@@ -102,7 +101,7 @@ def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observatio
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
         source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
-        due = [endpoint(*end) for end in due_at(case.resolved, seen.destination, seen.destination_port)]
+        due = [endpoint(*end) for end in case.due_at(seen.destination, seen.destination_port)]
         netns_name = listed(due, "or") if due else _DITTO
         if expect.backends is not None and seen.netns_name not in expect.backends:
             netns_name = listed(expect.backends, "or")
@@ -110,7 +109,7 @@ def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observatio
             yield _EXPECTED, _DITTO, source, netns_name
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
         yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
-    elif ends_beyond_nodes(case):
+    elif case.ends_beyond_nodes:
         return
     elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
@@ -146,7 +145,7 @@ def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
     """The source address and port that the reply should have."""
     if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
-    return case.resolved.destination, case.resolved.port
+    return case.dialled
 
 
 def _client(case: Case, flow: Flow) -> str:

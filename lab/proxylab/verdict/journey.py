@@ -14,7 +14,7 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
-from proxylab.verdict.rule_actions import rule_action, short
+from proxylab.verdict.rule_words import rule_action, short
 from proxylab.verdict.rules import Rule, read
 
 __all__ = ["journey"]

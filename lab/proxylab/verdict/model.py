@@ -12,10 +12,9 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect
+from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect, StreamExpect
 
 __all__ = [
-    "STREAM_KEYS",
     "UNRESOLVED",
     "Fault",
     "Judgement",
@@ -42,9 +41,6 @@ class Judgement(StrEnum):
 
 UNRESOLVED = frozenset({Judgement.FAIL, Judgement.INCONCLUSIVE})
 """The judgements that a person must look at."""
-
-STREAM_KEYS = ("backend", "backends", "source", "lost", "rejected", "resets", "delay")
-"""The keys of a stream's expectations, in the order of judging."""
 
 _WORST_FIRST = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.SKIP, Judgement.PASS)
 
@@ -237,17 +233,17 @@ class ScenarioResult(Struct, frozen=True, kw_only=True):
 
 def expectations(expect: Expect) -> tuple[str, ...]:
     """The YAML keys of what the author expects, ``outcome`` first. ``http`` needs no outcome."""
-    optional = ("backends", "source", "spread", "at", "reply", "http", "conntrack")
     outcome = () if expect.http is not None and "outcome" not in expect.positions else ("outcome",)
-    return (*outcome, *(key for key in optional if getattr(expect, key) is not None))
+    return (*outcome, *(key for key in _keys(expect) if key != "outcome"))
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:
     """The expectations of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
-    of_streams = [
-        f"{name}.{key}"
-        for name, each in expect.streams.items()
-        for key in STREAM_KEYS
-        if getattr(each, key) is not None
-    ]
+    of_streams = (f"{name}.{key}" for name, each in expect.streams.items() for key in _keys(each))
     return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))
+
+
+def _keys(expect: Expect | StreamExpect) -> list[str]:
+    """The keys that the author filled in: all fields but those that say where."""
+    names = (name for name in expect.__struct_fields__ if name not in ("position", "positions"))
+    return [name for name in names if getattr(expect, name) is not None]

@@ -48,6 +48,16 @@ class Rule(Struct, frozen=True):
         return found[1] if found else ""
 
     @property
+    def changes_source(self) -> bool:
+        """Whether it changes the source address."""
+        return self.target in ("MASQUERADE", "SNAT")
+
+    @property
+    def marks_for_masquerading(self) -> bool:
+        """Whether it sends packets to a chain that marks them for masquerading (KUBE-MARK-MASQ)."""
+        return self.target.endswith("MARK-MASQ")
+
+    @property
     def translates_to(self) -> tuple[IPAddress, int] | None:
         """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:

@@ -1,4 +1,4 @@
-"""The explanation of a step, as plain lines of at most 80 columns without colour, and the timeline in it.
+"""The timeline of a step, as plain lines without colour.
 
 A timeline has a row for each event in order: successive packets of a stream with the same fate, the end of a
 connection, and the marks of the step: its change, the end of its wait, and its own end.
@@ -13,11 +13,10 @@ from proxylab.evidence.streams import BreakKind, StepEvidence, StreamPacket, Str
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.verdict.reasons import reasons
-from proxylab.verdict.step_causes import cause_of_step, owner
+from proxylab.verdict.causes.streams import owner
+from proxylab.verdict.model import StepVerdict
 
-__all__ = ["explain_step", "step_events", "stream_log", "summary_of_step", "timeline"]
+__all__ = ["expected_streams", "memory_of_streams", "step_events", "stream_head", "stream_log", "timeline"]
 
 _INDENT = "  "
 _MILLISECOND = 1_000_000
@@ -30,46 +29,9 @@ class _Row(NamedTuple):
     what: str
 
 
-def explain_step(verdict: StepVerdict, reproduce: Iterable[str], width: int = WIDTH) -> tuple[str, ...]:
-    """The explanation of a step that did not pass; of a pass, its witnesses.
-
-    Args:
-        verdict: of the step.
-        reproduce: the lines that say how to run it again.
-        width: of the lines, where words allow it.
-
-    Returns:
-        Lines without line ends and without colour. The first begins with ``file:line:column``.
-    """
-    main = next(each for each in verdict.verdicts if each.judgement is verdict.overall)
-    lines = [*wrapped(f"{main.position}: {verdict.overall.upper()}: {verdict.step.name}", rest=_INDENT, width=width)]
-    for resolved in _expected_streams(verdict):
-        lines += wrapped(_head(resolved, verdict.evidence), _INDENT, width=width)
-    rows = [("", "", "expected", "observed")]
-    rows += [(each.judgement.value, each.expectation, each.expected, each.observed) for each in verdict.verdicts]
-    lines += ["", *table(rows, _INDENT, width=width)]
-    lines += reasons(verdict, width, _INDENT * 2)
-    if verdict.evidence.streams:
-        lines += ["", *timeline(verdict, width)]
-        lines += _remembered(verdict, width)
-    sentence = cause_of_step(verdict)
-    if sentence:
-        lines += ["", *wrapped(sentence, f"{_INDENT}why: ", width=width)]
-    if verdict.overall is not Judgement.PASS:
-        lines += ["", *reproduce]
-        if verdict.bundle:
-            lines.append(f"{_INDENT}evidence:  {verdict.bundle}")
-    return tuple(lines)
-
-
-def summary_of_step(verdict: StepVerdict) -> str:
-    """What the lab observed in a step, in one line of any width."""
-    return "; ".join(f"{each.expectation} {each.observed}" for each in verdict.verdicts if each.observed)
-
-
 def step_events(verdict: StepVerdict) -> list[tuple[int, str, str]]:
     """The events of a step in order: the time, the stream (empty for the step itself), and the words."""
-    streams = [resolved.name for resolved in _expected_streams(verdict)]
+    streams = [resolved.name for resolved in expected_streams(verdict)]
     return [*sorted(_rows(verdict.evidence, streams), key=lambda row: row.at)]
 
 
@@ -96,13 +58,14 @@ def stream_log(evidence: StepEvidence, record: StreamRecord) -> Iterator[str]:
         yield line + (f" after {_milliseconds(packet.delay)} ms" if packet.delay else "")
 
 
-def _expected_streams(verdict: StepVerdict) -> list[ResolvedProbe]:
+def expected_streams(verdict: StepVerdict) -> list[ResolvedProbe]:
     """The streams with expectations; all streams if none has any."""
     expected = verdict.step.expect.streams
     return [resolved for resolved in verdict.streams if resolved.name in expected] or list(verdict.streams)
 
 
-def _head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
+def stream_head(resolved: ResolvedProbe, evidence: StepEvidence) -> str:
+    """What a stream sends, and between which ends."""
     port = next((each.port for each in evidence.streams if each.stream == resolved.name), resolved.sender.port or 0)
     way = f"{endpoint(resolved.sender.address, port)} to {endpoint(resolved.destination, resolved.port)}"
     return (
@@ -156,9 +119,9 @@ def _late(packet: StreamPacket) -> str:
     return f"packet {packet.number}, lost to an earlier step, is answered by {packet.backend}"
 
 
-def _remembered(verdict: StepVerdict, width: int) -> Iterator[str]:
+def memory_of_streams(verdict: StepVerdict, width: int) -> Iterator[str]:
     """Where connection tracking sends the next packet of each stream."""
-    resolved_probes = {resolved.name: resolved for resolved in _expected_streams(verdict)}
+    resolved_probes = {resolved.name: resolved for resolved in expected_streams(verdict)}
     for record in verdict.evidence.streams:
         if record.stream not in resolved_probes:
             continue

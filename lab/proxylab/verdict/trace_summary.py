@@ -12,12 +12,11 @@ from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, Outcome, Preserved, Probe
-from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.explain import known_cause
-from proxylab.verdict.flow_clauses import fate_clause, fates
-from proxylab.verdict.flows import Fate
+from proxylab.verdict.account.flows import Fate
+from proxylab.verdict.case import Case, fate_clause, fates, open_case
+from proxylab.verdict.causes.table import known_cause
+from proxylab.verdict.expectations.outcome import lost_where
 from proxylab.verdict.judge import judge
-from proxylab.verdict.last_sightings import last_sighting_of_lost
 
 __all__ = ["trace_summary"]
 
@@ -50,5 +49,5 @@ def _how_it_went(case: Case) -> str:
     if not flow.departures:
         return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
-        return last_sighting_of_lost(case)
+        return lost_where(case)
     return f"{fates(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."

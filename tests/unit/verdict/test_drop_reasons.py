@@ -7,7 +7,7 @@ from recorded import World
 from proxylab.evidence.evidence import DropReason, Evidence
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
-from proxylab.verdict.causes import cause
+from proxylab.verdict.causes.table import cause
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement

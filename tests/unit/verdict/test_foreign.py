@@ -8,7 +8,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import why
+from proxylab.verdict.causes.table import why
 
 WORLD = World()
 ROUTED = (KernelCount("node-a", "IpInReceives", 1),)

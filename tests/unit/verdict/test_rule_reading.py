@@ -8,8 +8,7 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
-from proxylab.verdict.cause_clauses import the_rule
-from proxylab.verdict.rule_actions import rule_action, short
+from proxylab.verdict.rule_words import rule_action, short, the_rule
 from proxylab.verdict.rules import ending, read, translations
 
 WORLD = World()

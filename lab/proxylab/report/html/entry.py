@@ -7,7 +7,8 @@ from proxylab.report.html.rules import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import command, explain, intent, summary, why
+from proxylab.verdict.causes.table import why
+from proxylab.verdict.explain import command, explain, intent, summary
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
 __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]

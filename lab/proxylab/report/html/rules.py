@@ -9,7 +9,7 @@ from proxylab.verdict.case import Case
 from proxylab.verdict.counted_rules import action_of, informative_rules
 from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict
-from proxylab.verdict.rule_actions import short
+from proxylab.verdict.rule_words import short
 from proxylab.verdict.rules import Rule
 
 __all__ = ["rules", "traced"]

@@ -7,7 +7,6 @@ from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.scenario.model import Shares, Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
-from proxylab.verdict.arrivals import arrivals_by_pod, due_shares
 from proxylab.verdict.case import Case
 
 __all__ = ["shares"]
@@ -21,7 +20,7 @@ _ROOM: Final = 1.1
 
 def shares(case: Case) -> Markup | None:
     """A bar for each backend; ``None`` for a single flow."""
-    found = arrivals_by_pod(case)
+    found = case.found
     total = found.total()
     if len(case.flows) == 1 or not total:
         return None
@@ -64,12 +63,12 @@ def _by_number(name: str) -> tuple[str, int, str]:
 def _due(case: Case) -> Mapping[str, float]:
     """The expected shares; empty if the probe expects none."""
     spread = case.probe.expect.spread
-    return due_shares(case) if isinstance(spread, Shares) or spread is Spread.EVEN else {}
+    return case.due_shares if isinstance(spread, Shares) or spread is Spread.EVEN else {}
 
 
 def _chance(case: Case, due: Mapping[str, float], hit: Sequence[str], total: int) -> str:
     """The probability of these counts by chance alone, as the judge computes it."""
-    found = arrivals_by_pod(case)
+    found = case.found
     if len(due) < 2 or any(name not in due for name in hit):
         return ""
     chance = spread_p_value([found[name] for name in due], tuple(due.values()))

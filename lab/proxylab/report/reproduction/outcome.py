@@ -9,8 +9,8 @@ from typing import Final
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Outcome, Preserved, Reply
+from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.flows import Flow
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 from proxylab.verdict.rules import translations
 

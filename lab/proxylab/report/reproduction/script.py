@@ -23,7 +23,8 @@ from proxylab.scenario.model import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import command, intent, why
+from proxylab.verdict.causes.table import why
+from proxylab.verdict.explain import command, intent
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 __all__ = ["MOST_LINES", "PRESENT", "reproduction", "unreproduced"]

@@ -1,0 +1,1 @@
+"""The account of each flow: what the taps saw of it, hop by hop, and what became of it, without any expectation."""

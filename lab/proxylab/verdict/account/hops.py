@@ -1,0 +1,302 @@
+"""Where one flow was: its sightings in order, as stops, and the last of them.
+
+A stop is one packet in one node, pod or host, from its first sighting there to its last. Where a flow ended, and what
+each node changed, follow from the stops.
+
+A Service translates a packet once: the first node makes a pod its destination, and may masquerade it in the same pass.
+An endpoint that is a node port of another node is translated there once more, since its address is no pod's. No Service
+asks another node to change a packet that is already addressed to a pod (``second_nat``). The first node's connection
+tracking does not know the second translation, so it contradicts the pod's tap. The packets captured at every hop
+decide: only the second node can have changed a packet between coming in and leaving.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.words import endpoint
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.verdict.account.flows import Flow
+
+__all__ = [
+    "Ends",
+    "SecondNat",
+    "Stop",
+    "Translation",
+    "hop",
+    "hops",
+    "is_at",
+    "last_seen",
+    "second_nat",
+    "seen_translated",
+    "seen_untranslated",
+    "stops",
+]
+
+
+class Ends(Struct, frozen=True):
+    """From where to where a packet goes, each as an address with its port."""
+
+    source: str
+    destination: str
+
+
+class Stop(Struct, frozen=True):
+    """One packet in one node, pod or host, from its first sighting there to its last.
+
+    Attributes:
+        seen: the sightings, in the order of time.
+        follows: whether the packet may have come there from the stop before.
+    """
+
+    seen: tuple[Observation, ...]
+    follows: bool
+
+    @property
+    def netns_name(self) -> str:
+        """The node, pod or host."""
+        return self.seen[0].netns_name
+
+    @property
+    def packet(self) -> Packet:
+        """Its kind: request, reply or ICMP error."""
+        return self.seen[0].packet
+
+    @property
+    def came(self) -> Ends:
+        """Its addresses as it came or was generated."""
+        return _ends(self.seen[0])
+
+    @property
+    def went(self) -> Ends:
+        """Its addresses at its last sighting there."""
+        return _ends(self.seen[-1])
+
+    @property
+    def left(self) -> bool:
+        """Whether it left."""
+        return self.seen[-1].direction is Direction.OUT
+
+    @property
+    def by(self) -> str:
+        """The device by which it came; empty for a packet generated there."""
+        return self.seen[0].device if self.seen[0].direction is Direction.IN else ""
+
+    @property
+    def out(self) -> str:
+        """The device by which it left; empty if it did not."""
+        return self.seen[-1].device if self.left else ""
+
+
+def hops(flow: Flow) -> tuple[Observation, ...]:
+    """Every observation of a flow, in the order of time.
+
+    The kernel gives no time in OUTPUT, so a program's reply carries the time of the run's beginning. It sorts behind
+    the request that the program got.
+    """
+    kinds = (
+        flow.departures,
+        flow.passages,
+        flow.strays,
+        flow.flooded,
+        flow.arrivals,
+        flow.answers,
+        flow.strange_answers,
+        flow.replies,
+        flow.stray_replies,
+        flow.resets,
+        flow.unreachables,
+        flow.errors,
+    )
+    got = max((arrival.at for arrival in flow.arrivals), default=0)
+    return tuple(
+        sorted((each for kind in kinds for each in kind), key=lambda seen: max(seen.at, _not_before(seen, got)))
+    )
+
+
+def _not_before(seen: Observation, got: int) -> int:
+    return got if seen.device == STACK and seen.direction is Direction.OUT and seen.packet is not Packet.REQUEST else 0
+
+
+def stops(flow: Flow) -> tuple[Stop, ...]:
+    """The stops of a flow, in the order of time."""
+    found: list[Stop] = []
+    for seen in _grouped(flow):
+        follows = bool(found) and _goes_on(found[-1].seen[-1], seen[0])
+        found.append(Stop(seen, follows))
+    return tuple(found)
+
+
+def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
+    """Successive sightings in one node, pod or host. The same tap twice shows the same packet sent twice."""
+    together: list[Observation] = []
+    for seen in hops(flow):
+        if together and (
+            (seen.netns_name, seen.packet) != (together[-1].netns_name, together[-1].packet)
+            or (together[-1].direction is Direction.OUT and seen.direction is Direction.IN)
+            or any((each.device, each.direction) == (seen.device, seen.direction) for each in together)
+        ):
+            yield tuple(together)
+            together = []
+        together.append(seen)
+    if together:
+        yield tuple(together)
+
+
+def _goes_on(last: Observation, first: Observation) -> bool:
+    """Whether the packet last seen at one stop can be the one first seen at the next.
+
+    No link lies between a node and the pods in its namespace: incoming packets go up to their stack, and outgoing ones
+    leave by the node's devices.
+    """
+    if last.packet is not first.packet:
+        return False
+    if first.device == STACK and first.direction is Direction.IN:
+        return True
+    if last.device == STACK and last.direction is Direction.OUT:
+        return True
+    return last.direction is Direction.OUT and first.direction is Direction.IN
+
+
+def _ends(seen: Observation) -> Ends:
+    return Ends(endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port))
+
+
+def _way(flow: Flow) -> tuple[Stop, ...]:
+    """The stops of the request from the sender to its first pod or its last sighting; none if it never left."""
+    found: list[Stop] = []
+    for stop in stops(flow):
+        if stop.packet is not Packet.REQUEST:
+            continue
+        if stop.seen[0] in flow.departures:
+            found = []  # the sender repeated it
+        elif not found:
+            return ()
+        found.append(stop)
+        if stop.seen[-1] in flow.arrivals:
+            break
+    return tuple(found)
+
+
+def last_seen(flow: Flow) -> Observation | None:
+    """The last observation of a request; of observations at one time the last recorded."""
+    seen = (*flow.departures, *flow.passages, *flow.strays, *flow.arrivals)
+    requests = sorted((each for each in seen if each.packet is Packet.REQUEST), key=lambda each: each.at)
+    return requests[-1] if requests else None
+
+
+def seen_untranslated(flow: Flow, dialled: tuple[IPAddress, int]) -> Observation | None:
+    """The request leaving a node's device, or coming in at a pod or host, under the address that was dialled.
+
+    A request that leaves a node has passed that node's translation. A later node may still translate it
+    (``seen_translated``).
+    """
+    out = [each for each in flow.passages if each.direction is Direction.OUT and each.packet is Packet.REQUEST]
+    return next((each for each in (*out, *flow.strays) if (each.destination, each.destination_port) == dialled), None)
+
+
+def seen_translated(flow: Flow, dialled: tuple[IPAddress, int]) -> Observation | None:
+    """The request on its path, or where it came in, under another address than the dialled one."""
+    seen = [each for each in (*flow.passages, *flow.strays) if each.packet is Packet.REQUEST]
+    return next((each for each in seen if (each.destination, each.destination_port) != dialled), None)
+
+
+def hop(seen: Observation) -> str:
+    """A hop as ``expect.at`` writes it; the node alone for its own programs."""
+    return seen.netns_name if seen.device == STACK else f"{seen.netns_name}/{seen.device}"
+
+
+def is_at(seen: Observation, where: str) -> bool:
+    """Whether ``expect.at`` names this hop, as NODE or as NODE/DEVICE."""
+    return where in (seen.netns_name, f"{seen.netns_name}/{seen.device}")
+
+
+class Translation(Struct, frozen=True):
+    """A request as it came to a node, and as the node sent it on."""
+
+    node: str
+    came: Observation
+    went: Observation
+
+    @property
+    def of_destination(self) -> bool:
+        """Whether the node changed the destination."""
+        came, went = self.came, self.went
+        return (came.destination, came.destination_port) != (went.destination, went.destination_port)
+
+    @property
+    def of_source(self) -> bool:
+        """Whether the node changed the source."""
+        return (self.came.source, self.came.source_port) != (self.went.source, self.went.source_port)
+
+
+class SecondNat(Struct, frozen=True):
+    """The last translation that a Service asks for, and the one that no Service asks for."""
+
+    first: Translation
+    second: Translation
+
+    def __str__(self) -> str:
+        return self.clause()
+
+    def clause(self, by_first: str = "", by_second: str = "") -> str:
+        """Both as a clause; ``by_first`` and ``by_second`` name the rule behind each."""
+        first, second = self.first, self.second
+        other_port = not second.of_destination and second.came.source == second.went.source
+        return (
+            f"{first.node} translated {_shown(first.came)} to {_shown(first.went)}{by_first}, and {second.node} "
+            f"translated that to {_shown(second.went, port=other_port)}{by_second}"
+        )
+
+
+def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
+    """The second translation of a flow; ``None`` without one, or if the taps missed a hop."""
+    changes = _changes(flow, frozenset(resolved.nodes))
+    for first, second in pairwise(changes):
+        if any(
+            second.came.destination == each.address and (not each.ports or second.came.destination_port in each.ports)
+            for each in resolved.receivers
+        ):
+            return SecondNat(first, second)
+    return None
+
+
+def _changes(flow: Flow, nodes: frozenset[str]) -> list[Translation]:
+    """What each node changed between the sender and the pod, one entry for each pass through a node."""
+    found_way = _way(flow)
+    found: list[Translation] = []
+    for at, stop in enumerate(found_way):
+        if stop.came != stop.went:
+            found.append(Translation(stop.netns_name, stop.seen[0], stop.seen[-1]))
+        following = found_way[at + 1] if at + 1 < len(found_way) else None
+        if following is None or following.came == stop.went:
+            continue
+        # Between a node's devices and its own programs stand the rules of the node.
+        if following.seen[0].device == STACK and stop.netns_name in nodes:
+            node = stop.netns_name
+        elif stop.seen[-1].device == STACK and following.netns_name in nodes:
+            node = following.netns_name
+        else:
+            return []  # it changed between two taps
+        found.append(Translation(node, stop.seen[-1], following.seen[0]))
+    return _in_order_of_nodes(found)
+
+
+def _in_order_of_nodes(changes: list[Translation]) -> list[Translation]:
+    """Successive changes by one node become one: a bridge shows a packet between DNAT and masquerading."""
+    merged: list[Translation] = []
+    for change in changes:
+        if merged and merged[-1].node == change.node:
+            merged[-1] = Translation(change.node, merged[-1].came, change.went)
+        else:
+            merged.append(change)
+    return merged
+
+
+def _shown(seen: Observation, *, port: bool = False) -> str:
+    """Source and destination; the source port, which differs from flow to flow, only where the node changed it."""
+    source = endpoint(seen.source, seen.source_port) if port else str(seen.source)
+    return f"{source} > {endpoint(seen.destination, seen.destination_port)}"

@@ -1,0 +1,113 @@
+"""``Failure``: a failed expectation with everything that may show its cause; and the clauses that causes share.
+
+A cause rests on the evidence of the probe. Two more things help to name it: the plan of the lab's network, and one more
+packet that the lab traced afterwards. A sentence that needs that packet says so.
+"""
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Evidence
+from proxylab.evidence.words import endpoint
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import Receiver
+from proxylab.verdict.account.flows import Fate, Flow
+from proxylab.verdict.case import Case
+from proxylab.verdict.drop_reasons import reason_words, reported_drop
+from proxylab.verdict.drops import rewrote, rule_words
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.rule_words import the_rule
+from proxylab.verdict.rules import Rule
+
+__all__ = ["Failure", "by_foreign_rule", "remembered"]
+
+
+class Failure(Struct, frozen=True):
+    """A failed expectation of a probe.
+
+    Attributes:
+        case: the probe.
+        verdict: a fail.
+        plan: of the lab; ``None`` where it is not known.
+        traced: the evidence of one more packet; ``None`` without a trace.
+    """
+
+    case: Case
+    verdict: Verdict
+    plan: Plan | None = None
+    traced: Evidence | None = None
+
+    @property
+    def flow(self) -> Flow:
+        """The flow that shows it; the first where all do."""
+        return self.case.flows[self.verdict.example or 0]
+
+    @property
+    def fate(self) -> Fate:
+        """What became of that flow."""
+        return self.case.fates[self.verdict.example or 0]
+
+    @property
+    def dialled(self) -> str:
+        """The address and port that the probe dialled."""
+        return endpoint(*self.case.dialled)
+
+    @property
+    def pods(self) -> dict[IPAddress, Receiver]:
+        """The receivers of the lab by their addresses."""
+        return {pod.address: pod for pod in self.case.resolved.receivers}
+
+    @property
+    def rewriting(self) -> list[Rule]:
+        """The rules that counted and change source addresses."""
+        return [rule for rule in self.case.rules if rule.changes_source]
+
+    @property
+    def marking(self) -> list[Rule]:
+        """The rules that counted and mark packets for masquerading."""
+        return [rule for rule in self.case.rules if rule.marks_for_masquerading]
+
+    @property
+    def marked_in_vain(self) -> str:
+        """The clause that a rule marked the packet and no rule masqueraded it; empty otherwise."""
+        if not self.marking or self.rewriting:
+            return ""
+        where = f"{self.marking[0].count.node} by {the_rule(self.marking[0])}"
+        return f"was marked for masquerading on {where}, but no MASQUERADE rule counted"
+
+    def translation(self, address: IPAddress) -> Rule | None:
+        """The DNAT rule to an address, if it counted."""
+        found = (rule for rule in self.case.translations if rule.translates_to is not None)
+        return next((rule for rule in found if rule.translates_to and rule.translates_to[0] == address), None)
+
+    def with_drop_reason(self, sentence: str) -> str:
+        """A sentence with the kernel's reason for dropping one more packet, which the lab traced."""
+        drop = None if self.traced is None else reported_drop(self.case.resolved, self.traced)
+        if drop is None:
+            return sentence
+        reason = f"the kernel dropped one more packet, which was traced: {reason_words(drop)}."
+        return f"{sentence.removesuffix('.')}; {reason}" if sentence else reason
+
+
+def remembered(failure: Failure) -> str:
+    """Connection tracking sent the flow where no current rule sends it.
+
+    The kernel translates a flow that conntrack knows as it did the first time, and consults no rule (nf_nat_inet_fn in
+    net/netfilter/nf_nat_core.c).
+    """
+    for entry in failure.flow.tracked if failure.case.evidence.counted else ():
+        there = (entry.reply_source, entry.reply_source_port)
+        if there != failure.case.dialled and failure.translation(entry.reply_source) is None:
+            pod = failure.pods.get(entry.reply_source)
+            to = f"{pod.name} ({endpoint(*there)})" if pod else f"{endpoint(*there)}, which is no pod of this lab,"
+            sent = f"conntrack on {entry.node} sent the flow to {to} by an older entry"
+            return f"{sent}: no DNAT rule to that address counted it."
+    return ""
+
+
+def by_foreign_rule(failure: Failure, node: str) -> str:
+    """The foreign rule of a node that changed addresses or may have, as the end of a clause; empty without one."""
+    rule = rewrote(failure.case.evidence, node)
+    if rule is None:
+        return ""
+    return f" {'' if rule.packets else 'perhaps '}by {rule_words(rule)}, which belongs to no engine"

@@ -1,0 +1,203 @@
+"""Causes of a request that ended on its way: what dropped or rejected it, and what the plan and the rules show.
+
+A fact of the plan is a cause only where counters or taps show that the packet met it.
+"""
+
+import re
+from typing import Final
+
+from proxylab.evidence.evidence import Direction, Packet
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
+from proxylab.verdict.account.hops import hop, last_seen
+from proxylab.verdict.causes.failure import Failure, remembered
+from proxylab.verdict.causes.layout import calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.drops import ended_by, kernel_drop, policy_drop, rule_words, suspicion
+from proxylab.verdict.rule_words import the_rule
+
+__all__ = [
+    "dropped_by_foreign_rule",
+    "dropped_by_other_rule",
+    "dropped_by_policy",
+    "dropped_by_rule",
+    "dropped_by_stack",
+    "lost_after_trace",
+    "lost_at_hairpin",
+    "lost_before_foreign_rules",
+    "lost_behind_translation",
+    "lost_past_services",
+    "lost_to_memory",
+    "lost_untranslated",
+    "refused_by_reverse_path",
+    "rejected_by_foreign_rule",
+    "rejected_by_rule",
+    "translated_to_no_pod",
+]
+
+_ENDING: Final = re.compile(r"-j (DROP|REJECT)\b")
+
+
+def dropped_by_rule(failure: Failure) -> str:
+    """A rule that names the dialled address."""
+    return _by_rule(failure, "DROP", "dropped")
+
+
+def rejected_by_rule(failure: Failure) -> str:
+    """A rule that names the dialled address."""
+    return _by_rule(failure, "REJECT", "rejected")
+
+
+def _by_rule(failure: Failure, target: str, participle: str) -> str:
+    rules = failure.case.ending(target)
+    return f"{rules[0].count.node} {participle} the packet by {the_rule(rules[0])}." if rules else ""
+
+
+def rejected_by_foreign_rule(failure: Failure) -> str:
+    """A foreign rule that counted every packet; or the sender of the ICMP error alone."""
+    rule = ended_by(failure.case.evidence, failure.case.packets, rejected=True)
+    if rule is None:
+        return f"{failure.flow.unreachables[0].source} rejected the packet."
+    return f"{rule.node} rejected the packet by {rule_words(rule)}, which belongs to no engine."
+
+
+def refused_by_reverse_path(failure: Failure) -> str:
+    """The reverse path filter works after PREROUTING, whose rules therefore counted the packet on that node."""
+    sender = failure.case.resolved.sender
+    if failure.plan is None:
+        return ""
+    crossing = filtered(failure.plan, sender.namespace, sender.address, failure.case.resolved.destination)
+    if crossing is None or crossing.node not in {count.node for count in failure.case.evidence.counts}:
+        return ""
+    return f"{crossing.node} refused the packet after its PREROUTING rules: {crossing.because(sender.address)}."
+
+
+def dropped_by_stack(failure: Failure) -> str:
+    """A node's own stack, by the counter that accounts for every packet."""
+    case = failure.case
+    drop = kernel_drop(case.resolved, case.evidence, case.packets_counted, failure.plan)
+    return "" if drop is None else f"{drop}."
+
+
+def dropped_by_foreign_rule(failure: Failure) -> str:
+    """A foreign rule that counted every packet."""
+    packets = failure.case.packets_counted
+    rule = ended_by(failure.case.evidence, packets)
+    if rule is None:
+        return ""
+    dropped = f"{rule.node} dropped the packet by {rule_words(rule)}"
+    return f"{dropped}, which belongs to no engine and counted {amount(packets, 'packet')}."
+
+
+def dropped_by_other_rule(failure: Failure) -> str:
+    """A rule that dropped as many packets without naming the dialled address."""
+    packets = failure.case.packets_counted
+    for rule in failure.case.rules:
+        if rule.target == "DROP" and rule.count.packets == packets:
+            name = the_rule(rule) if rule.comment else f'its rule "{rule.count.text}"'
+            dropped = f"{rule.count.node} dropped the packet by {name} of table {rule.count.table}"
+            return f"{dropped}, which counted {amount(packets, 'packet')}."
+    return ""
+
+
+def dropped_by_policy(failure: Failure) -> str:
+    """A chain's policy."""
+    return policy_drop(failure.case.evidence, failure.case.packets_counted)
+
+
+def lost_before_foreign_rules(failure: Failure) -> str:
+    """The packet came no further than a node with foreign rules that may have dropped it."""
+    seen = last_seen(failure.flow)
+    if seen is None or (seen.direction is Direction.OUT and seen.device != STACK):
+        return ""
+    clause = suspicion(failure.case.evidence, seen.netns_name)
+    if not clause:
+        return ""
+    sentence = f"the taps saw the packet last at {hop(seen)}: {clause}, and may have dropped it."
+    return failure.with_drop_reason(sentence)
+
+
+def translated_to_no_pod(failure: Failure) -> str:
+    """A rule translated the packet to an address that no pod has."""
+    for rule in failure.case.translations:
+        if rule.translates_to is not None and rule.translates_to[0] not in failure.pods:
+            to = endpoint(*rule.translates_to)
+            sentence = f"{rule.count.node} translated the packet to {to}, which is no pod of this lab."
+            return failure.with_drop_reason(sentence)
+    return ""
+
+
+def lost_at_hairpin(failure: Failure) -> str:
+    """A bridge does not send a frame back by the port it came in by (br_allowed in net/bridge/br_forward.c).
+
+    Only rules that see what the bridge carries can have translated a frame on its way over the bridge.
+    """
+    sender, plan = failure.case.resolved.sender, failure.plan
+    if plan is None or failure.translation(sender.address) is None or failure.case.found[sender.name]:
+        return ""
+    port = port_of(plan, sender.namespace, sender.device)
+    if port is None or is_hairpin(plan, port) or not calls_iptables(plan, port.node, sender.address):
+        return ""
+    return failure.with_drop_reason(
+        f"{port.node} translated {sender.name}'s packet to {sender.name} itself, and its bridge {port.bridge} does not "
+        f"send a frame back by the port it came in by: hairpin is off on {port.end.device}."
+    )
+
+
+def lost_behind_translation(failure: Failure) -> str:
+    """A rule translated the packet to a pod that never saw it; a traced packet shows where that one was last."""
+    for rule in failure.case.translations:
+        pod = failure.pods.get(rule.translates_to[0]) if rule.translates_to else None
+        if pod is None or rule.translates_to is None or failure.case.found[pod.name]:
+            continue
+        to = f"{pod.name} ({endpoint(*rule.translates_to)})"
+        sentence = f"{rule.count.node} translated the packet to {to}, but {pod.name} never saw it"
+        traced = failure.traced
+        if traced is not None and all(seen.netns_name != pod.name for seen in traced.observations):
+            steps = [step for step in traced.steps if step.packet is Packet.REQUEST]
+            if steps:
+                last = f"{steps[-1].chain} on {steps[-1].netns_name}"
+                sentence += f"; one more packet, which was traced, was last seen in {last}"
+        return failure.with_drop_reason(f"{sentence}.")
+    return ""
+
+
+def lost_past_services(failure: Failure) -> str:
+    """For a pod dialled by its own address there is no translation: the end of one more packet shows most."""
+    case, traced = failure.case, failure.traced
+    pod = failure.pods.get(case.resolved.destination)
+    steps = [step for step in traced.steps if step.packet is Packet.REQUEST] if traced is not None else []
+    if pod is None or case.translations or not steps:
+        return ""
+    last = steps[-1]
+    rule = f', by "{last.text}"' if _ENDING.search(last.text) or last.verdict == "drop" else ""
+    seen = f"one more packet, which was traced, was last seen in {last.chain} on {last.netns_name}{rule}"
+    sentence = f"{pod.name} never saw what {case.resolved.sender.name} sent to {failure.dialled}; {seen}."
+    return failure.with_drop_reason(sentence)
+
+
+def lost_to_memory(failure: Failure) -> str:
+    """No rule translated the packet, and connection tracking did."""
+    case = failure.case
+    if case.translations or case.resolved.destination in failure.pods:
+        return ""
+    sentence = remembered(failure)
+    return failure.with_drop_reason(sentence) if sentence else ""
+
+
+def lost_untranslated(failure: Failure) -> str:
+    """No rule translated the packet, and perhaps a rule for its address counted it."""
+    case = failure.case
+    if case.translations or not case.evidence.counts or case.resolved.destination in failure.pods:
+        return ""
+    stopped = next((rule for rule in case.rules if rule.speaks_of(case.resolved)), None)
+    left = f"no rule translated the packet: it left {case.resolved.sender.name} for {failure.dialled}"
+    if stopped is None:
+        nodes = listed(case.resolved.nodes, "or")
+        return failure.with_drop_reason(f"{left}, and no rule for that address counted on {nodes}.")
+    counted = f"{stopped.count.node} counted it in {the_rule(stopped)}"
+    return failure.with_drop_reason(f"{left}; {counted}, but in no DNAT rule.")
+
+
+def lost_after_trace(failure: Failure) -> str:
+    """Only the kernel's reason for dropping one more packet."""
+    return failure.with_drop_reason("")

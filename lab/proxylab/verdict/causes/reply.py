@@ -1,0 +1,86 @@
+"""Causes of a reply that did not come, came twice, or came from an address that the sender did not dial."""
+
+from proxylab.evidence.evidence import Packet
+from proxylab.evidence.words import endpoint, listed, times
+from proxylab.verdict.account.copies import copying
+from proxylab.verdict.account.hops import stops
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered
+
+__all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
+
+
+def reply_copied(failure: Failure) -> str:
+    """A copy of the reply came in elsewhere, or more replies came than the pod sent."""
+    flow, ended = failure.flow, failure.case.lost_reply_copies
+    if flow.stray_replies:
+        return f"the reply was copied on its way: {copying(flow, flow.stray_replies, failure.plan)}."
+    if flow.number in ended:
+        return f"the reply was copied on its way: a copy came in at {ended[flow.number]}, and ended there."
+    if len(flow.replies) <= max(1, len(flow.answers)) or len({reply.source for reply in flow.replies}) > 1:
+        return ""
+    if flow.strange_answers:
+        other = flow.strange_answers[0]
+        return f"{other.netns_name} answered as well, from {endpoint(other.source, other.source_port)}."
+    sent = f"{listed(flow.reached)} sent it once"
+    return f"the reply was copied on its way: {sent}, and it came {times(len(flow.replies))}."
+
+
+def not_translated_back(failure: Failure) -> str:
+    """The reply has the pod's own address: the node that translated the request did not see the reply."""
+    strange = (
+        each
+        for each in failure.flow.replies
+        if each.source in failure.pods and (each.source, each.source_port) != failure.case.dialled
+    )
+    reply = next(strange, None)
+    if reply is None:
+        return ""
+    sender, plan, pod = failure.case.resolved.sender, failure.plan, failure.pods[reply.source]
+    sentence = f"nothing translated the reply back: {sender.name} heard {pod.name}'s own address"
+    if failure.marked_in_vain:
+        return f"{sentence}, since the request {failure.marked_in_vain}."
+    device = next(each.device for each in failure.case.resolved.receivers if each.namespace == pod.namespace)
+    port = None if plan is None else bridge_of(plan, (sender.namespace, sender.device), (pod.namespace, device))
+    if plan is not None and port is not None and not calls_iptables(plan, port.node, reply.source):
+        key = "bridge-nf-call-iptables" if reply.source.version == 4 else "bridge-nf-call-ip6tables"
+        return f"{sentence}, since the bridge {port.bridge} on {port.node} carried it past the rules: {key} is 0 there."
+    return f"{sentence}."
+
+
+def reply_rewritten(failure: Failure) -> str:
+    """A node gave the reply a source that was not dialled, as the taps on its devices show."""
+    for reply in failure.flow.replies[:1]:
+        came = (reply.source, reply.source_port)
+        for stop in stops(failure.flow) if came != failure.case.dialled else ():
+            if stop.packet is Packet.REPLY and stop.came.source != stop.went.source == endpoint(*came):
+                by = by_foreign_rule(failure, stop.netns_name)
+                changed = f"{stop.netns_name} changed the reply's source to {endpoint(*came)}{by}"
+                return f"{changed}, but the probe dialled {failure.dialled}."
+    return ""
+
+
+def reply_lost(failure: Failure) -> str:
+    """The pod replied, and the sender heard nothing; perhaps a reverse path filter refused the reply."""
+    flow, resolved, plan = failure.flow, failure.case.resolved, failure.plan
+    if not flow.answers or flow.replies:
+        return ""
+    answer, translated = flow.answers[-1], failure.case.translations
+    to = endpoint(answer.destination, answer.destination_port)
+    broken = f"the way back is broken: {answer.netns_name} replied to {to}, and "
+    crossing = None
+    if plan is not None and translated:
+        crossing = filtered(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
+    if crossing is not None:
+        return f"{broken}{crossing.node} refused the reply: {crossing.because(resolved.destination)}."
+    return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing.")
+
+
+def not_answered(failure: Failure) -> str:
+    """The pod got the request and did not reply."""
+    flow = failure.flow
+    if not flow.arrivals or flow.answers or flow.replies:
+        return ""
+    if flow.arrivals[0].source == flow.arrivals[0].destination:
+        return f"{flow.reached[0]} got the request from its own address and did not reply: nothing masqueraded it."
+    return remembered(failure) or f"{flow.reached[0]} got the request and did not reply: no rule stopped it."

@@ -1,0 +1,178 @@
+"""The causes behind ``why:``, in the order in which they are tried. The first that the evidence shows is the sentence.
+
+None guesses: every sentence names what it rests on. Where no cause is known, the expectation says what the taps saw.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Evidence
+from proxylab.plan.model import Plan
+from proxylab.verdict.account.flows import Fate
+from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.causes import loss, reply, streams, translation
+from proxylab.verdict.causes.failure import Failure, remembered
+from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.expectations.streams.subject import Stream, stream_of
+from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
+from proxylab.verdict.tables import Tables, remaining_entry
+
+__all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
+
+
+class Cause(Struct, frozen=True):
+    """One cause.
+
+    Attributes:
+        about: the expectations that it may explain.
+        sentence: the sentence, ending with a full stop; empty where the evidence does not show this cause.
+        fates: of the flow that shows the failure; empty for any.
+    """
+
+    about: frozenset[str]
+    sentence: Callable[[Failure], str]
+    fates: frozenset[Fate] = frozenset()
+
+
+def _of(about: str, *sentences: Callable[[Failure], str], fate: Fate | None = None) -> list[Cause]:
+    fates = frozenset() if fate is None else frozenset({fate})
+    return [Cause(frozenset(about.split()), sentence, fates) for sentence in sentences]
+
+
+_CAUSES: Final = (
+    *_of("outcome reply source backends spread", translation.translated_twice),
+    *_of("name", translation.query_untranslated),
+    *_of("outcome", translation.request_copied, fate=Fate.COPIED),
+    *_of(
+        "outcome",
+        loss.dropped_by_rule,
+        loss.refused_by_reverse_path,
+        loss.dropped_by_stack,
+        loss.dropped_by_foreign_rule,
+        loss.dropped_by_other_rule,
+        loss.dropped_by_policy,
+        loss.lost_before_foreign_rules,
+        loss.translated_to_no_pod,
+        loss.lost_at_hairpin,
+        loss.lost_behind_translation,
+        loss.lost_past_services,
+        loss.lost_to_memory,
+        loss.lost_untranslated,
+        loss.lost_after_trace,
+        fate=Fate.LOST,
+    ),
+    *_of("outcome", translation.strayed_untranslated, fate=Fate.STRAYED),
+    *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, fate=Fate.REJECTED),
+    *_of("outcome", translation.no_listener, translation.unreachable_untranslated, fate=Fate.UNREACHABLE),
+    *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
+    *_of("outcome", translation.delivered_by, remembered, fate=Fate.DELIVERED),
+    *_of("port", translation.led_to_port, remembered),
+    *_of(
+        "reply",
+        reply.reply_copied,
+        reply.not_translated_back,
+        reply.reply_rewritten,
+        reply.reply_lost,
+        reply.not_answered,
+    ),
+    *_of("source", translation.masqueraded_tunnel, translation.kept_the_source, translation.masqueraded),
+    *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
+    *_of("spread", translation.share_is_wrong),
+    *_of("http", translation.health_port_knows),
+    *_of("conntrack", translation.entry_remains),
+    *_of("at", loss.dropped_by_rule, loss.rejected_by_rule),
+)
+
+
+_CAUSES_OF_STREAMS: Final = {
+    "backend": (streams.sent_to_earlier_backend, streams.not_answered),
+    "lost": (streams.sent_to_earlier_backend, streams.not_answered),
+    "rejected": (streams.sent_to_earlier_backend, streams.not_answered),
+    "resets": (streams.was_reset,),
+    "delay": (streams.answered_slowly,),
+}
+
+
+def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
+    """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause."""
+    if verdict.judgement is not Judgement.FAIL:
+        return ""
+    failure = Failure(case, verdict, plan, traced)
+    sentences = (
+        each.sentence(failure)
+        for each in _CAUSES
+        if verdict.expectation in each.about and (not each.fates or failure.fate in each.fates)
+    )
+    return next(filter(None, sentences), "")
+
+
+def known_cause(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
+    sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
+    return next(filter(None, sentences), "")
+
+
+def why(case: Case, verdict: ProbeVerdict) -> str:
+    """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
+    known = known_cause(case, verdict)
+    failed = next((each for each in verdict.verdicts if each.judgement is Judgement.FAIL), None)
+    if known or failed is None:
+        return known
+    seen = next((each.as_seen(case, failed) for each in OF_PROBES if each.key == failed.expectation), "")
+    return seen or f"{failed.reasons[0]}."
+
+
+def why_step(verdict: StepVerdict) -> str:
+    """Why a step failed, as a sentence, or else what was observed; empty if it did not fail."""
+    failed = [each for each in verdict.verdicts if each.judgement is Judgement.FAIL]
+    sentences = [_cause_in_step(verdict, each) for each in failed]
+    sentences += [_seen_in_step(verdict, each) for each in failed[:1]]
+    return next(filter(None, sentences), "")
+
+
+def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
+    stream, key = _stream_of(verdict, failed)
+    if stream is None:
+        tables = Tables(verdict.evidence.entries, verdict.nodes, verdict.addresses)
+        return remaining_entry(tables, verdict.step.expect.conntrack)
+    failure = streams.StreamFailure(stream, verdict.addresses)
+    return next(filter(None, (sentence(failure) for sentence in _CAUSES_OF_STREAMS.get(key, ()))), "")
+
+
+def _seen_in_step(verdict: StepVerdict, failed: Verdict) -> str:
+    stream, key = _stream_of(verdict, failed)
+    of_key = next((each for each in OF_STREAMS if each.key == key), None)
+    seen = of_key.as_seen(stream, failed) if of_key is not None and stream is not None else ""
+    return seen or f"{failed.reasons[0]} when the step ended."
+
+
+def with_holder(verdict: ProbeVerdict | StepVerdict, failed: Verdict, clause: str) -> str:
+    """A reason of a failed expectation, with the device that has the address seen, where the plan knows one."""
+    if failed.judgement is not Judgement.FAIL or verdict.plan is None:
+        return clause
+    address = _seen_address(verdict, failed)
+    name = "" if address is None else holder(verdict.plan, address)
+    if address is None or not name:
+        return clause
+    return re.sub(rf"(\[?{re.escape(str(address))}(\]?:\d+)?)(?=,|$)", rf"\1, which is {name}", clause)
+
+
+def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAddress | None:
+    if isinstance(verdict, StepVerdict):
+        stream, key = _stream_of(verdict, failed)
+        of_stream = next((each for each in OF_STREAMS if each.key == key), None)
+        return None if stream is None or of_stream is None else of_stream.seen_address(stream, failed)
+    row = next((each for each in OF_PROBES if each.key == failed.expectation), None)
+    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    return None if row is None else row.seen_address(case, failed)
+
+
+def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
+    """The stream of a verdict with the name of its expectation; ``None`` for the tables."""
+    name, _, key = failed.expectation.rpartition(".")
+    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name)) if name else None), key

@@ -1,0 +1,248 @@
+"""Causes of a packet that arrived as or where it should not: which rule, entry or stack led or changed it."""
+
+from proxylab.evidence.evidence import Observation, Packet
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.scenario.model import Spread
+from proxylab.verdict.account.copies import copying
+from proxylab.verdict.account.flows import Fate
+from proxylab.verdict.account.hops import Translation, second_nat
+from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
+from proxylab.verdict.tables import remaining_entry
+
+__all__ = [
+    "delivered_by",
+    "entry_remains",
+    "health_port_knows",
+    "kept_the_source",
+    "led_to_backend",
+    "led_to_port",
+    "masqueraded",
+    "masqueraded_tunnel",
+    "never_chosen",
+    "no_listener",
+    "query_untranslated",
+    "request_copied",
+    "share_is_wrong",
+    "strayed_untranslated",
+    "translated_twice",
+    "unreachable_untranslated",
+]
+
+_LED_ASTRAY = frozenset({Fate.LOST, Fate.REFUSED, Fate.STRAYED, Fate.UNREACHABLE})
+
+_ICMP_NAMES = {
+    (4, 3, 0): "network unreachable",
+    (4, 3, 1): "host unreachable",
+    (4, 11, 0): "time to live exceeded",
+    (6, 1, 0): "no route",
+    (6, 1, 3): "address unreachable",
+    (6, 3, 0): "hop limit exceeded",
+}
+"""By IP version, type and code (RFC 792, RFC 4443)."""
+
+
+def translated_twice(failure: Failure) -> str:
+    """Two nodes translated a flow that arrived, or that went to an address without a pod."""
+    case, flow = failure.case, failure.flow
+    twice = case.second_nats.get(flow.number)
+    if failure.fate in _LED_ASTRAY:
+        twice = second_nat(flow, case.resolved)
+    if twice is None:
+        return ""
+    first, second = (_by_what(failure, each) for each in (twice.first, twice.second))
+    return f"the packet was translated twice: {twice.clause(first, second)}."
+
+
+def _by_what(failure: Failure, translation: Translation) -> str:
+    """The rule behind a translation, or its node's conntrack entry, as the end of a clause."""
+    node = translation.node
+    counted = [each for each in failure.case.rules if each.count.node == node]
+    of_destination = translation.of_destination
+    rule = next((each for each in counted if (each.target == "DNAT" if of_destination else each.changes_source)), None)
+    if rule is not None:
+        return f" by {the_rule(rule)}"
+    foreign = by_foreign_rule(failure, node)
+    if foreign:
+        return foreign
+    entries = failure.case.flows[0].tracked
+    return " by an entry of its conntrack" if any(each.node == node for each in entries) else ""
+
+
+def query_untranslated(failure: Failure) -> str:
+    """No answer came to a DNS query, and a packet traced afterwards went to no pod."""
+    case, traced = failure.case, failure.traced
+    if traced is None or not has_no_address(case.resolved, case.evidence.lookups):
+        return ""
+    requests = [each for each in traced.observations if each.packet is Packet.REQUEST]
+    on_its_way = {(each.destination, each.destination_port) for each in requests}
+    if on_its_way != {case.dialled} or not any(each.error for each in case.evidence.lookups):
+        return ""
+    return f"no rule translated the DNS query: a packet traced after it went on to {failure.dialled} untranslated."
+
+
+def request_copied(failure: Failure) -> str:
+    """A copy of the request came in elsewhere."""
+    flow = failure.flow
+    ended = f"a copy came in at {failure.case.lost_copies.get(flow.number)}, and ended there"
+    return f"the packet was copied on its way: {copying(flow, flow.strays, failure.plan) or ended}."
+
+
+def strayed_untranslated(failure: Failure) -> str:
+    """The packet came in somewhere as it was sent."""
+    stray = failure.flow.strays[0]
+    if (stray.destination, stray.destination_port) != failure.case.dialled:
+        return ""
+    came = f"it came in at {stray.netns_name} still addressed to {failure.dialled}"
+    return f"no rule translated the packet: {came}."
+
+
+def unreachable_untranslated(failure: Failure) -> str:
+    """A router answered the packet as it was sent."""
+    if not failure.flow.errors or failure.case.translations:
+        return ""
+    icmp = failure.flow.errors[0]
+    left = f"it left {failure.case.resolved.sender.name} for {failure.dialled}"
+    return f"no rule translated the packet: {left}, and {icmp.source} answered with {_icmp(icmp)}."
+
+
+def _icmp(error: Observation) -> str:
+    """An ICMP error by its name, or by type and code."""
+    kind = error.icmp or (0, 0)
+    name = _ICMP_NAMES.get((error.source.version, *kind), "")
+    return f"ICMP {name or 'type'} ({kind[0]}/{kind[1]})"
+
+
+def no_listener(failure: Failure) -> str:
+    """The packet reached a pod whose stack refused it."""
+    flow, answer = failure.flow, "a reset"
+    if not flow.arrivals or not (flow.resets or flow.unreachables):
+        return ""
+    if failure.fate is Fate.UNREACHABLE:
+        answer = "an ICMP port unreachable"
+    arrival = flow.arrivals[0]
+    where = endpoint(arrival.destination, arrival.destination_port)
+    return f"no program listens at {where} on {arrival.netns_name}: the packet reached it, and {answer} came back."
+
+
+def delivered_by(failure: Failure) -> str:
+    """A rule translated the packet that should not have arrived."""
+    arrival = failure.flow.arrivals[0]
+    rule = failure.translation(arrival.destination)
+    if rule is None:
+        return ""
+    to = endpoint(arrival.destination, arrival.destination_port)
+    return f"{rule.count.node} translated the packet to {to} by {the_rule(rule)}."
+
+
+def led_to_port(failure: Failure) -> str:
+    """A rule translated the packet to a wrong port."""
+    case, resolved = failure.case, failure.case.resolved
+    arrival = next(each for each in failure.flow.arrivals if case.due_at(each.destination, each.destination_port))
+    there = (arrival.destination, arrival.destination_port)
+    rule = next((each for each in case.translations if each.translates_to == there), None)
+    if rule is None:
+        return ""
+    due = listed([endpoint(*each) for each in case.due_at(*there)], "or")
+    has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"the probe dialled {due}"
+    return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
+
+
+def masqueraded_tunnel(failure: Failure) -> str:
+    """A tunnel's packet inherits the mark of the packet that it carries, unless a rule cleared it."""
+    again = failure.case.masqueraded_again
+    if again is None or not failure.flow.arrivals:
+        return ""
+    node, chain = again.count.node, again.count.chain
+    tunnels = [vxlan.device for vxlan in failure.plan.namespace(node).vxlans] if failure.plan is not None else []
+    around = f"the tunnel's packet around it ({listed(tunnels)})" if tunnels else "a packet with the same mark"
+    marks = [rule for rule in failure.case.rules if rule.target == "MARK"]
+    cleared = any((rule.count.node, rule.count.chain) == (node, chain) for rule in marks)
+    why = "" if cleared else f": no rule in {chain} cleared the mark"
+    return f"{node} masqueraded the packet, and then {around}{why}."
+
+
+def kept_the_source(failure: Failure) -> str:
+    """Nothing masqueraded the packet, or a rule marked it in vain."""
+    if not _arrived_as_sent(failure) or failure.rewriting or not failure.case.evidence.counts:
+        return ""
+    in_vain = failure.marked_in_vain
+    return f"the packet kept the client's address: {f'it {in_vain}' if in_vain else 'nothing masqueraded it'}."
+
+
+def masqueraded(failure: Failure) -> str:
+    """A rule masqueraded the packet; with the reason that its matches show."""
+    flow, changed = failure.flow, failure.rewriting
+    if not flow.arrivals or _arrived_as_sent(failure) or not changed:
+        return ""
+    # Only a rule for packets from an endpoint to itself explains such a packet, and it explains no other.
+    client = failure.case.resolved.sender.of(flow.number)
+    to_itself = flow.arrivals[0].destination == client
+    rule = next((rule for rule in failure.marking if is_from_itself(rule, client) is to_itself), None)
+    if rule is None:
+        return f"{changed[0].count.node} masqueraded the packet by {the_rule(changed[0])}."
+    why = why_masqueraded(rule, failure.case.resolved) or " because of"
+    return f"{changed[0].count.node} masqueraded the packet{why} {the_rule(rule)}."
+
+
+def _arrived_as_sent(failure: Failure) -> bool:
+    flow = failure.flow
+    return bool(flow.arrivals) and flow.arrivals[0].source == failure.case.resolved.sender.of(flow.number)
+
+
+def led_to_backend(failure: Failure) -> str:
+    """A rule sent the packet to a pod that is no expected backend."""
+    expected = failure.case.probe.expect.backends or ()
+    stranger = next((each for each in failure.flow.arrivals if each.netns_name not in expected), None)
+    rule = None if stranger is None else failure.translation(stranger.destination)
+    if rule is None or stranger is None:
+        return ""
+    return f"{rule.count.node} sent the packet to {stranger.netns_name} by {the_rule(rule)}."
+
+
+def never_chosen(failure: Failure) -> str:
+    """The proxy never chose some backends, as all flows together show."""
+    case, expected = failure.case, failure.case.probe.expect.backends or ()
+    never = [name for name in expected if not case.found[name]]
+    if not never or (failure.verdict.example is not None and failure.flow.arrivals):
+        return ""
+    its = "its" if len(never) == 1 else "their"
+    sentence = f"the proxy never chose {listed(never)} in {amount(len(case.arrived), 'flow')}: {its} share is 0"
+    pods = [pod for pod in case.resolved.receivers if pod.name in never]
+    unruled = [str(pod.address) for pod in pods if not failure.translation(pod.address)]
+    if unruled and case.translations:
+        sentence += f", and no rule that translates to {listed(unruled, 'or')} counted a packet"
+    return f"{sentence}."
+
+
+def share_is_wrong(failure: Failure) -> str:
+    """The backend furthest from its due share; or, of a client that must stay, that nothing remembered it."""
+    case = failure.case
+    if case.probe.expect.spread is Spread.STICKY:
+        remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in case.rules)
+        forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"
+        return f"the flows of {case.resolved.sender.name} went to {listed(list(case.found))}{forgot}."
+    found, shares = case.found, case.due_shares
+    flows = sum(found[name] for name in shares)
+    if not flows:
+        return ""
+    furthest = max(shares, key=lambda name: abs(found[name] - flows * shares[name]))
+    if not found[furthest]:
+        return f"the proxy never chose {furthest} in {amount(flows, 'flow')}: its share is 0."
+    got = f"{found[furthest]:,} of {amount(flows, 'flow')}"
+    return f"{furthest} got {got}: its share is {found[furthest] / flows:.1%}, and {shares[furthest]:.1%} was due."
+
+
+def health_port_knows(failure: Failure) -> str:
+    """A health-check node port answers by the number of local endpoints that the proxy of its node knows."""
+    report = next((each for each in failure.case.evidence.http if each.flow == (failure.verdict.example or 0)), None)
+    if report is None or report.error or report.local_endpoints is None:
+        return ""
+    known = amount(report.local_endpoints, "local endpoint")
+    return f"the proxy that serves {failure.dialled} knows of {known}, so it answers {report.status}."
+
+
+def entry_remains(failure: Failure) -> str:
+    """Connection tracking still holds an entry that must be gone."""
+    return remaining_entry(failure.case.tables, failure.case.probe.expect.conntrack)

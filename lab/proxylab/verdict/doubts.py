@@ -1,0 +1,172 @@
+"""Reasons to doubt evidence: witnesses that contradict each other, lost frames, and silence that may end later."""
+
+from collections.abc import Iterable, Iterator
+
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import Evidence, Observation
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.model import Manner
+from proxylab.verdict.account.flows import Fate, Flow
+from proxylab.verdict.drops import ended_by, kernel_drop
+
+__all__ = [
+    "counted_as_dropped",
+    "disagreement",
+    "doubts_about",
+    "mistracked",
+    "packets_of",
+    "packets_until",
+    "silence_of",
+]
+
+_OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
+
+_ERRNO_OF = {
+    Fate.REJECTED: frozenset({"ECONNREFUSED"}),
+    Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
+    Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
+}
+
+
+_UNANSWERED = frozenset({Fate.UNSENT, Fate.UNREACHABLE, Fate.STRAYED})
+
+
+def doubts_about(resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...]) -> Iterator[str]:
+    """Reasons to doubt the evidence as a whole."""
+    if evidence.unfinished:
+        yield f"the run did not finish: {evidence.unfinished}"
+    for loss in evidence.losses:
+        if loss.frames:
+            yield f"the tap at {loss.netns_name} {loss.device} lost {amount(loss.frames, 'frame')}"
+    if evidence.sent + len(evidence.refused_sends) < resolved.flows:
+        yield f"the sender sent {evidence.sent:,} of {amount(resolved.flows, 'flow')}"
+    if evidence.sent > resolved.flows:
+        yield f"the sender sent {amount(evidence.sent, 'flow')}, but the probe has {resolved.flows:,}"
+    numbers = range(resolved.flows)
+    if any(seen.flow not in numbers or seen.protocol is not resolved.protocol for seen in evidence.observations):
+        yield "the taps saw packets that claim to be of this probe, but of none of its flows"
+    # A send that the kernel refused leaves no trace: only flows without a trace can be the refused ones.
+    unsent = [flow for flow in flows if not flow.departures]
+    unseen = max(sum(flow.fate is not Fate.UNSENT for flow in unsent), len(unsent) - len(evidence.refused_sends))
+    if unseen > 0:
+        yield f"the taps never saw {amount(unseen, 'flow')} leave {resolved.sender.name}"
+    if resolved.manner is Manner.CONNECT:
+        unreported = sum(len(flow.reports) != 1 for flow in flows)
+        if unreported or any(report.flow not in numbers for report in evidence.connects):
+            yield f"the sockets of {amount(unreported, 'flow')} did not report exactly once"
+
+
+def packets_of(flows: Iterable[Flow]) -> int:
+    """How many packets a counter must show if its rule ended every flow: a repeated SYN is one more."""
+    return sum(max(1, len(flow.departures)) for flow in flows)
+
+
+def packets_until(flows: Iterable[Flow], counters_read_at: int) -> int:
+    """How many of them had left when the lab read the stack counters; all where the evidence has no such time."""
+    if not counters_read_at:
+        return packets_of(flows)
+    return sum(max(1, sum(each.at <= counters_read_at for each in flow.departures)) for flow in flows)
+
+
+def counted_as_dropped(
+    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+) -> bool:
+    """Whether a node's stack or a foreign rule counted every packet as dropped: then no packet can be late."""
+    if set(fates) != {Fate.LOST}:
+        return False
+    packets = packets_until(flows, evidence.counters_read_at)
+    return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
+
+
+def silence_of(
+    resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
+) -> Iterator[str]:
+    """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
+    names = dict.fromkeys(
+        [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
+    )
+    if not names:
+        yield "no sentinel packet was sent after it, so silence proves nothing"
+    if evidence.unpinned:
+        yield f"the run could not stay on one CPU ({evidence.unpinned}): a sentinel packet may have overtaken another"
+    left = max((f.departures[0].at for f, fate in zip(flows, fates, strict=True) if _silent(f, fate)), default=0)
+    unsent, unanswered, early = [], [], []
+    for name in names:
+        reports = [report for report in evidence.sentinels if report.name == name]
+        if not reports:
+            unsent.append(name)
+        elif not all(report.answered for report in reports):
+            unanswered.append(name)
+        elif min(report.at for report in reports) < left:
+            early.append(name)
+    if unanswered:
+        yield f"no sentinel packet came back from {listed(unanswered, 'or')}, so silence proves nothing"
+    if unsent:
+        yield f"no sentinel packet was sent to {listed(unsent)}, so silence proves nothing"
+    if early:
+        yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
+
+
+def _silent(flow: Flow, fate: Fate) -> bool:
+    """Whether the flow left and its arrival or its reply is missing."""
+    return bool(flow.departures) and (fate is Fate.LOST or not flow.replies)
+
+
+def disagreement(flow: Flow, fate: Fate, protocol: Transport) -> str:
+    """How the taps and the kernel's socket contradict each other about one flow; empty where they agree.
+
+    Over TCP a socket may fail although the taps saw a reply: the pod answered the handshake and not the data. That is
+    no contradiction; ``reply`` judges it.
+    """
+    report = flow.report
+    if report is None:
+        return ""
+    says = f"the socket reports {_OWN_WORDS.get(report.error, report.error)}"
+    if fate in _ERRNO_OF:
+        return "" if report.error in _ERRNO_OF[fate] else f"the taps show {fate}, but {says}"
+    if fate is not Fate.DELIVERED:
+        return f"the taps show {fate}, but {says}" if fate in _UNANSWERED and not report.error else ""
+    netns_name = flow.reached[0]
+    if not report.error:
+        if not flow.replies:
+            return f"the taps saw no reply, but {says}"
+        if report.backend != netns_name:
+            return f"the tap at {netns_name} saw it arrive, but {report.backend or 'an unnamed backend'} answered"
+    elif protocol is not Transport.TCP and any(_from_dialled(flow, reply) for reply in flow.replies):
+        return f"the taps saw a reply, but {says}"
+    elif report.error == "ECONNREFUSED":
+        return f"the taps saw neither reset nor ICMP error, but {says}"
+    return ""
+
+
+def _from_dialled(flow: Flow, reply: Observation) -> bool:
+    """Whether a connected socket accepts the reply: it accepts packets only from the address that it dialled."""
+    dialled = {(departure.destination, departure.destination_port) for departure in flow.departures}
+    return not dialled or (reply.source, reply.source_port) in dialled
+
+
+def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
+    """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
+
+    One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
+    untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
+    ``second_nat`` reads from the captured hops.
+    """
+    if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
+        return ""
+    entries = [
+        (each.reply_source, each.reply_source_port, each.reply_destination, each.reply_destination_port)
+        for each in flow.tracked
+    ]
+    for arrival in flow.arrivals:
+        seen = (arrival.destination, arrival.destination_port, arrival.source, arrival.source_port)
+        if seen in entries:
+            continue
+        at_tap = f"the tap at {arrival.netns_name} saw {endpoint(*seen[2:])} > {endpoint(*seen[:2])}"
+        if entries:
+            says = listed([f"{endpoint(*each[2:])} > {endpoint(*each[:2])}" for each in entries], "or")
+            return f"{at_tap}, but conntrack on {listed([each.node for each in flow.tracked])} has {says}"
+        if seen[:2] != (resolved.destination, resolved.port):
+            return f"{at_tap}, but no node's conntrack has an entry for the flow"
+    return ""

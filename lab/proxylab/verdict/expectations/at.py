@@ -1,0 +1,125 @@
+"""``at``: where flows ended. It needs the counters that ended them, or the taps that saw them last.
+
+A stack that refuses a flow sends a reset over TCP, an abort over SCTP, an ICMP port unreachable over UDP. The refusal
+belongs to the node, pod or host where a tap first saw it. Every device of a node has a tap, so a refusal that reached a
+program of a node without crossing a device comes from that node itself.
+"""
+
+from collections import Counter
+
+from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.words import amount, listed
+from proxylab.plan.resolved import STACK
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.account.flows import Fate
+from proxylab.verdict.account.hops import hop, hops, is_at, last_seen, seen_untranslated
+from proxylab.verdict.case import Case
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.model import Verdict
+
+__all__ = ["AT"]
+
+_ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fate.REJECTED)}
+"""The target of rules that end flows so, and the fate of these flows."""
+
+_REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
+
+
+def _judge(case: Case, expected: str) -> Verdict:
+    """``at``: the node whose rule or stack ended every flow, or the node, pod or host that refused every flow."""
+    outcome = case.probe.expect.outcome
+    if outcome is Outcome.UNTRANSLATED or case.went_no_further:
+        return _by_taps(case, expected)
+    if outcome in _ENDING:
+        return _by_rules(case, expected, *_ENDING[outcome])
+    return _by_refusals(case, expected)
+
+
+def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
+    outcome, rules = case.probe.expect.outcome, case.ending(target)
+    findings, needed = Findings(case), case.packets
+    counted = Counter[str]()
+    for rule in rules:
+        counted[rule.count.node] += rule.count.packets
+    if outcome is Outcome.DROPPED and (drop := case.stack_drop) is not None:
+        counted[drop.node] += drop.packets
+    here = counted[expected]
+    elsewhere = [node for node in counted if node != expected and counted[node]]
+    ended = sum(each in (fate, Fate.UNSENT) for each in case.fates)
+    if expected not in case.resolved.nodes:
+        findings.doubt(f"the lab counts rules on nodes only, and {expected} is no node of this lab")
+    elif ended < len(case.flows):
+        findings.doubt(f"{ended:,} of {amount(len(case.flows), 'flow')} {'was' if ended == 1 else 'were'} {outcome}")
+    elif here < needed and elsewhere:
+        findings.wrong(f"it was {outcome} by {'a rule' if rules else 'the stack'} on {listed(elsewhere)}")
+    elif here < needed:
+        findings.doubt(f"no rule on {expected} counted it as {outcome}")
+    return findings.settle("at", expected=expected, observed=listed([*counted]) if counted else "not known")
+
+
+def _by_taps(case: Case, expected: str) -> Verdict:
+    """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
+    untranslated = case.probe.expect.outcome is Outcome.UNTRANSLATED
+    findings = Findings(case)
+    reached: dict[str, None] = {}
+    for flow in case.flows:
+        seen = seen_untranslated(flow, case.dialled) if untranslated else last_seen(flow)
+        if seen is None:
+            findings.missing("no tap saw it on its way", flow.number)
+            continue
+        reached[hop(seen)] = None
+        if not is_at(seen, expected):
+            findings.wrong(f"it was seen at {hop(seen)}", flow.number)
+    return findings.settle("at", expected=expected, observed=listed(list(reached)), silence=case.silence)
+
+
+def _by_refusals(case: Case, expected: str) -> Verdict:
+    """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
+    findings = Findings(case)
+    reached = dict.fromkeys(case.found)
+    for flow in case.flows:
+        answer = next((each for each in hops(flow) if each.packet in _REFUSALS), None)
+        if flow.reached:
+            if not all(is_at(arrival, expected) for arrival in flow.arrivals):
+                findings.wrong(f"it arrived at {listed(flow.reached)}", flow.number)
+        elif answer is None:
+            findings.missing("no tap saw a refusal", flow.number)
+        else:
+            reached[hop(answer)] = None
+            if not _sent_there(answer):
+                findings.doubt(_unknown(answer), flow.number)
+            elif not is_at(answer, expected):
+                findings.wrong(f"the {answer.packet} was first seen at {hop(answer)}", flow.number)
+    return findings.settle(
+        "at",
+        expected=expected,
+        observed=listed(list(reached)),
+        silence=case.silence,
+        witnesses=[f"{listed(list(reached))} refused it"],
+    )
+
+
+def _sent_there(answer: Observation) -> bool:
+    """Whether the refusal comes from the node, pod or host where a tap first saw it."""
+    return answer.direction is Direction.OUT or answer.device == STACK
+
+
+def _unknown(answer: Observation) -> str:
+    return f"the {answer.packet} came in at {hop(answer)}, and no tap saw where it came from"
+
+
+def _as_seen(case: Case, verdict: Verdict) -> str:
+    seen = last_seen(case.flows[verdict.example or 0])
+    if seen is None:
+        return ""
+    went = "leaving" if seen.direction is Direction.OUT else "coming in"
+    return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
+
+
+AT = Expectation[Case, str](
+    key="at",
+    wanted=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
+    judge=_judge,
+    as_seen=_as_seen,
+)

@@ -1,0 +1,77 @@
+"""``conntrack``, of probes and steps: whether the nodes hold the entries that the author expects, and no others.
+
+It needs all entries of the nodes' connection tracking.
+"""
+
+from collections.abc import Iterator
+
+from proxylab.evidence.words import amount, listed
+from proxylab.scenario.model import ConntrackExpect, Entries
+from proxylab.verdict.case import Case
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings, Judged
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.tables import Tables, entry_words
+
+__all__ = ["CONNTRACK", "judge_tables"]
+
+_MOST_ENTRIES = 3
+
+
+def judge_tables(subject: Judged, tables: Tables, wanted: ConntrackExpect) -> Verdict:
+    """The tables hold an entry that matches ``some``, and none that matches ``none``."""
+    findings = Findings(subject)
+    where = listed(tables.about(wanted), "or")
+    if tables.entries is None:
+        findings.doubt(f"the connection tracking of {where} was not read")
+    some, none = tables.some(wanted), tables.none(wanted)
+    if wanted.some is not None and not some:
+        findings.missing(f"no entry {_kind_words(wanted.some)} on {where}")
+    if none:
+        findings.wrong(f"{none[0].node} holds {entry_words(none[0])}")
+    shown = [f"{entry_words(entry)} on {entry.node}" for entry in (*none, *some)[:_MOST_ENTRIES]]
+    more = len(none) + len(some) - len(shown)
+    return findings.settle(
+        "conntrack",
+        expected="; ".join(_expected(wanted)),
+        observed=", ".join(shown) + (f", {more:,} more" if more else "") if shown else "no such entry",
+        witnesses=[f"the tables of {where} hold {amount(len(tables.there(wanted)), 'entry')}"],
+    )
+
+
+def _expected(wanted: ConntrackExpect) -> Iterator[str]:
+    if wanted.some is not None:
+        yield f"some {_kind_words(wanted.some)}"
+    if wanted.none is not None:
+        yield f"none {_kind_words(wanted.none)}"
+
+
+def _kind_words(entries: Entries) -> str:
+    """The kind of entries, in words."""
+    parts = [] if entries.protocol is None else [f"of {entries.protocol}"]
+    if entries.original_from is not None:
+        parts.append(f"from {entries.original_from}")
+    if entries.port is not None:
+        parts.append(f"to port {entries.port}")
+    if entries.reply_from is not None:
+        parts.append(f"answered by {entries.reply_from}")
+    if entries.masqueraded is not None:
+        parts.append("with a translated source" if entries.masqueraded else "with the sender's own source")
+    return " ".join(parts) or "at all"
+
+
+def _judge(case: Case, wanted: ConntrackExpect) -> Verdict:
+    return judge_tables(case, case.tables, wanted)
+
+
+def _as_seen(case: Case, _verdict: Verdict) -> str:
+    wanted, tables = case.probe.expect.conntrack, case.tables
+    if wanted is None or wanted.some is None:
+        return ""
+    missing = f"conntrack on {listed(tables.about(wanted), 'or')} has no such entry among "
+    return f"{missing}{amount(len(tables.there(wanted)), 'entry')}: no such flow passed there, or its entry is gone."
+
+
+CONNTRACK = Expectation[Case, ConntrackExpect](
+    key="conntrack", wanted=lambda case: case.probe.expect.conntrack, judge=_judge, as_seen=_as_seen
+)

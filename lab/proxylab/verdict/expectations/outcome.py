@@ -1,0 +1,328 @@
+"""``outcome``: what became of the flows. It passes nothing without proof.
+
+What each outcome needs, for every flow of the probe:
+
+* ``delivered``: the flow left the sender and arrived at exactly one pod, once per packet sent, under that pod's own
+  address, and no copy of it came in anywhere else. The reply has a verdict of its own: that pod sends it, and it comes
+  back from the dialled address. So has the port (``ports``). Where the pod does not have the dialled address, DNAT
+  rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
+  entry by ``conntrack``, the entry is the witness.
+* ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
+  rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
+  for a closed port.
+* ``refused``: the sender gets a TCP reset from the dialled address; over UDP an ICMP port unreachable from there that
+  no rule can have sent.
+* ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
+  every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
+  and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
+  before the lab sent a sentinel packet (``drops``): then no packet can be late. Where the author names a pod or host,
+  the flow came in there, nothing answered it, and that stack's counters account for every packet.
+* ``untranslated``: a device of a node saw the flow leave under the dialled address, or a pod or host got it so; no pod
+  got it under its own address, no device saw it under any other, no DNAT rule counted, and the sender heard at most an
+  ICMP error that it cannot be delivered.
+
+A tap at the pod saw an unexpected backend or source, so that is wrong whatever connection tracking holds. A reply from
+a wrong address is wrong, too: the sender heard it, and a lost conntrack entry may be the reason.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.evidence import Direction, Observation
+from proxylab.evidence.words import amount, endpoint, listed, tally
+from proxylab.plan.resolved import STACK
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.account.flows import Fate, Flow, counted_ends
+from proxylab.verdict.account.hops import hop, last_seen
+from proxylab.verdict.case import Case, fate_clause, fates, nodes_of
+from proxylab.verdict.doubts import packets_of, packets_until
+from proxylab.verdict.drops import kernel_drop, rejects, suspicion
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.rule_words import the_rule
+
+__all__ = ["OUTCOME", "lost_where", "seen_instead"]
+
+_FATE = {
+    Outcome.DELIVERED: Fate.DELIVERED,
+    Outcome.REJECTED: Fate.REJECTED,
+    Outcome.REFUSED: Fate.REFUSED,
+    Outcome.DROPPED: Fate.LOST,
+}
+
+_TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
+
+_UNDECIDED = {
+    Outcome.DELIVERED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
+    Outcome.REJECTED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
+    Outcome.DROPPED: frozenset[Fate](),
+}
+"""Fates that neither fulfil nor break an outcome: a witness is missing, or two contradict each other."""
+
+
+def _wanted(case: Case) -> Outcome | None:
+    """``untranslated``, and a drop at a pod that packets came to, have rows of their own."""
+    outcome = case.probe.expect.outcome
+    if not case.is_about_packets or outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes:
+        return None
+    return outcome
+
+
+def _judge(case: Case, outcome: Outcome) -> Verdict:
+    """What became of every flow is what the author expects."""
+    observed = _ended_silently(case) or fates(case)
+    wanted, findings = _FATE[outcome], Findings(case)
+    for flow, fate in case.sorted_flows:
+        if flow.number in case.second_nats:
+            findings.wrong(f"it was translated twice: {case.second_nats[flow.number]}", flow.number)
+        elif fate is Fate.COPIED:
+            findings.wrong(fate_clause(case, flow, fate), flow.number)
+        elif flow.number in case.disagreements:
+            findings.doubt(case.disagreements[flow.number], flow.number)
+        elif fate is wanted or _comes_to(case, flow, fate):
+            for clause in _doubts_about(case, flow, fate):
+                findings.doubt(clause, flow.number)
+        elif fate is Fate.LOST:
+            findings.missing(_unseen(case, flow), flow.number)
+        elif fate in _UNDECIDED[outcome]:
+            findings.doubt(fate_clause(case, flow, fate), flow.number)
+        else:
+            findings.wrong(fate_clause(case, flow, fate), flow.number)
+    for clause in _doubts_about_outcome(case, outcome):
+        findings.doubt(clause)
+    return findings.settle(
+        "outcome",
+        expected=outcome,
+        observed=observed,
+        silence=case.silence,
+        witnesses=_witnesses(case, outcome),
+    )
+
+
+def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
+    """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
+
+    For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
+    rule can have sent it.
+    """
+    outcome = case.probe.expect.outcome
+    if outcome is Outcome.DROPPED:
+        return fate is Fate.UNSENT
+    if outcome is not Outcome.REFUSED or case.resolved.protocol is not Transport.UDP or not flow.unreachables:
+        return False
+    return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
+
+
+def _unseen(case: Case, flow: Flow) -> str:
+    seen = last_seen(flow)
+    behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
+    return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
+
+
+def _ended_silently(case: Case) -> str:
+    """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
+    if not case.went_no_further or case.stack_drop or set(case.fates) != {Fate.LOST}:
+        return ""
+    return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
+
+
+def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
+    """Reasons why flows with the expected fate may owe it to something else than the rules."""
+    if outcome is Outcome.DELIVERED:
+        yield from _doubts_about_translation(case)
+    elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
+        yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
+    elif outcome is Outcome.DROPPED:
+        yield from case.silence
+        yield from _doubts_about_whose_drop(case)
+        if not case.went_no_further:
+            yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
+
+
+def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
+    """Foreign rules that may have dropped the packets in place of the engine under test.
+
+    Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
+    only witness, and a foreign rule that dropped the packets there shows nothing about the engine. A packet that left a
+    node has passed all rules of that node.
+    """
+    counted = sum(rule.count.packets for rule in case.ending("DROP"))
+    if counted >= case.packets or case.stack_drop is not None:
+        return
+    last = [seen for flow in case.flows if (seen := last_seen(flow)) is not None]
+    within = {seen.netns_name for seen in last if seen.direction is Direction.IN or seen.device == STACK}
+    for node in case.resolved.nodes:
+        if node in within and (clause := suspicion(case.evidence, node)):
+            yield f"{clause}, and may have dropped it before the engine's rules saw it"
+
+
+def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
+    """Reasons why a fate that looks as expected may be another one."""
+    if case.probe.expect.outcome is Outcome.REFUSED:
+        yield from _doubts_about_refusal(case, flow)
+    elif fate is Fate.REJECTED:
+        resolved = case.resolved
+        # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
+        pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
+        for icmp in flow.unreachables:
+            if icmp.source in pods:
+                yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
+            if icmp.destination != resolved.sender.of(flow.number):
+                yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
+    elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
+        yield fate_clause(case, flow, fate)
+
+
+def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
+    for reset in flow.resets:
+        if (reset.source, reset.source_port) != case.dialled:
+            stranger = endpoint(reset.source, reset.source_port)
+            yield f"the reset is from {stranger}, not from {endpoint(*case.dialled)} that was dialled"
+    for icmp in flow.unreachables:
+        if icmp.source != case.dialled[0]:
+            yield f"the ICMP error is from {icmp.source}, not from {case.dialled[0]} that was dialled"
+
+
+def _doubts_about_translation(case: Case) -> Iterator[str]:
+    """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
+
+    A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
+    that conntrack already knew by its old entry, and consult no rule.
+    """
+    expected = case.tables.some(case.probe.expect.conntrack)
+    known = {(entry.reply_source, entry.reply_source_port) for entry in expected}
+    if not set(case.resolved.nodes) <= set(case.evidence.counted):
+        return
+    got = counted_ends([(flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived])
+    counted = Counter[tuple[IPAddress, int] | None]()
+    for rule in case.translations:
+        counted[rule.translates_to] += rule.count.packets
+    for where, flows in got.items():
+        if where not in (case.dialled, *known) and counted[where] < flows:
+            yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+
+
+def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+    """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
+    needed = case.packets
+    rules = case.ending(_TARGET[outcome])
+    counted = sum(rule.count.packets for rule in rules)
+    if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
+        return
+    if rules:
+        yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
+    else:
+        yield f"{seen}, but no rule counted it as {outcome}"
+
+
+def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
+    if outcome is Outcome.DELIVERED:
+        reached = [netns_name for flow in case.arrived for netns_name in flow.reached]
+        yield from tally((f"seen at {netns_name}" for netns_name in reached), len(case.flows))
+    elif outcome is Outcome.REJECTED:
+        icmps = [flow.unreachables[0] for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {icmp.source}" for icmp in icmps), len(case.flows))
+    elif outcome is Outcome.REFUSED:
+        yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
+        closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
+        yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
+    elif outcome is Outcome.DROPPED and (drop := case.stack_drop) is not None:
+        yield str(drop)
+    elif outcome is Outcome.DROPPED and case.went_no_further:
+        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
+        yield from tally(
+            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
+        )
+    if outcome in _TARGET:
+        for rule in case.ending(_TARGET[outcome]):
+            yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
+
+
+def seen_instead(case: Case, verdict: Verdict) -> str:
+    """What became of a flow with another fate, as a sentence."""
+    flow = case.flows[verdict.example or 0]
+    sender = case.resolved.sender.name
+    match case.fates[flow.number]:
+        case Fate.LOST:
+            return lost_where(case)
+        case Fate.UNSENT:
+            errors = listed(sorted(set(case.evidence.refused_sends)), "or")
+            who = f"a rule in {sender}'s own namespace" if errors == "EPERM" else f"{sender}'s kernel"
+            return f"{who} kept the packet from leaving: the send failed with {errors}."
+        case Fate.STRAYED:
+            stray = flow.strays[0]
+            to = endpoint(stray.destination, stray.destination_port)
+            at = stray.netns_name
+            return f"the packet came in at {at} addressed to {to}, which {at} does not have."
+        case Fate.MULTIPLIED:
+            return f"the packet was copied on its way: {fate_clause(case, flow, Fate.MULTIPLIED)}."
+        case Fate.REFUSED if not flow.arrivals:
+            reset = flow.resets[0]
+            refused = f"{endpoint(reset.source, reset.source_port)} refused the connection"
+            return f"{refused} before any pod saw it: no program listens there, or a rule resets it."
+        case Fate.DELIVERED if flow.arrivals:
+            arrival = flow.arrivals[0]
+            to = endpoint(arrival.destination, arrival.destination_port)
+            return f"nothing stopped the packet: it came in at {arrival.netns_name}, addressed to {to}."
+        case fate:
+            return f"{fate_clause(case, flow, fate)}."
+
+
+def lost_where(case: Case) -> str:
+    """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost.
+
+    It does not guess why: it names a rule or a counter only if that counted exactly as many packets there.
+    """
+    lost = [flow for flow, fate in case.sorted_flows if fate is Fate.LOST]
+    if not lost:
+        return ""
+    by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
+    for flow in lost:
+        seen = last_seen(flow)
+        by_hop[None if seen is None else (seen.netns_name, seen.device, seen.direction)].append((flow, seen))
+    most = max(by_hop.values(), key=len)
+    flows, seen = [flow for flow, _ in most], most[0][1]
+    who = _who(case, flows)
+    if seen is None:
+        return f"no tap saw {who}, not even leaving {case.resolved.sender.name}."
+    return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
+
+
+def _who(case: Case, flows: Sequence[Flow]) -> str:
+    return "the packet" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
+
+
+def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
+    """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
+    if seen.netns_name not in case.resolved.nodes:
+        return ""
+    packets = packets_of(flows)
+    for rule in case.rules:
+        if rule.count.node == seen.netns_name and rule.target in ("DROP", "REJECT") and rule.count.packets == packets:
+            counted = f"which counted {amount(packets, 'packet')}"
+            return f"{seen.netns_name} dropped {who} by {the_rule(rule)}, {counted}."
+    drop = kernel_drop(case.resolved, case.evidence, packets_until(flows, case.evidence.counters_read_at))
+    return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
+
+
+def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
+    was, they, them = ("was", "it", "it") if len(flows) == 1 else ("were", "they", "them")
+    to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
+    if seen.netns_name not in case.resolved.nodes:
+        return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in at no node"
+    if seen.device == STACK:
+        return f"{was} lost in {seen.netns_name}: a program there sent {them}, {to}, but no device sent {them} on"
+    if seen.direction is Direction.IN:
+        return f"{was} lost in {seen.netns_name}: {they} came in by {seen.device}, {to}, and did not leave again"
+    return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
+
+
+OUTCOME = Expectation[Case, Outcome](
+    key="outcome",
+    wanted=_wanted,
+    judge=_judge,
+    as_seen=seen_instead,
+)

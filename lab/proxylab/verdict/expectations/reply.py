@@ -1,0 +1,117 @@
+"""``reply``: whether the reply came back, and from which address. It needs the taps at the pods and at the sender."""
+
+from proxylab.addresses import IPAddress, Transport
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.scenario.model import Manner, Outcome, Reply
+from proxylab.verdict.account.copies import copies
+from proxylab.verdict.account.flows import Fate, Flow, counted_ends
+from proxylab.verdict.case import Case, fate_clause
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.model import Verdict
+
+__all__ = ["REPLY"]
+
+
+def _wanted(case: Case) -> Reply | None:
+    """The author's word; a reply from the dialled address where the author only expects a delivery."""
+    expect = case.probe.expect
+    if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
+        return None
+    return expect.reply or Reply.TRANSLATED
+
+
+def _judge(case: Case, wanted: Reply) -> Verdict:
+    """The reply has the dialled address as its source; for ``untranslated`` the backend's own address."""
+    resolved = case.resolved
+    findings = Findings(case)
+    answered = 0
+    for flow, fate in case.sorted_flows:
+        if not flow.arrivals:
+            findings.doubt("it never arrived at a pod that could reply", flow.number)
+            continue
+        wrong = _wrong_reply(case, flow, wanted)
+        if wrong:
+            findings.wrong(wrong, flow.number)
+        elif flow.number in case.disagreements:
+            findings.doubt(case.disagreements[flow.number], flow.number)
+        elif not flow.replies:
+            sent = "sent a reply, but it did not reach" if flow.answers else "sent no reply to"
+            findings.missing(f"{listed(flow.reached)} {sent} {resolved.sender.name}", flow.number)
+        elif fate is Fate.CONTRADICTORY:
+            findings.doubt(fate_clause(case, flow, fate), flow.number)
+        elif set(flow.reached).difference([answer.netns_name for answer in flow.answers]):
+            findings.doubt(f"a reply came, but {listed(flow.reached)} was not seen to send it", flow.number)
+        else:
+            answered += 1
+    return findings.settle(
+        "reply",
+        expected=(f"from {endpoint(*case.dialled)}" if wanted is Reply.TRANSLATED else "from the backend itself"),
+        observed=_replies(case),
+        silence=case.silence,
+        witnesses=[f"{amount(answered, 'flow')} answered"],
+    )
+
+
+def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
+    """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
+    resolved = case.resolved
+    ports = [departure.source_port for departure in flow.departures]
+    due, which = case.dialled, "that was dialled"
+    if wanted is Reply.UNTRANSLATED:
+        due, which = (flow.arrivals[0].destination, flow.arrivals[0].destination_port), "where it arrived"
+    for reply in flow.replies:
+        if reply.source_port != due[1] or reply.source != due[0]:
+            stranger = endpoint(reply.source, reply.source_port)
+            return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
+        if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
+            other = endpoint(reply.destination, reply.destination_port)
+            return f"the reply is addressed to {other}, but the request did not come from there"
+    if len(flow.replies) > max(1, len(flow.answers)):
+        sent = f"{listed(flow.reached)} sent {_number(len(flow.answers))}"
+        return f"{_number(len(flow.replies))} replies came to {resolved.sender.name}, but {sent}"
+    if flow.stray_replies:
+        return f"a copy of the reply came in at {copies(flow.stray_replies)}"
+    if flow.number in case.lost_reply_copies:
+        return f"a copy of the reply came in at {case.lost_reply_copies[flow.number]}, and went no further"
+    if wanted is Reply.UNTRANSLATED:
+        return ""  # the sender's socket dialled another address, and rightly rejects this reply
+    report = flow.report
+    by_streams = resolved.manner is Manner.CONNECT and resolved.protocol is Transport.TCP
+    if flow.replies and by_streams and report and report.error:
+        return f"the handshake was answered, the data was not: {report.error}"
+    return ""
+
+
+def _number(replies: int) -> str:
+    return "one" if replies == 1 else f"{replies:,}"
+
+
+def _replies(case: Case) -> str:
+    sources = counted_ends(
+        [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
+    )
+    found = [f"from {endpoint(*source)}" for source, _ in sources.most_common()]
+    silent = sum(not flow.replies for flow in case.flows)
+    if silent and found:
+        found.append(f"none to {silent:,} of {amount(len(case.flows), 'flow')}")
+    return ", ".join(found[:4]) or "none"
+
+
+def _as_seen(case: Case, verdict: Verdict) -> str:
+    flow = case.flows[verdict.example or 0]
+    if not flow.replies:
+        return ""
+    came, due = (flow.replies[0].source, flow.replies[0].source_port), endpoint(*case.dialled)
+    if came == case.dialled:
+        return ""
+    return f"the probe dialled {due}, but {endpoint(*came)} answered, or a rule made that the reply's source."
+
+
+def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
+    return next((reply.source for reply in case.flows[verdict.example or 0].replies), None)
+
+
+REPLY = Expectation[Case, Reply](
+    key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
+)

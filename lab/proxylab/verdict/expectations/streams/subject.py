@@ -1,0 +1,111 @@
+"""``Stream``: one stream in one step, as its expectations see it, and the clauses that they share."""
+
+from msgspec import Struct
+
+from proxylab.addresses import IPAddress
+from proxylab.errors import InternalError
+from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.words import listed
+from proxylab.scenario.model import Position, Step, StreamExpect
+
+__all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
+
+MILLISECOND = 1_000_000
+"""In nanoseconds."""
+
+
+class Stream(Struct, frozen=True):
+    """One stream in one step: the subject of findings.
+
+    Attributes:
+        expect: what the author expects of it.
+        record: what became of its packets.
+        step: the record of the whole step.
+        source: the address that a backend must see; ``None`` without that expectation.
+        packets: those that the findings are about; at first all.
+    """
+
+    expect: StreamExpect
+    record: StreamRecord
+    step: StepEvidence
+    source: IPAddress | None
+    packets: tuple[StreamPacket, ...]
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return self.record.stream
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """The number of stream packets, and the word for one."""
+        return len(self.packets), "packet"
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons to doubt the record."""
+        doubts = [] if self.packets else [f"no packet of {self.name} was sent"]
+        numbers = [packet.number for packet in self.record.packets]
+        if numbers != list(range(numbers[0], numbers[0] + len(numbers)) if numbers else ()):
+            doubts.append(f"the record of {self.name} misses packets, or holds some twice")
+        return tuple(doubts)
+
+    @property
+    def silence(self) -> tuple[str, ...]:
+        """Why a missing answer may only be late."""
+        silent = listed(self.record.silent, "or")
+        clause = f"no sentinel packet came back from {silent}, so silence proves nothing"
+        return (clause,) if self.record.silent else ()
+
+    @property
+    def after_wait(self) -> "Stream":
+        """The same stream, with only the packets sent after the step's wait."""
+        behind = tuple(packet for packet in self.record.packets if packet.at >= self.step.settled)
+        return Stream(self.expect, self.record, self.step, self.source, behind)
+
+    @property
+    def answered(self) -> list[StreamPacket]:
+        """The packets with an answer."""
+        return self.of_fate(StreamPacketFate.ANSWERED)
+
+    def of_fate(self, fate: StreamPacketFate) -> list[StreamPacket]:
+        """The packets with that fate."""
+        return [packet for packet in self.packets if packet.fate is fate]
+
+    def sent(self, packet: StreamPacket) -> str:
+        """When a packet was sent, as a participle clause."""
+        return f"sent {when(packet.at, self.step.changed)}"
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation."""
+        return self.expect.positions.get(key.rpartition(".")[2], self.expect.position)
+
+
+def stream_of(step: Step, evidence: StepEvidence, name: str, source: IPAddress | None) -> Stream:
+    """One stream of a step, with what is expected of it. Raises InternalError for a stream without a record."""
+    expect = step.expect.streams[name]
+    record = next((each for each in evidence.streams if each.stream == name), None)
+    if record is None:
+        raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
+    return Stream(expect, record, evidence, source, record.packets)
+
+
+def when(at: int, changed: int, what: str = "the change was made") -> str:
+    """A time by its distance from another, in milliseconds."""
+    return f"{abs(at - changed) / MILLISECOND:.1f} ms {'before' if at < changed else 'after'} {what}"
+
+
+def may_be_late(packet: StreamPacket) -> bool:
+    """Whether an answer may still come: only a sentinel packet proves that none will."""
+    return packet.fate is StreamPacketFate.LOST and not packet.error
+
+
+def answer_words(packet: StreamPacket) -> str:
+    """What came back for a packet, as a clause."""
+    match packet.fate:
+        case StreamPacketFate.ANSWERED:
+            return f"{packet.backend} answered"
+        case StreamPacketFate.REJECTED:
+            return f"an ICMP error answered ({packet.error})"
+        case _:
+            return "no answer came" + (f" ({packet.error})" if packet.error else "")

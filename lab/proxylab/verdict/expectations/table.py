@@ -1,0 +1,56 @@
+"""The tables of all expectations, in the order of judging. Others know an expectation by its row.
+
+Rows may share a key: the one that wants something of a subject judges it, and the first of them says what was seen.
+"""
+
+from typing import Any, Final
+
+from proxylab.verdict.case import Case
+from proxylab.verdict.expectations.at import AT
+from proxylab.verdict.expectations.backends import BACKENDS
+from proxylab.verdict.expectations.conntrack import CONNTRACK
+from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.expectations.http import HTTP
+from proxylab.verdict.expectations.name import NAME
+from proxylab.verdict.expectations.outcome import OUTCOME
+from proxylab.verdict.expectations.port import PORT
+from proxylab.verdict.expectations.reply import REPLY
+from proxylab.verdict.expectations.source import SOURCE
+from proxylab.verdict.expectations.spread import SPREAD
+from proxylab.verdict.expectations.streams.backend import BACKEND
+from proxylab.verdict.expectations.streams.backends import BACKENDS as BACKENDS_OF_STREAM
+from proxylab.verdict.expectations.streams.counts import LOST, REJECTED, RESETS
+from proxylab.verdict.expectations.streams.delay import DELAY
+from proxylab.verdict.expectations.streams.source import SOURCE as SOURCE_OF_STREAM
+from proxylab.verdict.expectations.streams.subject import Stream
+from proxylab.verdict.expectations.untranslated import UNTRANSLATED
+
+__all__ = ["OF_PROBES", "OF_STREAMS"]
+
+OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
+    NAME,
+    OUTCOME,
+    UNTRANSLATED,
+    DROPPED_AT_POD,
+    PORT,
+    REPLY,
+    BACKENDS,
+    SOURCE,
+    SPREAD,
+    AT,
+    AT_POD,
+    HTTP,
+    CONNTRACK,
+)
+
+OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
+    BACKEND,
+    BACKENDS_OF_STREAM,
+    SOURCE_OF_STREAM,
+    LOST,
+    REJECTED,
+    RESETS,
+    DELAY,
+)
+"""A step has no other expectation of its own than those of its streams, and ``conntrack``."""

@@ -1,0 +1,59 @@
+"""The outcome ``untranslated``, by the taps on devices of nodes and by the counters of DNAT rules."""
+
+from collections.abc import Iterator
+
+from proxylab.evidence.words import amount, endpoint, tally
+from proxylab.scenario.model import Outcome
+from proxylab.verdict.account.flows import Fate
+from proxylab.verdict.account.hops import hop, seen_translated, seen_untranslated
+from proxylab.verdict.case import Case, fate_clause, fates
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.model import Verdict
+
+__all__ = ["UNTRANSLATED"]
+
+_LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
+"""Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
+
+
+def _wanted(case: Case) -> Outcome | None:
+    outcome = case.probe.expect.outcome
+    return outcome if case.is_about_packets and outcome is Outcome.UNTRANSLATED else None
+
+
+def _judge(case: Case, wanted: Outcome) -> Verdict:
+    """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
+    findings = Findings(case, _signs_of_translation(case))
+    witnesses: list[str] = []
+    for flow, fate in case.sorted_flows:
+        seen = seen_untranslated(flow, case.dialled)
+        if flow.number in case.disagreements:
+            findings.doubt(case.disagreements[flow.number], flow.number)
+        elif fate not in _LEFT_ALONE:
+            findings.wrong(fate_clause(case, flow, fate), flow.number)
+        elif (other := seen_translated(flow, case.dialled)) is not None:
+            where = endpoint(other.destination, other.destination_port)
+            findings.wrong(f"it crossed {hop(other)}, addressed to {where}", flow.number)
+        elif seen is None:
+            findings.missing("no tap saw it leave a node under the address that was dialled", flow.number)
+        else:
+            witnesses.append(f"it crossed {hop(seen)} as it was sent")
+    found = len(witnesses) == len(case.flows)
+    return findings.settle(
+        "outcome",
+        expected=wanted,
+        observed="untranslated" if found else fates(case),
+        silence=case.silence,
+        witnesses=tally(witnesses, len(case.flows)),
+    )
+
+
+def _signs_of_translation(case: Case) -> Iterator[str]:
+    """DNAT rules that counted: the lab sends nothing but the probe that they could translate."""
+    for rule in case.translations:
+        to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
+        yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
+
+
+UNTRANSLATED = Expectation[Case, Outcome](key="outcome", wanted=_wanted, judge=_judge)

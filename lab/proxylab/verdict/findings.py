@@ -1,0 +1,120 @@
+"""``Findings``: what speaks against an expectation, and the verdict that follows. It knows no particular expectation.
+
+Theory of operation. A finding is of one of three kinds, which weigh differently:
+
+* *wrong*: the taps saw something that the expectation forbids. That is a fail, whatever else is in doubt.
+* *missing*: the taps did not see something. That is a fail only if nothing casts doubt on the silence; otherwise the
+  verdict is inconclusive.
+* *doubts*: something speaks against relying on the evidence. A doubt rules out a pass.
+
+Without any of them the verdict is a pass. Doubts about the evidence as a whole (a tap lost frames, the run was cut
+short) weigh on every expectation, since each assumes that the taps saw all flows of the probe and nothing else.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from proxylab.evidence.words import tally
+from proxylab.scenario.model import Position
+from proxylab.verdict.model import Judgement, Verdict
+
+__all__ = ["Findings", "Judged"]
+
+
+class Judged(Protocol):
+    """The subject of findings: a probe, a stream in a step, or a step."""
+
+    @property
+    def counted(self) -> tuple[int, str]:
+        """The number of flows or stream packets, and the word for one."""
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons to doubt the evidence as a whole."""
+
+    def position(self, key: str) -> Position:
+        """Where the author wrote that expectation."""
+
+
+class _Kind:
+    """The findings of one kind: clauses about the subject as a whole, and clauses about one flow or packet."""
+
+    def __init__(self) -> None:
+        self.overall: list[str] = []
+        self.single: list[tuple[int, str]] = []
+
+    def add(self, clause: str, number: int | None) -> None:
+        if number is None:
+            self.overall.append(clause)
+        else:
+            self.single.append((number, clause))
+
+    def clauses(self, number: int, thing: str) -> list[str]:
+        return [*self.overall, *tally((clause for _, clause in self.single), number, thing)]
+
+
+class Findings:
+    """The findings about one expectation of a subject. Each clause may be about one flow or packet, by its number."""
+
+    def __init__(self, subject: Judged, doubts: Iterable[str] = ()) -> None:
+        self._subject = subject
+        self._wrong, self._missing, self._doubts = _Kind(), _Kind(), _Kind()
+        self._doubts.overall += doubts
+
+    def wrong(self, clause: str, number: int | None = None) -> None:
+        """The evidence shows what the expectation forbids."""
+        self._wrong.add(clause, number)
+
+    def missing(self, clause: str, number: int | None = None) -> None:
+        """The evidence does not show what the expectation asks for."""
+        self._missing.add(clause, number)
+
+    def doubt(self, clause: str, number: int | None = None) -> None:
+        """Something speaks against relying on the evidence."""
+        self._doubts.add(clause, number)
+
+    def doubt_each(self, clauses: Mapping[int, str]) -> None:
+        """Doubts about flows, by their numbers."""
+        for number, clause in clauses.items():
+            self.doubt(clause, number)
+
+    @property
+    def any_wrong(self) -> bool:
+        """Whether anything is wrong."""
+        return bool(self._wrong.overall or self._wrong.single)
+
+    def settle(
+        self,
+        expectation: str,
+        *,
+        expected: str,
+        observed: str,
+        silence: Iterable[str] = (),
+        witnesses: Iterable[str] = (),
+    ) -> Verdict:
+        """The verdict. ``silence`` holds the doubts that bear on missing findings only."""
+        wrong, missing, doubts = (kind.clauses(*self._subject.counted) for kind in self._kinds)
+        doubts += self._subject.doubts
+        if missing:
+            doubts += silence
+        if wrong or (missing and not doubts):
+            judgement, reasons = Judgement.FAIL, [*wrong, *missing]
+        elif missing or doubts:
+            judgement, reasons = Judgement.INCONCLUSIVE, [*missing, *doubts]
+        else:
+            judgement, reasons = Judgement.PASS, []
+        shown = next((kind.single for kind in self._kinds if kind.single), [])
+        return Verdict(
+            expectation=expectation,
+            judgement=judgement,
+            expected=str(expected),  # an outcome is an enum, and a verdict carries text
+            observed=str(observed),
+            reasons=tuple(reasons),
+            witnesses=tuple(witnesses) if judgement is Judgement.PASS else (),
+            position=self._subject.position(expectation),
+            example=min((number for number, _ in shown), default=None),
+        )
+
+    @property
+    def _kinds(self) -> tuple[_Kind, _Kind, _Kind]:
+        return self._wrong, self._missing, self._doubts

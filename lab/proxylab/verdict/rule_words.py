@@ -1,0 +1,115 @@
+"""A rule in words: its name, what it does, and the condition under which a Service proxy's rule masquerades."""
+
+from collections.abc import Callable
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.words import endpoint
+from proxylab.plan.resolved import ResolvedProbe
+from proxylab.verdict.rules import Rule, within
+
+__all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
+
+
+def the_rule(rule: Rule) -> str:
+    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up."""
+    if rule.comment:
+        return f'its rule "{rule.comment}" in {rule.count.chain}'
+    asking = f", which looks up the map {rule.looked_up}" if rule.looked_up else ""
+    return f"its rule in {rule.count.chain}{asking}"
+
+
+def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None, out_device: str = "") -> str:
+    """What a rule did to a packet of a probe.
+
+    Args:
+        rule: that matched.
+        resolved: the probe of the packet.
+        mark: of the packet before the rule, if known.
+        out_device: by which the packet leaves, if known.
+
+    Returns:
+        A clause about "it", the packet; empty for a rule without a target.
+    """
+    if not rule.target:
+        return ""
+    if rule.target in _ACTIONS:
+        return _ACTIONS[rule.target](rule, mark, out_device)
+    if rule.marks_for_masquerading:
+        why = why_masqueraded(rule, resolved)
+        return f"masquerades{why.rstrip(':') if why else _because(rule)}"
+    return f"goes to {short(rule.target)}{_because(rule)}"
+
+
+def why_masqueraded(rule: Rule, resolved: ResolvedProbe) -> str:
+    """Why a rule marks the probe's packet for masquerading, if its matches show it.
+
+    Returns:
+        A clause that begins with a blank and ends with a colon; empty if the matches do not show why.
+    """
+    client = resolved.sender.address
+    if is_from_itself(rule, client):
+        return " because the client is the endpoint:"
+    for name, values, negated in rule.options:
+        if negated and values and name == "-s" and not within(client, values[0]):
+            return f" because the client is not in {values[0]}{_though_a_pod(resolved)}:"
+        if negated and values and name == "-i":
+            return f" because it did not come in by {values[0]}{_though_a_pod(resolved)}:"
+    return ""
+
+
+def _though_a_pod(resolved: ResolvedProbe) -> str:
+    """The clause that makes it a mistake: the client is a pod of this cluster."""
+    pods = {pod.address for pod in resolved.receivers if not pod.ports}  # a receiver on a node has the node's address
+    return ", though it is a pod" if resolved.sender.address in pods else ""
+
+
+def is_from_itself(rule: Rule, client: IPAddress) -> bool:
+    """Whether a rule matches packets from this one address: those that an endpoint sends to itself."""
+    values = next((values for name, values, negated in rule.options if name == "-s" and not negated), ())
+    return bool(values) and values[0].removesuffix("/32").removesuffix("/128") == str(client)
+
+
+def short(chain: str) -> str:
+    """A chain's name with its hash cut short, and without what follows the hash: a few characters tell chains apart.
+
+    Mode nftables writes the port or endpoint behind the hash (``endpoint-5OJB2KTY-default/echo/tcp/http__…``).
+    """
+    parts = chain.split("-")
+    if "/" in chain and len(parts) > 2 and len(parts[1]) == 8 and parts[1].isalnum() and parts[1].isupper():
+        return f"{parts[0]}-{parts[1]}-…"
+    hashed = len(parts) > 2 and len(parts[-1]) == 16 and parts[-1].isalnum() and parts[-1].isupper()
+    return f"{'-'.join(parts[:-1])}-{parts[-1][:6]}…" if hashed else chain
+
+
+def _because(rule: Rule) -> str:
+    if rule.comment:
+        return f': "{rule.comment}"'
+    return f" by the map {rule.looked_up}" if rule.looked_up else ""
+
+
+def _translated(rule: Rule) -> str:
+    to = rule.translates_to
+    return f"translates the destination to {endpoint(*to) if to else rule.value('--to-destination')}"
+
+
+def _marked(rule: Rule, mark: int | None) -> str:
+    """What MARK makes of the mark (xt_mark, ``--set-xmark value/mask``: clear the mask's bits, then xor the value)."""
+    value, _, mask = rule.value("--set-xmark").partition("/")
+    try:
+        new = ((mark or 0) & ~int(mask or "0xffffffff", 16)) ^ int(value, 16)
+    except ValueError:
+        return "changes its mark"
+    return "changes its mark" if mark is None else f"changes its mark from {mark:#x} to {new:#x}"
+
+
+_ACTIONS: dict[str, Callable[[Rule, int | None, str], str]] = {
+    "ACCEPT": lambda rule, mark, out: f"lets it pass{_because(rule)}",
+    "DNAT": lambda rule, mark, out: _translated(rule),
+    "DROP": lambda rule, mark, out: f"drops it{_because(rule)}",
+    "MARK": lambda rule, mark, out: _marked(rule, mark),
+    "MASQUERADE": lambda rule, mark, out: f"sets its source to the address of {out or 'the outgoing device'}",
+    "REJECT": lambda rule, mark, out: f"rejects it with {rule.value('--reject-with') or 'ICMP'}{_because(rule)}",
+    "RETURN": lambda rule, mark, out: f"returns it to the calling chain{_because(rule)}",
+    "SNAT": lambda rule, mark, out: f"sets its source to {rule.value('--to-source')}",
+}
+"""Targets of iptables-extensions(8) in words."""

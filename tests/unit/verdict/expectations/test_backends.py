@@ -1,0 +1,43 @@
+"""Which pods the flows reached."""
+
+import pytest
+from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, SPREAD, one
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.evidence.evidence import (
+    TapLoss,
+)
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement
+
+
+def test_a_pod_that_is_no_backend() -> None:
+    world = World(backends=("echo-1", "echo-2"))
+    verdict = one(world, world.evidence(world.round_trip(0, "echo-3")), "backends")
+    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the request reached echo-3, not an expected backend",))
+
+
+@pytest.mark.parametrize(("flows", "judgement"), [(53, PASS), (54, FAIL)])
+def test_a_backend_never_chosen_is_missing_once_the_flows_suffice(flows: int, judgement: Judgement) -> None:
+    world = World(flows=flows, backends=("echo-1", "echo-2", "echo-3"))
+    seen = [each for flow in range(flows) for each in world.round_trip(flow, f"echo-{flow % 2 + 1}")]
+    assert one(world, world.evidence(seen), "backends").judgement is judgement
+
+
+def test_a_lost_tap_frame_may_be_the_backend_that_seems_never_chosen() -> None:
+    seen = [each for flow in range(2000) for each in SPREAD.round_trip(flow, f"echo-{flow % 2 + 1}")]
+    evidence = SPREAD.evidence(seen, losses=(TapLoss("echo-3", "eth0", 700),))
+    assert {one(SPREAD, evidence, key).judgement for key in ("backends", "spread")} == {INCONCLUSIVE}
+
+
+def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
+    resolved = DELIVERED.resolved
+    shared = replace(resolved, receivers=tuple(replace(pod, namespace="echo") for pod in resolved.receivers))
+    seen = tuple(
+        replace(each, netns_name="echo") if each.netns_name == "echo-2" else each
+        for each in DELIVERED.round_trip(0, "echo-2")
+    )
+    verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
+    assert verdict.overall is PASS
+    assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"

@@ -1,0 +1,86 @@
+"""How flows spread over backends, from even to sticky."""
+
+import pytest
+from judging import FAIL, INCONCLUSIVE, PASS, SPREAD, judged, one
+from msgspec.structs import replace
+from recorded import World
+
+from proxylab.evidence.evidence import (
+    Evidence,
+)
+from proxylab.scenario.model import (
+    Shares,
+    Spread,
+)
+from proxylab.verdict.model import Judgement
+
+STICKY = World(flows=40, backends=("echo-1", "echo-2", "echo-3"), spread=Spread.STICKY)
+
+
+def spread_over(world: World, counts: dict[str, int]) -> Evidence:
+    pods = [pod for pod, count in counts.items() for _ in range(count)]
+    return world.evidence([seen for flow, pod in enumerate(pods) for seen in world.round_trip(flow, pod)])
+
+
+WEIGHTED = World(flows=5000, spread=Shares({"echo-1": 0.75, "echo-2": 0.25}))
+
+
+def test_an_uneven_spread_fails() -> None:
+    seen = [each for flow in range(2000) for each in SPREAD.round_trip(flow, f"echo-{min(flow % 4, 2) + 1}")]
+    verdict = one(SPREAD, SPREAD.evidence(seen), "spread")
+    assert verdict.judgement is FAIL
+    assert verdict.observed == "echo-3 1,000, echo-1 500, echo-2 500"
+
+
+def test_too_few_flows_show_no_spread() -> None:
+    world = replace(SPREAD, flows=1990)
+    seen = [each for flow in range(1990) for each in world.round_trip(flow, f"echo-{flow % 3 + 1}")]
+    verdict = one(world, world.evidence(seen), "spread")
+    assert verdict.judgement is INCONCLUSIVE
+    assert "1,990 flows over 3 backends cannot show a change of one share by 30%; 1,991 flows can" in verdict.reasons
+
+
+def test_a_spread_over_one_pod_shows_nothing_unless_the_author_says_it_is_alone() -> None:
+    world = World(flows=10, spread=Spread.EVEN)
+    seen = [each for flow in range(10) for each in world.round_trip(flow, "echo-1")]
+    assert one(world, world.evidence(seen), "spread").judgement is INCONCLUSIVE
+    alone = replace(world, backends=("echo-1",))
+    assert one(alone, alone.evidence(seen), "spread").judgement is PASS
+
+
+def test_flows_that_stick_to_one_backend_pass_and_the_others_are_not_missed() -> None:
+    verdict = judged(STICKY, spread_over(STICKY, {"echo-2": 40}))
+    assert verdict.overall is PASS
+    assert one(STICKY, verdict.evidence, "spread").observed == "echo-2 40"
+
+
+def test_one_flow_elsewhere_is_not_sticky() -> None:
+    verdict = one(STICKY, spread_over(STICKY, {"echo-2": 39, "echo-1": 1}), "spread")
+    assert (verdict.judgement, verdict.reasons) == (FAIL, ("the flows of one client went to echo-2 and echo-1",))
+
+
+def test_too_few_flows_or_backends_show_no_sticking() -> None:
+    few = replace(STICKY, flows=19)
+    assert one(few, spread_over(few, {"echo-1": 19}), "spread").reasons == (
+        "19 flows may all go to one of 3 backends by chance; 20 hardly do",
+    )
+    alone = replace(STICKY, backends=None)
+    assert one(alone, spread_over(alone, {"echo-1": 40}), "spread").judgement is INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("counts", "judgement"),
+    [
+        ({"echo-1": 3750, "echo-2": 1250}, PASS),
+        ({"echo-1": 2500, "echo-2": 2500}, FAIL),
+        ({"echo-1": 3750, "echo-2": 1249, "echo-3": 1}, FAIL),
+        ({"echo-1": 5000}, FAIL),
+    ],
+)
+def test_shares_are_those_that_the_author_names(counts: dict[str, int], judgement: Judgement) -> None:
+    assert one(WEIGHTED, spread_over(WEIGHTED, counts), "spread").judgement is judgement
+
+
+def test_shares_of_too_few_flows_show_nothing() -> None:
+    few = replace(WEIGHTED, flows=8)
+    assert one(few, spread_over(few, {"echo-1": 6, "echo-2": 2}), "spread").judgement is INCONCLUSIVE
