@@ -26,8 +26,8 @@ BALANCED = ip_network("198.51.100.7/32")
 
 def crowded(addresses: int = 300) -> Scenario:
     """Host-network pods, replicas in one namespace, a second segment, policy routes, many addresses, routed IPs."""
-    balanced = NodeAddress("lo", ip_interface(BALANCED))
-    second = NodeAddress("eth0", ip_interface("172.18.9.9/16"))
+    balanced = NodeAddress(device="lo", interface=ip_interface(BALANCED))
+    second = NodeAddress(device="eth0", interface=ip_interface("172.18.9.9/16"))
     routes = (
         NodeRoute(ip_network("198.18.0.0/15"), "eth0", ip_address("172.18.0.1")),
         NodeRoute(ip_network("0.0.0.0/0"), "eth1", ip_address("192.168.7.1"), source=ip_network("192.168.7.11/32")),
@@ -74,7 +74,10 @@ def fixed(**network: Any) -> Scenario:
     own6 = {"in-order": "fd00:10:244::a", "elsewhere": "fd00:10:244:1::77", "nowhere": "fd00:10:244:c8::9"}
     bridged = network.get("pod_network") == "bridge"
     return scenario(
-        [node("node-a"), node("node-b", addresses=(NodeAddress("eth0", ip_interface("172.18.0.10/16")),))],
+        [
+            node("node-a"),
+            node("node-b", addresses=(NodeAddress(device="eth0", interface=ip_interface("172.18.0.10/16")),)),
+        ],
         [
             pods("echo", "node-a", "node-b", replicas=3, ports=(HTTP,)),
             *(
@@ -90,7 +93,9 @@ def fixed(**network: Any) -> Scenario:
 
 def balanced() -> Scenario:
     """A balancer that follows health and one that does not, both families, both before two nodes of three."""
-    taken_in = tuple(NodeAddress("lo", ip_interface(each)) for each in ("192.0.2.33", "2001:db8:193::1"))
+    taken_in = tuple(
+        NodeAddress(device="lo", interface=ip_interface(each)) for each in ("192.0.2.33", "2001:db8:193::1")
+    )
     edges = {
         "edge": ("192.0.2.0/28", "2001:db8:192::/64", True),
         "blind": ("192.0.2.32/28", "2001:db8:193::/64", False),

@@ -7,11 +7,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
-from proxylab.cluster.objects import PodPort, Service, ServicePort
+from proxylab.cluster.objects import Service, ServicePort
 from proxylab.scenario.model import (
     Expect,
     Frontend,
     Host,
+    ListeningPort,
     Network,
     Node,
     Outcome,
@@ -43,7 +44,7 @@ IPV6: Mapping[str, Any] = {
 }
 DUAL: Mapping[str, Any] = {key: (*getattr(NETWORK, key), *value) for key, value in IPV6.items()}
 
-HTTP = PodPort(name="http", port=8080)
+HTTP = ListeningPort(name="http", port=8080)
 
 ECHO = Service(
     name="echo",

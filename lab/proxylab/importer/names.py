@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Final
 
-from proxylab.scenario.schema.syntax import is_label
+from proxylab.scenario.syntax import is_label
 
 __all__ = ["Names"]
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxylab.cluster.allocate import allocate_services
 from proxylab.cluster.ingress import Pool, give_ingress
 from proxylab.cluster.kube_dns import coredns, kube_dns
-from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, Service, ServiceCIDR
+from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, PodPort, Service, ServiceCIDR
 from proxylab.cluster.slices import derive_slices
 from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
@@ -229,11 +229,11 @@ def _pods(scenario: Scenario, addresses: AddressPlan) -> Iterator[Pod]:
                 labels=group.labels,
                 node_name=group.node_of(ordinal),
                 addresses=addresses.pod[name],
-                ports=group.ports,
+                ports=tuple(PodPort(name=each.name, protocol=each.protocol, port=each.port) for each in group.ports),
                 hostname=(group.hostname or name) if group.subdomain else "",
                 subdomain=group.subdomain,
                 host_network=group.host_network,
                 ready=group.ready,
-                serving=group.serving,
+                serving=group.is_serving,
                 terminating=group.terminating,
             )

@@ -254,7 +254,7 @@ def _masquerades(scenario: Scenario, pods: Sequence[IPNetwork]) -> Iterator[Masq
 
 def _leftovers(scenario: Scenario, node: Node) -> Iterator[Leftover]:
     """The leftover rules of the lab's families: an engine does not touch tables of another family."""
-    for tool, text in node.leftovers.items():
+    for tool, text in node.leftovers.by_tool.items():
         if _FAMILY_OF_TOOL.get(tool) in (None, *scenario.network.families):
             yield Leftover(tool, text)
 

@@ -1,50 +1,38 @@
 """Build the frozen ``Scenario`` from shapes that passed every check. ``build_intent`` builds probes and streams."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from proxylab.cluster.objects import PodPort, Service
+from msgspec.structs import replace
+
+from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import NamedObjects, build_conntrack, build_probe, build_source, build_stream
+from proxylab.scenario.build_intent import NamedObjects, build_probe, build_stream
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
-from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
-    Count,
-    Daemon,
     EngineFailure,
-    Host,
-    LoadBalancer,
-    Network,
-    Node,
-    NodeAddress,
-    NodeRoute,
-    PodGroup,
     Probe,
-    RoutedAddress,
     Scenario,
-    Segment,
     Step,
     StepException,
     StepExpect,
-    StreamExpect,
-    Until,
-    Uplink,
 )
-from proxylab.scenario.networks import families_of, networks_of
+from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
-from proxylab.scenario.schema.change import UntilShape
-from proxylab.scenario.schema.expect import EngineFailureShape
-from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
-from proxylab.scenario.schema.step import CountShape, StepExpectShape, StepShape, StreamExpectShape
+from proxylab.scenario.reading import placed
+from proxylab.scenario.schema.exception import EngineFailureShape
+from proxylab.scenario.schema.matrix import no_axes
+from proxylab.scenario.schema.step import StepExpectShape, StepShape
 
 __all__ = ["build_scenario"]
+
+Entry = TypeVar("Entry")
 
 _LONGEST_NAME = 80
 """CI reports show the name of a probe on its own, and cut off a longer one."""
@@ -67,9 +55,8 @@ def build_scenario(
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
-    groups = {name: pod for name, pod in parts.pods.items() if pod is not None}
-    named = NamedObjects(services, {each: pod for name, pod in groups.items() for each in pod_names(name, pod)})
-    nodes = {name: node for name, node in parts.nodes.items() if node is not None}
+    groups, nodes = _present(parts.pods), _present(parts.nodes)
+    named = NamedObjects(services, {each: pod for pod in groups for each in pod.pod_names})
     matrix = spec.matrix or no_axes()
     streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
     steps = tuple(_steps(spec.steps, at["steps"], states, named))
@@ -80,16 +67,16 @@ def build_scenario(
         description=document.metadata.description,
         links=tuple(document.metadata.links),
         tags=tuple(document.metadata.tags),
-        network=_network(spec.network, matrix, at["network"]),
-        nodes=tuple(_node(name, node, parts.at("nodes", name)) for name, node in nodes.items()),
-        pods=tuple(_pod(name, pod, parts.at("pods", name), next(iter(nodes))) for name, pod in groups.items()),
-        hosts=tuple(_host(name, host, at["hosts"][name]) for name, host in spec.hosts.items()),
+        network=with_networks(parts.network or spec.network, matrix),
+        nodes=nodes,
+        pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
+        hosts=_present(parts.hosts),
         services=tuple(services.values()),
         service_positions=tuple(manifests.locations[key].spot.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
         load_balancers=tuple(
-            _balancer(name, shape, at["loadBalancers"][name], tuple(nodes))
-            for name, shape in spec.load_balancers.items()
+            replace(each, nodes=each.nodes or tuple(node.name for node in nodes))
+            for each in _present(parts.load_balancers)
         ),
         probes=probes,
         streams=streams,
@@ -114,7 +101,7 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
     return Step(
         name=shape.name,
         change=state.change,
-        until=_until(shape.until, location["until"]) if shape.until else None,
+        until=placed(shape.until, location["until"]) if shape.until else None,
         expect=_step_expect(shape.expect, location["expect"]),
         probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
@@ -131,44 +118,13 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
     )
 
 
-def _until(shape: UntilShape, location: Location) -> Until:
-    return Until(
-        engines=shape.engines,
-        rules=shape.rules,
-        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
-        balancers={name: tuple(nodes) for name, nodes in shape.balancers.items()},
-        backends=shape.backends,
-        elapsed=shape.elapsed,
-        within=shape.within,
-        position=location.key.position,
-    )
-
-
 def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
     return StepExpect(
-        streams={name: _stream_expect(each, location[name]) for name, each in shape.streams.items()},
-        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
+        streams={name: placed(each, location[name]) for name, each in shape.streams.items()},
+        conntrack=shape.conntrack,
         position=location.key.position,
         positions={str(key): location[str(key)].key.position for key in location.keys},
     )
-
-
-def _stream_expect(shape: StreamExpectShape, location: Location) -> StreamExpect:
-    return StreamExpect(
-        backend=shape.backend,
-        backends=tuple(shape.backends) if shape.backends is not None else None,
-        source=build_source(shape.source),
-        lost=_count(shape.lost),
-        rejected=_count(shape.rejected),
-        resets=_count(shape.resets),
-        delay=shape.delay,
-        position=location.key.position,
-        positions={str(key): location[str(key)].key.position for key in location.keys},
-    )
-
-
-def _count(shape: CountShape | None) -> Count | None:
-    return Count(at_least=shape.at_least, at_most=shape.at_most) if shape is not None else None
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
@@ -185,92 +141,8 @@ def _failure(shape: EngineFailureShape, location: Location) -> EngineFailure:
     )
 
 
-def _network(shape: NetworkShape, matrix: MatrixShape, location: Location) -> Network:
-    networks = networks_of(shape, families_of(shape, matrix))
-    return Network(
-        families=tuple(shape.families),
-        pod_network=shape.pod_network.value,
-        hairpin=shape.hairpin.value,
-        inter_node=shape.inter_node.value,
-        outbound_masquerade=shape.outbound_masquerade,
-        router_sysctls=shape.router_sysctls,
-        pod_cidrs=networks["podCIDR"],
-        service_cidrs=networks["serviceCIDR"],
-        node_cidrs=networks["nodeCIDR"],
-        outside_cidrs=networks["outsideCIDR"],
-        segments=tuple(
-            Segment(name=name, cidrs=tuple(segment.cidr), position=location["segments"][name].key.position)
-            for name, segment in shape.segments.items()
-        ),
-        routed=tuple(
-            RoutedAddress(
-                network=each.network, nodes=tuple(each.nodes), position=location["routed"][index].key.position
-            )
-            for index, each in enumerate(shape.routed)
-        ),
-    )
-
-
-def _node(name: str, shape: NodeShape, location: Location) -> Node:
-    return Node(
-        name=name,
-        labels=shape.labels,
-        taints=tuple(shape.taints),
-        terminating=shape.terminating,
-        sysctls=shape.sysctls,
-        internal_ips=tuple(shape.internal_ips),
-        addresses=tuple(NodeAddress(each.device, each.address) for each in shape.addresses),
-        uplinks=tuple(Uplink(device, uplink.segment) for device, uplink in shape.uplinks.items()),
-        routes=tuple(NodeRoute(each.to, each.device, each.via, each.source) for each in shape.routes),
-        daemons=tuple(
-            Daemon(name=daemon, port=each.port, protocol=each.protocol, address=each.address)
-            for daemon, each in shape.daemons.items()
-        ),
-        leftovers={tool: text for tool, text in shape.leftovers if text is not None},
-        position=location.key.position,
-    )
-
-
-def _pod(name: str, shape: PodShape, location: Location, first_node: str) -> PodGroup:
-    return PodGroup(
-        name=name,
-        namespace=shape.namespace,
-        replicas=shape.replicas,
-        nodes=tuple(shape.nodes or (first_node,)),
-        labels=shape.labels,
-        ports=tuple(PodPort(name=port.name or "", protocol=port.protocol, port=port.port) for port in shape.ports),
-        ready=shape.ready,
-        serving=shape.ready if shape.serving is None else shape.serving,
-        terminating=shape.terminating,
-        present=shape.present,
-        host_network=shape.host_network,
-        shared_netns=shape.shared_netns,
-        sysctls=shape.sysctls,
-        hostname=shape.hostname or "",
-        subdomain=shape.subdomain or "",
-        addresses=tuple(shape.addresses),
-        position=location.key.position,
-    )
-
-
-def _host(name: str, shape: HostShape, location: Location) -> Host:
-    return Host(
-        name=name,
-        segment=shape.segment,
-        addresses=shape.addresses,
-        sysctls=shape.sysctls,
-        position=location.key.position,
-    )
-
-
-def _balancer(name: str, shape: BalancerShape, location: Location, nodes: tuple[str, ...]) -> LoadBalancer:
-    return LoadBalancer(
-        name=name,
-        pool=tuple(shape.pool),
-        nodes=tuple(shape.nodes or nodes),
-        health_checked=shape.health_checked,
-        position=location.key.position,
-    )
+def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:
+    return tuple(each for each in entries.values() if each is not None)
 
 
 def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:

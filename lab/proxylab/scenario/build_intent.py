@@ -5,38 +5,29 @@ from collections.abc import Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Protocol, Transport
+from proxylab.addresses import Protocol, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.conditions import conditions_of
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
 from proxylab.scenario.model import (
     AddressTarget,
-    ConntrackExpect,
-    Entries,
     Exceptional,
-    Expect,
     Frontend,
     HostTarget,
-    HttpExpect,
     Manner,
-    NodeDevice,
-    Outcome,
+    PodGroup,
     PodTarget,
-    Preserved,
     Probe,
     Send,
     ServiceTarget,
-    Shares,
     Source,
-    SourceAddress,
-    SourceExpectation,
     Stream,
     Target,
 )
+from proxylab.scenario.reading import placed
 from proxylab.scenario.references import choose_port, service_id, transport_of
-from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExceptionShape, ExpectShape, NodeDeviceShape
-from proxylab.scenario.schema.machines import PodShape
+from proxylab.scenario.schema.exception import ExceptionShape
 from proxylab.scenario.schema.probe import (
     AddressTargetShape,
     AnyTarget,
@@ -49,14 +40,14 @@ from proxylab.scenario.schema.probe import (
     StreamShape,
 )
 
-__all__ = ["NamedObjects", "build_conntrack", "build_probe", "build_source", "build_stream"]
+__all__ = ["NamedObjects", "build_probe", "build_stream"]
 
 
 class NamedObjects(Struct, frozen=True):
     """The objects by name: the Services, and every single pod with its entry."""
 
     services: Mapping[ServiceId, Service]
-    pods: Mapping[str, PodShape]
+    pods: Mapping[str, PodGroup]
 
 
 def build_probe(shape: ProbeShape, location: Location, named: NamedObjects) -> Probe:
@@ -67,7 +58,7 @@ def build_probe(shape: ProbeShape, location: Location, named: NamedObjects) -> P
         source=_source(shape.source),
         target=target,
         send=_send(shape.send, protocol),
-        expect=_expect(shape.expect, location["expect"]),
+        expect=placed(shape.expect, location["expect"]),
         exceptions=tuple(_exception(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
         position=location["name"].key.position,
     )
@@ -185,55 +176,7 @@ def _exception(shape: ExceptionShape, location: Location) -> Exceptional:
     return Exceptional(
         when=conditions_of(shape.when),
         version=shape.when.version,
-        expect=_expect(shape.expect, location["expect"]),
+        expect=placed(shape.expect, location["expect"]),
         because=shape.because,
         position=location.key.position,
     )
-
-
-def _expect(shape: ExpectShape, location: Location) -> Expect:
-    http = shape.http
-    return Expect(
-        outcome=shape.outcome or Outcome.DELIVERED,
-        backends=tuple(shape.backends) if shape.backends is not None else None,
-        source=build_source(shape.source),
-        spread=Shares(shape.spread) if isinstance(shape.spread, dict) else shape.spread,
-        at=shape.at,
-        reply=shape.reply,
-        http=HttpExpect(status=http.status, local_endpoints=http.local_endpoints) if http else None,
-        conntrack=build_conntrack(shape.conntrack) if shape.conntrack else None,
-        position=location.key.position,
-        positions={str(key): location[str(key)].key.position for key in location.keys},
-    )
-
-
-def build_conntrack(shape: ConntrackShape) -> ConntrackExpect:
-    """The expectation of connection tracking."""
-    return ConntrackExpect(
-        node=shape.node,
-        some=_entries(shape.some) if shape.some else None,
-        none=_entries(shape.none) if shape.none else None,
-    )
-
-
-def _entries(shape: EntriesShape) -> Entries:
-    return Entries(
-        protocol=shape.protocol,
-        reply_from=shape.reply_from,
-        original_from=shape.original_from,
-        port=shape.port,
-        masqueraded=shape.masqueraded,
-    )
-
-
-def build_source(source: NodeDeviceShape | IPAddress | str | None) -> SourceExpectation | None:
-    """The source that a backend must see."""
-    match source:
-        case NodeDeviceShape(node=node, device=device):
-            return NodeDevice(node, device.value)
-        case str():
-            return Preserved()
-        case None:
-            return None
-        case address:
-            return SourceAddress(address)

@@ -27,6 +27,7 @@ from proxylab.scenario.model import (
     StepExpect,
     Stream,
 )
+from proxylab.scenario.network import Hairpin, InterNode, PodNetwork
 from proxylab.scenario.versions import Version
 
 __all__ = ["cases"]
@@ -179,9 +180,9 @@ def _network(network: Network, axes: Mapping[str, str]) -> Network:
     return replace(
         network,
         families=families,
-        pod_network=axes.get("podNetwork", network.pod_network),
-        inter_node=axes.get("interNode", network.inter_node),
-        hairpin=axes.get("hairpin", network.hairpin),
+        pod_network=PodNetwork(axes.get("podNetwork", network.pod_network)),
+        inter_node=InterNode(axes.get("interNode", network.inter_node)),
+        hairpin=Hairpin(axes.get("hairpin", network.hairpin)),
         routed=tuple(each for each in network.routed if Family.of(each.network) in families),
         pod_cidrs=_in_order(families, network.pod_cidrs),
         service_cidrs=_in_order(families, network.service_cidrs),

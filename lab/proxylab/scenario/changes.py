@@ -21,6 +21,7 @@ from proxylab.scenario.model import (
     LinkChange,
     NodeChange,
     PodChange,
+    PodGroup,
     Position,
     ServiceChange,
     SliceChange,
@@ -30,7 +31,6 @@ from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import check_services, service_id, single_pods
 from proxylab.scenario.schema.change import ChangeShape, LinkState, NodeChangeShape, PodChangeShape
-from proxylab.scenario.schema.machines import PodShape
 from proxylab.scenario.updates import patched, patched_service
 
 __all__ = ["ClusterState", "read_changes"]
@@ -48,7 +48,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
 
     change: Change
     manifests: Manifests
-    pods: Mapping[str, PodShape] | None
+    pods: Mapping[str, PodGroup] | None
     running: frozenset[str]
     cut: frozenset[tuple[str, str]] = frozenset()
 
@@ -162,8 +162,8 @@ class _Reader(Struct, frozen=True):
         return made
 
     def _pods(
-        self, pods: Mapping[str, PodShape] | None, shapes: Mapping[str, PodChangeShape | None]
-    ) -> tuple[dict[str, PodChange], Mapping[str, PodShape] | None]:
+        self, pods: Mapping[str, PodGroup] | None, shapes: Mapping[str, PodChangeShape | None]
+    ) -> tuple[dict[str, PodChange], Mapping[str, PodGroup] | None]:
         changes: dict[str, PodChange] = {}
         after = dict(pods or {})
         declared = single_pods(self.parts)
@@ -187,7 +187,7 @@ class _Reader(Struct, frozen=True):
                     after[single] = self._pod(single, after[single], declared[single], changes[single], location)
         return changes, after if pods is not None else None
 
-    def _pod(self, name: str, pod: PodShape, declared: PodShape, change: PodChange, location: Location) -> PodShape:
+    def _pod(self, name: str, pod: PodGroup, declared: PodGroup, change: PodChange, location: Location) -> PodGroup:
         """The pod after the change. A pod that comes back is as the scenario declares it."""
         if not pod.present and not change.present:
             what = f"the pod {name} does not exist at this step"
@@ -196,9 +196,10 @@ class _Reader(Struct, frozen=True):
             pod = declared
         said = {key: getattr(change, key) for key in ("present", "ready", "serving", "terminating")}
         labels = {**pod.labels, **change.labels}
-        made = pod.model_copy(
-            update={key: value for key, value in said.items() if value is not None}
-            | {"labels": {key: value for key, value in labels.items() if value is not None}}
+        made = replace(
+            pod,
+            **{key: value for key, value in said.items() if value is not None},
+            labels={key: value for key, value in labels.items() if value is not None},
         )
         if change.serving is not None:
             check_readiness(made, location, self.problems)
@@ -270,7 +271,7 @@ class _Reader(Struct, frozen=True):
         if pod is not None and (pod.host_network or pod.shared_netns):
             self.problems.add(location.key, f"{name} has no link of its own", allowed="name its node")
             return False
-        devices = [_FIRST_DEVICE, *(node.uplinks if node is not None else ())]
+        devices = [_FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
         if device not in devices:
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)

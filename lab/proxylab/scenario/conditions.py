@@ -8,9 +8,9 @@ from proxylab.scenario.document import Location
 from proxylab.scenario.model import Mode
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape
+from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
 from proxylab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
-from proxylab.scenario.schema.syntax import sysctl_fault
+from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MOST_CASES = 200
 
 def value_text(value: object) -> str:
     """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``."""
-    return "+".join(map(str, value)) if isinstance(value, list) else str(value)
+    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:

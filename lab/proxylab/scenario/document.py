@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from proxylab.scenario.model import Position
+from proxylab.scenario.words import Position
 
 __all__ = ["Document", "Location", "Marks", "Path", "Spot", "path_text"]
 

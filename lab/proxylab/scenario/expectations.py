@@ -1,14 +1,24 @@
 """The checks of ``expect`` against the rest of the probe and the scenario, and whether the lab can prove it."""
 
+from collections.abc import Mapping, Sequence
+
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.model import Frontend, Outcome, Spread
+from proxylab.scenario.model import (
+    ConntrackExpect,
+    Entries,
+    Expect,
+    Frontend,
+    NodeDevice,
+    Outcome,
+    Shares,
+    Spread,
+)
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.references import ready_pods, service_id
-from proxylab.scenario.schema.expect import ConntrackShape, EntriesShape, ExpectShape, NodeDeviceShape
 from proxylab.scenario.schema.probe import SendShape, ServiceTargetShape
-from proxylab.scenario.schema.syntax import is_address
 from proxylab.scenario.subject import Subject, is_echo, names_pods
+from proxylab.scenario.syntax import is_address
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_conntrack", "check_expectations", "check_source"]
@@ -23,7 +33,7 @@ def check_expectations(subject: Subject) -> None:
             _check(subject, exception.expect, subject.location["except"][index]["expect"])
 
 
-def _check(subject: Subject, expect: ExpectShape, location: Location) -> None:
+def _check(subject: Subject, expect: Expect, location: Location) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, location, problems)
     if is_echo(subject):
@@ -34,12 +44,12 @@ def _check(subject: Subject, expect: ExpectShape, location: Location) -> None:
         _check_end(expect, expect.at.partition("/")[0], location["at"], inventory, problems)
     if expect.conntrack is not None:
         check_conntrack(expect.conntrack, location["conntrack"], inventory, problems)
-    _check_backends(subject, expect.backends or [], location["backends"])
+    _check_backends(subject, expect.backends or (), location["backends"])
     if expect.outcome is Outcome.DELIVERED and expect.spread is not None:
         _check_spread(subject, expect, location["spread"])
 
 
-def _check_end(expect: ExpectShape, name: str, location: Location, inventory: Inventory, problems: Problems) -> None:
+def _check_end(expect: Expect, name: str, location: Location, inventory: Inventory, problems: Problems) -> None:
     if name not in inventory.senders:
         inventory.refuse(location.spot, name, "a node, pod or host", inventory.senders, problems)
     elif name not in inventory.nodes and expect.outcome is Outcome.REJECTED:
@@ -49,13 +59,13 @@ def _check_end(expect: ExpectShape, name: str, location: Location, inventory: In
 
 def check_source(source: object, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note a source address of an unknown node."""
-    if isinstance(source, NodeDeviceShape) and source.node not in inventory.nodes:
+    if isinstance(source, NodeDevice) and source.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, source.node, "a node", inventory.nodes, problems)
 
 
-def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) -> None:
+def _check_outcome(expect: Expect, location: Location, problems: Problems) -> None:
     """Note keys that an outcome needs and keys that it cannot have."""
-    if expect.outcome is None:
+    if not location["outcome"].exists:
         if expect.http is None:
             problems.add(location["outcome"].key, "is missing", allowed=f"allowed: {', '.join(Outcome)}")
         return
@@ -71,7 +81,7 @@ def _check_outcome(expect: ExpectShape, location: Location, problems: Problems) 
         problems.add(location["at"].key, "a delivered flow ends at its backend", allowed="remove the key")
 
 
-def _check_echo(expect: ExpectShape, location: Location, problems: Problems) -> None:
+def _check_echo(expect: Expect, location: Location, problems: Problems) -> None:
     """Note results that no echo request can have."""
     if expect.outcome is Outcome.REFUSED:
         what = "a network stack does not refuse an echo request"
@@ -80,10 +90,14 @@ def _check_echo(expect: ExpectShape, location: Location, problems: Problems) -> 
         problems.add(location["http"].key, "an echo request carries no HTTP", allowed="remove the key")
 
 
-def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> None:
+def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
     target, problems = subject.probe.target, subject.problems
     via = target.via if isinstance(target, ServiceTargetShape) else None
-    if via is Frontend.HEALTH_CHECK_NODE_PORT and expect.http is None and expect.outcome is Outcome.DELIVERED:
+    if (
+        via is Frontend.HEALTH_CHECK_NODE_PORT
+        and expect.http is None
+        and location["outcome"].value == Outcome.DELIVERED
+    ):
         problems.add(
             location["http"].key, "is missing: a health-check node port answers by HTTP", allowed="{status: 200}"
         )
@@ -96,7 +110,7 @@ def _check_http(subject: Subject, expect: ExpectShape, location: Location) -> No
         problems.add(location["http"]["localEndpoints"].key, what, allowed="remove the key")
 
 
-def _check_backends(subject: Subject, backends: list[str], location: Location) -> None:
+def _check_backends(subject: Subject, backends: Sequence[str], location: Location) -> None:
     inventory, send = subject.inventory, subject.probe.send
     seen: set[str] = set()
     for index, name in enumerate(backends):
@@ -110,7 +124,7 @@ def _check_backends(subject: Subject, backends: list[str], location: Location) -
         subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
 
 
-def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> None:
+def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
     target, send, problems = subject.probe.target, subject.probe.send, subject.problems
     if target is None or send is None:
         return
@@ -123,10 +137,10 @@ def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> 
         return
     if _check_affinity(subject, expect, target, location):
         return
-    if isinstance(expect.spread, dict):
-        _check_shares(subject, expect.spread, expect.backends, location)
-    if isinstance(expect.spread, dict):
-        shares = tuple(expect.spread.values())
+    if isinstance(expect.spread, Shares):
+        _check_shares(subject, expect.spread.of, expect.backends, location)
+    if isinstance(expect.spread, Shares):
+        shares = tuple(expect.spread.of.values())
         _check_power(subject, send, len(shares), flows_needed_for(shares), location)
         return
     known = len(expect.backends or []) or _endpoints(subject, target)
@@ -136,7 +150,7 @@ def _check_spread(subject: Subject, expect: ExpectShape, location: Location) -> 
         _check_power(subject, send, known, flows_needed(max(known, 1)), location)
 
 
-def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTargetShape, location: Location) -> bool:
+def _check_affinity(subject: Subject, expect: Expect, target: ServiceTargetShape, location: Location) -> bool:
     """Whether the spread contradicts the Service's session affinity; notes it."""
     service = subject.manifests.services.get(service_id(target.service, target.namespace))
     if service is None:
@@ -153,7 +167,9 @@ def _check_affinity(subject: Subject, expect: ExpectShape, target: ServiceTarget
     return False
 
 
-def _check_shares(subject: Subject, shares: dict[str, float], backends: list[str] | None, location: Location) -> None:
+def _check_shares(
+    subject: Subject, shares: Mapping[str, float], backends: Sequence[str] | None, location: Location
+) -> None:
     inventory = subject.inventory
     for name in shares:
         if name not in inventory.backends:
@@ -172,8 +188,8 @@ def _check_power(subject: Subject, send: SendShape, count: int, needed: int, loc
         _refuse_flows(subject, location, what, needed)
 
 
-def _check_sticking(subject: Subject, send: SendShape, expect: ExpectShape, location: Location) -> None:
-    backends = expect.backends or []
+def _check_sticking(subject: Subject, send: SendShape, expect: Expect, location: Location) -> None:
+    backends = expect.backends or ()
     if len(backends) < 2:
         what = "sticky needs expect.backends"
         subject.problems.add(location.spot, what, allowed="needed: two backends or more")
@@ -205,7 +221,7 @@ def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
     return ready_pods(service, subject.pods)
 
 
-def check_conntrack(shape: ConntrackShape, location: Location, inventory: Inventory, problems: Problems) -> None:
+def check_conntrack(shape: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note unknown names in an expectation of connection tracking, and one that expects nothing."""
     if shape.node is not None and shape.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
@@ -220,7 +236,7 @@ def check_conntrack(shape: ConntrackShape, location: Location, inventory: Invent
             _check_entries(entries, location[key], inventory, problems)
 
 
-def _check_entries(entries: EntriesShape, location: Location, inventory: Inventory, problems: Problems) -> None:
+def _check_entries(entries: Entries, location: Location, inventory: Inventory, problems: Problems) -> None:
     for key, name in (("replyFrom", entries.reply_from), ("originalFrom", entries.original_from)):
         if name is not None and not is_address(name) and name not in inventory.senders:
             inventory.refuse(location[key].spot, name, "a node, pod or host", inventory.senders, problems)

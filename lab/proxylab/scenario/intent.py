@@ -3,34 +3,24 @@
 from collections.abc import Mapping
 from typing import Final
 
-from msgspec import field
-
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
+from proxylab.scenario.expect import Expect
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Frontend, Manner, Position
 
 __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
-    "ConntrackExpect",
     "EngineFailure",
-    "Entries",
     "Exceptional",
-    "Expect",
     "HostTarget",
-    "HttpExpect",
-    "NodeDevice",
     "PodTarget",
-    "Preserved",
     "Probe",
     "Send",
     "ServiceTarget",
-    "Shares",
     "Source",
-    "SourceAddress",
-    "SourceExpectation",
     "Stream",
     "Target",
 ]
@@ -115,77 +105,6 @@ class Send(Record, frozen=True, kw_only=True):
     payload: int = 0
     every: int | None = None
     frame_to: str = ""
-
-
-class Preserved(TaggedRecord, frozen=True):
-    """``source: preserved``: the backend sees the sender's own address."""
-
-
-class NodeDevice(TaggedRecord, frozen=True):
-    """``source: {node, device}``: the backend sees the node's address on that device (uplink, pods, overlay)."""
-
-    node: str
-    device: str
-
-
-class SourceAddress(TaggedRecord, frozen=True):
-    """``source: ADDRESS``: the backend sees this address."""
-
-    address: IPAddress
-
-
-SourceExpectation = Preserved | NodeDevice | SourceAddress
-
-
-class Shares(Record, frozen=True):
-    """``spread: {echo-1: 0.5, echo-2: 0.5}``: the share of the flows that each backend gets. The shares sum to 1."""
-
-    of: Mapping[str, float]
-
-
-class HttpExpect(Record, frozen=True, kw_only=True):
-    """The answer to an HTTP request; ``local_endpoints`` is in the body that a health-check node port returns."""
-
-    status: int
-    local_endpoints: int | None = None
-
-
-class Entries(Record, frozen=True, kw_only=True):
-    """A filter for entries of the connection tracking table: an entry must match every field that is not ``None``.
-
-    The default ``protocol`` is the probe's own, and in a step TCP, UDP and SCTP. ``reply_from`` and ``original_from``
-    are names of the scenario or addresses as text. ``masqueraded`` is whether the kernel replaced the sender's source
-    address or port.
-    """
-
-    protocol: Transport | None = None
-    reply_from: str | None = None
-    original_from: str | None = None
-    port: int | None = None
-    masqueraded: bool | None = None
-
-
-class ConntrackExpect(Record, frozen=True, kw_only=True):
-    """Entries that the nodes' tables must hold and must not hold; ``node`` limits them to one node's table."""
-
-    node: str | None = None
-    some: Entries | None = None
-    none: Entries | None = None
-
-
-class Expect(Record, frozen=True, kw_only=True):
-    """The expected result. ``positions`` are the places of the keys that the author wrote, by their YAML names."""
-
-    outcome: Outcome
-    backends: tuple[str, ...] | None = None
-    source: SourceExpectation | None = None
-    spread: Spread | Shares | None = None
-    at: str | None = None
-    reply: Reply | None = None
-    http: HttpExpect | None = None
-    conntrack: ConntrackExpect | None = None
-    position: Position
-    positions: Mapping[str, Position] = field(default_factory=dict)
 
 
 class Exceptional(Record, frozen=True, kw_only=True):

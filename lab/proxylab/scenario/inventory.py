@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from proxylab.addresses import Family
 from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.model import PodGroup
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.schema.machines import PodShape
-from proxylab.scenario.schema.syntax import is_label
+from proxylab.scenario.syntax import is_label
 
-__all__ = ["MOST_PODS", "Inventory", "check_readiness", "pod_names", "take_inventory"]
+__all__ = ["MOST_PODS", "Inventory", "check_readiness", "take_inventory"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
@@ -70,13 +70,6 @@ class Inventory(Struct, frozen=True):
         return "an outside host" if name in self.hosts else ""
 
 
-def pod_names(name: str, pod: PodShape) -> tuple[str, ...]:
-    """The names of the pods of an entry of ``spec.pods``."""
-    if pod.replicas is None:
-        return (name,)
-    return tuple(f"{name}-{number}" for number in range(1, pod.replicas + 1))
-
-
 def take_inventory(parts: Parts, problems: Problems) -> Inventory:
     """Collect the names of a scenario, and check their entries.
 
@@ -87,12 +80,12 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
     sound = _within_bounds(parts, problems)
     pods: dict[str, str] = {}
     for name, pod in sound.items():
-        for each in pod_names(name, pod):
+        for each in pod.pod_names:
             pods.setdefault(each, name)
     inventory = Inventory(
         nodes=tuple(parts.nodes),
         pods=pods,
-        groups={name: pod_names(name, pod) for name, pod in sound.items() if pod.replicas is not None},
+        groups={name: pod.pod_names for name, pod in sound.items() if pod.replicas is not None},
         hosts=tuple(parts.hosts),
         doubtful=frozenset(parts.pods.keys() - sound.keys()),
     )
@@ -102,10 +95,10 @@ def take_inventory(parts: Parts, problems: Problems) -> Inventory:
     return inventory
 
 
-def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
+def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodGroup]:
     """The well-formed entries of ``spec.pods``, up to the greatest number of pods."""
     count = 0
-    sound: dict[str, PodShape] = {}
+    sound: dict[str, PodGroup] = {}
     for name, pod in parts.pods.items():
         count += 1 if pod is None else pod.replicas or 1
         if count > MOST_PODS:
@@ -117,14 +110,14 @@ def _within_bounds(parts: Parts, problems: Problems) -> dict[str, PodShape]:
     return sound
 
 
-def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems) -> None:
+def _check_names(parts: Parts, sound: Mapping[str, PodGroup], problems: Problems) -> None:
     owners: dict[str, tuple[str, Location]] = {}
     bearers = [(name, "a node", parts.at("nodes", name)) for name in parts.nodes]
     for name, pod in sound.items():
         location = parts.at("pods", name)
         bearers.append((name, "a pod" if pod.replicas is None else "a group of pods", location))
         if pod.replicas is not None:
-            bearers += [(each, f"a pod of {name}", location) for each in pod_names(name, pod)]
+            bearers += [(each, f"a pod of {name}", location) for each in pod.pod_names]
     bearers += [(name, "an outside host", parts.at("hosts", name)) for name in parts.hosts]
     for name, kind, location in bearers:
         if name not in owners:
@@ -138,22 +131,22 @@ def _check_names(parts: Parts, sound: Mapping[str, PodShape], problems: Problems
         )
 
 
-def _check_pod(name: str, pod: PodShape, location: Location, inventory: Inventory, problems: Problems) -> None:
-    longest = pod_names(name, pod)[-1]
+def _check_pod(name: str, pod: PodGroup, location: Location, inventory: Inventory, problems: Problems) -> None:
+    longest = pod.pod_names[-1]
     if is_label(name) and not is_label(longest):
         problems.add(
             location.key,
             f"the pod {shown(longest)} would have a name of {len(longest)} characters",
             allowed="allowed: 63",
         )
-    for index, node in enumerate(pod.nodes or []):
+    for index, node in enumerate(pod.nodes):
         if node not in inventory.nodes:
             inventory.refuse(location["nodes"][index].spot, node, "a node", inventory.nodes, problems)
     _check_addresses(pod, location, problems)
     _check_ports(pod, location, problems)
 
 
-def _check_addresses(pod: PodShape, location: Location, problems: Problems) -> None:
+def _check_addresses(pod: PodGroup, location: Location, problems: Problems) -> None:
     """Check a pod's fixed addresses, and the keys that depend on its network namespace."""
     if pod.addresses and (pod.replicas is not None or pod.host_network):
         what = (
@@ -176,7 +169,7 @@ def _check_addresses(pod: PodShape, location: Location, problems: Problems) -> N
     check_readiness(pod, location, problems)
 
 
-def check_readiness(pod: PodShape, location: Location, problems: Problems) -> None:
+def check_readiness(pod: PodGroup, location: Location, problems: Problems) -> None:
     """Note a pod at ``location`` with sysctls that it cannot have, or with ``serving`` against ``ready``."""
     if pod.sysctls and pod.host_network:
         what = "pods on the host network have the node's sysctls"
@@ -186,7 +179,7 @@ def check_readiness(pod: PodShape, location: Location, problems: Problems) -> No
         problems.add(location["serving"].spot, what, allowed="change ready, or set terminating: true")
 
 
-def _check_ports(pod: PodShape, location: Location, problems: Problems) -> None:
+def _check_ports(pod: PodGroup, location: Location, problems: Problems) -> None:
     numbers: set[tuple[str, int]] = set()
     names: set[str] = set()
     for index, port in enumerate(pod.ports):

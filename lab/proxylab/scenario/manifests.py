@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location
+from proxylab.scenario.model import Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.schema.base import ignored_keys
-from proxylab.scenario.schema.machines import NodeShape, PodShape
 from proxylab.scenario.schema.service import ServiceShape
 from proxylab.scenario.schema.workload import EndpointSliceShape, EndpointsShape, NodeObjectShape, PodObjectShape
 from proxylab.scenario.services import DEFAULT_NAMESPACE, service_of
@@ -238,7 +238,7 @@ class _Reader:
     def _keep(
         self,
         shape: Any,
-        make: "Callable[[Any], PodShape | NodeShape]",
+        make: "Callable[[Any, Location], PodGroup | Node]",
         found: dict[str, ManifestObject],
         location: Location,
         kind: str,
@@ -253,7 +253,9 @@ class _Reader:
                 location["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
             )
             return
-        found[name[1]] = ManifestObject(make(read) if read is not None else None, location)
+        found[name[1]] = ManifestObject(
+            make(read, location["metadata"]["name"]) if read is not None else None, location
+        )
         if read is not None:
             check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
 

@@ -8,34 +8,39 @@ from collections.abc import Mapping
 
 from msgspec import field
 
-from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, PodPort, Service
+from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.expect import (
+    ConntrackExpect,
+    Entries,
+    Expect,
+    HttpExpect,
+    NodeDevice,
+    Preserved,
+    Shares,
+    SourceAddress,
+    SourceExpectation,
+)
+from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.intent import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
-    ConntrackExpect,
     EngineFailure,
-    Entries,
     Exceptional,
-    Expect,
     HostTarget,
-    HttpExpect,
-    NodeDevice,
     PodTarget,
-    Preserved,
     Probe,
     Send,
     ServiceTarget,
-    Shares,
     Source,
-    SourceAddress,
-    SourceExpectation,
     Stream,
     Target,
 )
+from proxylab.scenario.network import Network, RoutedAddress, Segment
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
     Change,
     Count,
@@ -76,7 +81,9 @@ __all__ = [
     "Host",
     "HostTarget",
     "HttpExpect",
+    "Leftovers",
     "LinkChange",
+    "ListeningPort",
     "LoadBalancer",
     "Manner",
     "Mode",
@@ -117,168 +124,6 @@ __all__ = [
     "Uplink",
     "VersionRange",
 ]
-
-
-class Segment(Record, frozen=True, kw_only=True):
-    """A further segment, with one network for each family. The router is on it too."""
-
-    name: str
-    cidrs: tuple[IPNetwork, ...]
-    position: Position
-
-
-class RoutedAddress(Record, frozen=True, kw_only=True):
-    """A load-balancer or external IP, or a network of them, that the router sends to nodes.
-
-    With several nodes the router picks one by a hash of addresses and ports.
-    """
-
-    network: IPNetwork
-    nodes: tuple[str, ...]
-    position: Position
-
-
-class Network(Record, frozen=True, kw_only=True):
-    """The network and its address plan.
-
-    ``pod_network`` is ``ptp``, ``ptp-unnumbered`` or ``bridge``, and ``hairpin`` says how a bridge lets a pod reach
-    itself: ``hairpin-veth``, ``promiscuous-bridge`` or ``none``. ``inter_node`` is ``host-gw`` or ``vxlan``. With
-    ``outbound_masquerade``, nodes masquerade what their pods send out of the pod network.
-    """
-
-    families: tuple[Family, ...] = (Family.IPV4,)
-    pod_network: str = "ptp"
-    hairpin: str = "hairpin-veth"
-    inter_node: str = "host-gw"
-    outbound_masquerade: bool = False
-    router_sysctls: Mapping[str, str] = field(default_factory=dict)
-    segments: tuple[Segment, ...] = ()
-    routed: tuple[RoutedAddress, ...] = ()
-    pod_cidrs: tuple[IPNetwork, ...]
-    service_cidrs: tuple[IPNetwork, ...]
-    node_cidrs: tuple[IPNetwork, ...]
-    outside_cidrs: tuple[IPNetwork, ...]
-
-
-class NodeAddress(Record, frozen=True):
-    """A further address of a node, on ``eth0``, another uplink, or ``lo``."""
-
-    device: str
-    interface: IPInterface
-
-
-class Uplink(Record, frozen=True):
-    """A further device of a node, such as ``eth1``, on a segment. The lab chooses its addresses."""
-
-    device: str
-    segment: str
-
-
-class NodeRoute(Record, frozen=True):
-    """A further route of a node. ``source`` makes it a policy route, for packets from that network."""
-
-    destination: IPNetwork
-    device: str
-    via: IPAddress | None = None
-    source: IPNetwork | None = None
-
-
-class Daemon(Record, frozen=True, kw_only=True):
-    """A program that listens on a node, on all its addresses if ``address`` is ``None``."""
-
-    name: str
-    port: int
-    protocol: Protocol = Protocol.TCP
-    address: IPAddress | None = None
-
-
-class Node(Record, frozen=True, kw_only=True):
-    """One node of the scenario. ``sysctls`` override the lab's own, by dotted name.
-
-    ``internal_ips`` are its own addresses, one of each family; if empty, the lab chooses. ``addresses`` are further
-    ones. ``taints`` are the keys of the Node object's taints; ``terminating`` means that the object is being deleted.
-    ``leftovers`` are rules in the node before the engine starts, by the tool that reads them: ``iptables``,
-    ``ip6tables`` or ``nft``.
-    """
-
-    name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
-    taints: tuple[str, ...] = ()
-    terminating: bool = False
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    internal_ips: tuple[IPAddress, ...] = ()
-    addresses: tuple[NodeAddress, ...] = ()
-    uplinks: tuple[Uplink, ...] = ()
-    routes: tuple[NodeRoute, ...] = ()
-    daemons: tuple[Daemon, ...] = ()
-    leftovers: Mapping[str, str] = field(default_factory=dict)
-    position: Position
-
-
-class PodGroup(Record, frozen=True, kw_only=True):
-    """One entry of ``spec.pods``. ``replicas`` is ``None`` for a single pod with the entry's own name.
-
-    With ``host_network`` the pods live in their nodes' network namespaces. With ``shared_netns`` all pods of the entry
-    on one node live in one network namespace, each with an address of its own. ``addresses`` are a single pod's fixed
-    addresses; if empty, the lab chooses. ``subdomain`` is the headless Service under which each pod has a DNS name: its
-    own name, or ``hostname`` for a single pod. ``serving`` counts while a pod is ``terminating``: it is what ``ready``
-    was before. Pods that are not ``present`` are on the network, but the API does not know them until a step adds them.
-    """
-
-    name: str
-    namespace: str = "default"
-    replicas: int | None = None
-    nodes: tuple[str, ...]
-    labels: Mapping[str, str] = field(default_factory=dict)
-    ports: tuple[PodPort, ...] = ()
-    ready: bool = True
-    serving: bool = True
-    terminating: bool = False
-    present: bool = True
-    host_network: bool = False
-    shared_netns: bool = False
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    hostname: str = ""
-    subdomain: str = ""
-    addresses: tuple[IPAddress, ...] = ()
-    position: Position
-
-    @property
-    def pod_names(self) -> tuple[str, ...]:
-        """The names of its pods: ``echo``, or ``echo-1`` to ``echo-N`` with replicas."""
-        if self.replicas is None:
-            return (self.name,)
-        return tuple(f"{self.name}-{number}" for number in range(1, self.replicas + 1))
-
-    def node_of(self, ordinal: int) -> str:
-        """The node of the pod with that ordinal (from 0): the nodes listed, in turn."""
-        return self.nodes[ordinal % len(self.nodes)]
-
-
-class Host(Record, frozen=True, kw_only=True):
-    """An outside host: a machine that is not a node, behind the router, on the nodes' segment or on another one.
-
-    ``addresses`` is how many it has in each family.
-    """
-
-    name: str
-    segment: str = "outside"
-    addresses: int = 1
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-    position: Position
-
-
-class LoadBalancer(Record, frozen=True, kw_only=True):
-    """A load balancer in front of the nodes. It gives Services of type LoadBalancer addresses from its pool.
-
-    With ``health_checked`` it queries every node's health-check node port and skips nodes that fail.
-    """
-
-    name: str
-    pool: tuple[IPNetwork, ...]
-    nodes: tuple[str, ...]
-    health_checked: bool = False
-    position: Position
 
 
 class Case(Record, frozen=True, kw_only=True):

@@ -3,21 +3,22 @@
 The module checks the network against nodes and hosts. ``proxylab.plan`` assigns addresses.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.model import Network, Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
-from proxylab.scenario.schema.machines import NodeShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
 
-__all__ = ["check_network", "families_of", "networks_of", "service_networks"]
+__all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -34,18 +35,30 @@ _OWN_SEGMENTS: Final = ("nodes", "outside")
 _FIRST_DEVICE: Final = "eth0"
 
 
-def families_of(network: NetworkShape, matrix: MatrixShape) -> tuple[Family, ...]:
+def families_of(network: Network, matrix: MatrixShape) -> tuple[Family, ...]:
     """Every family that some case of the scenario has, the primary one of the first case first."""
-    of_cases = matrix.families or [network.families]
+    of_cases = matrix.families or [[*network.families]]
     return tuple(dict.fromkeys(family for families in of_cases for family in families))
 
 
-def networks_of(network: NetworkShape, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
+def networks_of(network: Network, families: tuple[Family, ...]) -> dict[str, tuple[IPNetwork, ...]]:
     """The networks by their keys in ``spec.network``: for each family the author's network, or the default."""
     return {
         key: tuple(given.get(family, _DEFAULTS[key][family]) for family in families)
         for key, given in _given(network).items()
     }
+
+
+def with_networks(network: Network, matrix: MatrixShape) -> Network:
+    """The network with the defaults of every family that some case has."""
+    networks = networks_of(network, families_of(network, matrix))
+    return replace(
+        network,
+        pod_cidrs=networks["podCIDR"],
+        service_cidrs=networks["serviceCIDR"],
+        node_cidrs=networks["nodeCIDR"],
+        outside_cidrs=networks["outsideCIDR"],
+    )
 
 
 def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
@@ -64,7 +77,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         problems: takes the mistakes. The plan finds networks that are too small.
     """
     spec = parts.location["spec"]
-    segments = [*_OWN_SEGMENTS, *(parts.network.segments if parts.network else ())]
+    segments = [*_OWN_SEGMENTS, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
         _check_pools(parts, parts.network, problems)
@@ -79,20 +92,20 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
             _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
-            _check_nodes(balancer.nodes or [], spec["loadBalancers"][name]["nodes"], inventory, problems)
+            _check_nodes(balancer.nodes, spec["loadBalancers"][name]["nodes"], inventory, problems)
 
 
-def _given(network: NetworkShape) -> dict[str, dict[Family, IPNetwork]]:
+def _given(network: Network) -> dict[str, dict[Family, IPNetwork]]:
     written = {
-        "podCIDR": network.pod_cidr,
-        "serviceCIDR": network.service_cidr,
-        "nodeCIDR": network.node_cidr,
-        "outsideCIDR": network.outside_cidr,
+        "podCIDR": network.pod_cidrs,
+        "serviceCIDR": network.service_cidrs,
+        "nodeCIDR": network.node_cidrs,
+        "outsideCIDR": network.outside_cidrs,
     }
-    return {key: {Family.of(each): each for each in networks or []} for key, networks in written.items()}
+    return {key: {Family.of(each): each for each in networks} for key, networks in written.items()}
 
 
-def _check_networks(parts: Parts, network: NetworkShape, location: Location, problems: Problems) -> None:
+def _check_networks(parts: Parts, network: Network, location: Location, problems: Problems) -> None:
     families = families_of(network, parts.matrix or no_axes())
     if parts.matrix is not None:
         _check_families(parts, network, families, problems)
@@ -100,19 +113,19 @@ def _check_networks(parts: Parts, network: NetworkShape, location: Location, pro
         _check_apart(location, (one, first), (other, second), problems)
 
 
-def _check_families(parts: Parts, network: NetworkShape, families: Collection[Family], problems: Problems) -> None:
+def _check_families(parts: Parts, network: Network, families: Collection[Family], problems: Problems) -> None:
     """Note addresses of a family that no case has, and segments that lack a network of some case's family."""
     for location, address in _located(parts, network):
         if Family.of(address) not in families:
             what = f"{address} is {Family.of(address)}, a family that the scenario does not have"
             problems.add(location.spot, what, allowed=f"its families: {listed(families)}")
-    for name, segment in network.segments.items():
-        for family in (each for each in families if each not in map(Family.of, segment.cidr)):
-            where = parts.location["spec"]["network"]["segments"][name]["cidr"]
+    for segment in network.segments:
+        for family in (each for each in families if each not in map(Family.of, segment.cidrs)):
+            where = parts.location["spec"]["network"]["segments"][segment.name]["cidr"]
             problems.add(where.spot, f"the segment has no {family} network", allowed="give one of each family")
 
 
-def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
+def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     """Every address and network that the author wrote, except those of segments."""
     spec = parts.location["spec"]
     for key, given in _given(network).items():
@@ -134,16 +147,14 @@ def _located(parts: Parts, network: NetworkShape) -> Iterator[tuple[Location, IP
             yield from ((at[index], each) for index, each in enumerate(balancer.pool))
 
 
-def _located_at_node(
-    node: NodeShape, location: Location
-) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
+def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location, IPAddress | IPInterface | IPNetwork]]:
     for index, address in enumerate(node.addresses):
-        yield location["addresses"][index], address.address
+        yield location["addresses"][index], address.interface
     for index, route in enumerate(node.routes):
-        yield location["routes"][index]["to"], route.to
-    for name, daemon in node.daemons.items():
+        yield location["routes"][index]["to"], route.destination
+    for daemon in node.daemons:
         if daemon.address is not None:
-            yield location["daemons"][name]["address"], daemon.address
+            yield location["daemons"][daemon.name]["address"], daemon.address
 
 
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
@@ -162,12 +173,12 @@ def _check_apart(location: Location, one: _Named, other: _Named, problems: Probl
     problems.add(where.spot, f"{names[0]} {first} and {names[1]} {second} overlap", allowed="keep them apart")
 
 
-def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> None:
+def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
     """Note pools that overlap another network: only the router may lead to a pool's addresses."""
     families = families_of(network, parts.matrix or no_axes())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
     for name, balancer in parts.load_balancers.items():
-        for index, pool in enumerate(balancer.pool if balancer is not None else []):
+        for index, pool in enumerate(balancer.pool if balancer is not None else ()):
             for other, taken in others:
                 if pool.version == taken.version and pool.overlaps(taken):
                     spot = parts.location["spec"]["loadBalancers"][name]["pool"][index].spot
@@ -175,14 +186,14 @@ def _check_pools(parts: Parts, network: NetworkShape, problems: Problems) -> Non
             others.append((f"the pool of {name}", pool))
 
 
-def _all_networks(network: NetworkShape, families: tuple[Family, ...]) -> Iterator[_Named]:
+def _all_networks(network: Network, families: tuple[Family, ...]) -> Iterator[_Named]:
     for key, networks in networks_of(network, families).items():
         yield from (((key,), each) for each in networks)
-    for name, segment in network.segments.items():
-        yield from ((("segments", name), each) for each in segment.cidr)
+    for segment in network.segments:
+        yield from ((("segments", segment.name), each) for each in segment.cidrs)
 
 
-def _check_nodes(nodes: list[str], location: Location, inventory: Inventory, problems: Problems) -> None:
+def _check_nodes(nodes: Sequence[str], location: Location, inventory: Inventory, problems: Problems) -> None:
     for index, node in enumerate(nodes):
         if node not in inventory.nodes:
             inventory.refuse(location[index].spot, node, "a node", inventory.nodes, problems)
@@ -207,7 +218,7 @@ def _own_addresses_at(parts: Parts, name: str) -> Location:
     return Location(location.document, (*location.path[:-2], "status", "addresses"))
 
 
-def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, problems: Problems) -> None:
+def _check_internal_ips(node: Node, parts: Parts, location: Location, problems: Problems) -> None:
     """Note a node's own address outside the nodes' segment, and a second one of a family."""
     if parts.network is None or parts.matrix is None:
         return
@@ -221,8 +232,9 @@ def _check_internal_ips(node: NodeShape, parts: Parts, location: Location, probl
             problems.add(location[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
 
 
-def _check_devices(node: NodeShape, segments: list[str] | None, location: Location, problems: Problems) -> None:
-    for name, uplink in node.uplinks.items():
+def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:
+    for uplink in node.uplinks:
+        name = uplink.device
         if name in (_FIRST_DEVICE, "lo"):
             problems.add(
                 location["uplinks"][name].key,
@@ -231,7 +243,7 @@ def _check_devices(node: NodeShape, segments: list[str] | None, location: Locati
             )
         if segments is not None:
             _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"], problems)
-    devices = [_FIRST_DEVICE, *node.uplinks, "lo"]
+    devices = [_FIRST_DEVICE, *(each.device for each in node.uplinks), "lo"]
     named = [(location["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
     named += [(location["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
     for where, device in named:

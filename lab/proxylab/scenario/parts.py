@@ -5,20 +5,21 @@ rest of the same probe. ``inventory`` and ``probes`` compare parts with each oth
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from proxylab.scenario.document import Location
+from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.model import Expect, Host, LoadBalancer, Network, Node, PodGroup
 from proxylab.scenario.problems import Problems
+from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.expect import EngineFailureShape, ExceptionShape, ExpectShape
-from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
+from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.network import NetworkShape
 from proxylab.scenario.schema.probe import (
     AnyTarget,
     ProbeName,
@@ -36,6 +37,9 @@ from proxylab.scenario.validation import validated
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
 
 
+AnyDeclared = TypeVar("AnyDeclared", bound=Declared)
+
+
 class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
@@ -43,7 +47,7 @@ class ProbeParts(Struct, frozen=True, kw_only=True):
     source: SourceShape | None
     target: AnyTarget | None
     send: SendShape | None
-    expect: ExpectShape | None
+    expect: Expect | None
     exceptions: tuple[ExceptionShape | None, ...] = ()
 
 
@@ -64,11 +68,11 @@ class Parts(Struct, frozen=True, kw_only=True):
 
     location: Location
     document: ScenarioDocument | None
-    network: NetworkShape | None
-    nodes: Mapping[str, NodeShape | None]
-    pods: Mapping[str, PodShape | None]
-    hosts: Mapping[str, HostShape | None]
-    load_balancers: Mapping[str, BalancerShape | None]
+    network: Network | None
+    nodes: Mapping[str, Node | None]
+    pods: Mapping[str, PodGroup | None]
+    hosts: Mapping[str, Host | None]
+    load_balancers: Mapping[str, LoadBalancer | None]
     matrix: MatrixShape | None
     failures: tuple[EngineFailureShape | None, ...]
     probes: tuple[ProbeParts, ...]
@@ -91,15 +95,15 @@ def read_parts(location: Location, problems: Problems) -> Parts:
     document = validated(ScenarioDocument, location, problems)
     if document is None:
         return _salvaged(location)
-    spec = document.spec
+    spec, at = document.spec, location["spec"]
     return Parts(
         location=location,
         document=document,
-        network=spec.network,
-        nodes=spec.nodes,
-        pods=spec.pods,
-        hosts=spec.hosts,
-        load_balancers=spec.load_balancers,
+        network=placed(spec.network, at["network"]),
+        nodes=_placed_entries(spec.nodes, at["nodes"]),
+        pods=_placed_entries(spec.pods, at["pods"]),
+        hosts=_placed_entries(spec.hosts, at["hosts"]),
+        load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
         matrix=spec.matrix or no_axes(),
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
@@ -152,7 +156,7 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 "terminating": own.terminating or given.shape.terminating,
                 "internal_ips": own.internal_ips or given.shape.internal_ips,
             }
-            nodes[name] = own.model_copy(update=update)
+            nodes[name] = replace(own, **update)
     return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
 
 
@@ -163,11 +167,11 @@ def _salvaged(location: Location) -> Parts:
     return Parts(
         location=location,
         document=None,
-        network=_part(NetworkShape, network) if network.exists else NetworkShape(),
-        nodes=_entries(NodeShape, spec["nodes"]),
-        pods=_entries(PodShape, spec["pods"]),
-        hosts=_entries(HostShape, spec["hosts"]),
-        load_balancers=_entries(BalancerShape, spec["loadBalancers"]),
+        network=_placed(Network, network) if network.exists else Network(),
+        nodes=_placed_entries(_entries(Node, spec["nodes"]), spec["nodes"]),
+        pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
+        hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
+        load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
         matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
         failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
@@ -190,7 +194,7 @@ def _probe(location: Location) -> ProbeParts:
         source=_part(Sender, location["from"]),
         target=_part(TargetShape, location["to"]),
         send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=_part(ExpectShape, location["expect"]),
+        expect=_part(Expect, location["expect"]),
         exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
     )
 
@@ -217,9 +221,20 @@ def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
     return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
 
 
+def _placed_entries(entries: Mapping[str, AnyDeclared | None], location: Location) -> dict[str, AnyDeclared | None]:
+    """The records of a mapping by their keys, with their names and positions."""
+    return {name: None if each is None else placed(each, location[name], name) for name, each in entries.items()}
+
+
 def _part(wanted: Any, location: Location) -> Any:
     """The value at ``location`` if it matches ``wanted``, an annotation of the schema; else ``None``."""
     return _well_formed(wanted, location.value)
+
+
+def _placed(wanted: type[AnyDeclared], location: Location) -> AnyDeclared | None:
+    """The record at ``location`` with its positions, if the value is well-formed."""
+    found = _part(wanted, location)
+    return placed(found, location) if found is not None else None
 
 
 def _well_formed(wanted: Any, value: object) -> Any:

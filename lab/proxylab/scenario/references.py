@@ -6,11 +6,10 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
-from proxylab.scenario.inventory import pod_names
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
+from proxylab.scenario.model import PodGroup
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.schema.machines import PodShape
 
 __all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
 
@@ -46,12 +45,12 @@ def service_id(written: str, namespace: str | None) -> ServiceId:
     return (before, name) if slash else (namespace or DEFAULT_NAMESPACE, written)
 
 
-def single_pods(parts: Parts) -> dict[str, PodShape]:
+def single_pods(parts: Parts) -> dict[str, PodGroup]:
     """The entry of every single pod, by the pod's name."""
-    return {each: pod for name, pod in parts.pods.items() if pod is not None for each in pod_names(name, pod)}
+    return {each: pod for pod in parts.pods.values() if pod is not None for each in pod.pod_names}
 
 
-def ready_pods(service: Service, pods: Mapping[str, PodShape]) -> int:
+def ready_pods(service: Service, pods: Mapping[str, PodGroup]) -> int:
     """How many of the pods are ready endpoints of the Service."""
     if not service.selector:
         return 0

@@ -5,13 +5,17 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 from msgspec import field
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
-from proxylab.scenario.intent import ConntrackExpect, Probe, SourceExpectation
+from proxylab.scenario.expect import ConntrackExpect, SeenSource
+from proxylab.scenario.intent import Probe
+from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.problems import describe
+from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
 
@@ -147,59 +151,104 @@ class Change(Record, frozen=True, kw_only=True):
     links: tuple[LinkChange, ...] = ()
 
 
-class Until(Record, frozen=True, kw_only=True):
-    """The conditions that a step waits for, all of them, for ``within`` milliseconds at most.
+class Until(Declared, frozen=True, kw_only=True):
+    """The conditions that a step waits for, all of them, before the lab checks anything."""
 
-    Attributes:
-        engines: the state that each node's engine must reach.
-        rules: whether the engine's rules must be in the kernel of a node.
-        conntrack: the entries that connection tracking must hold.
-        balancers: the nodes that each load balancer must send to, and no others.
-        backends: the pod that must answer each stream.
-        elapsed: milliseconds that must pass in any case, for scenarios about a timeout.
-        within: the deadline; the step fails if a condition does not hold by then.
-    """
-
-    engines: Mapping[str, EngineState] = field(default_factory=dict)
-    rules: Mapping[str, RulesState] = field(default_factory=dict)
-    conntrack: ConntrackExpect | None = None
-    balancers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    backends: Mapping[str, str] = field(default_factory=dict)
-    elapsed: int | None = None
-    within: int = DEADLINE
+    engines: Annotated[
+        Mapping[str, EngineState],
+        Key(
+            "The state that each node's engine must reach: synced or stopped.",
+            [{"node-a": "synced", "node-b": "stopped"}],
+        ),
+    ] = field(default_factory=dict)
+    rules: Annotated[
+        Mapping[str, RulesState],
+        Key("Whether the engine's rules must be in a node's kernel.", [{"node-a": "present"}]),
+    ] = field(default_factory=dict)
+    conntrack: Annotated[
+        ConntrackExpect | None,
+        Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
+    ] = None
+    balancers: Annotated[
+        Mapping[str, Annotated[tuple[str, ...], Check(distinct)]],
+        Key("The nodes that each load balancer must send to, and no others.", [{"edge": ["node-b"]}]),
+    ] = field(default_factory=dict)
+    backends: Annotated[
+        Mapping[str, str],
+        Key("The pod that must answer a packet that the stream sends after the change.", [{"queries": "new"}]),
+    ] = field(default_factory=dict)
+    elapsed: Annotated[
+        Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
+    ] = None
+    within: Annotated[Duration, Key("The deadline. The step fails if a condition does not hold by then.", ["30s"])] = (
+        DEADLINE
+    )
     position: Position
 
 
-class Count(Record, frozen=True, kw_only=True):
-    """Bounds on a count; ``at_most`` is ``None`` for no upper bound."""
+_MOST: Final = Between(0, 1_000_000)
 
-    at_least: int = 0
-    at_most: int | None = None
+
+class Count(Declared, frozen=True, kw_only=True):
+    """How often something may happen."""
+
+    at_least: Annotated[int, _MOST, Key("The least number.", [1])] = 0
+    at_most: Annotated[Annotated[int, _MOST] | None, Key("The greatest number.", [3])] = None
 
     def __contains__(self, number: int) -> bool:
         return self.at_least <= number and (self.at_most is None or number <= self.at_most)
 
 
-class StreamExpect(Record, frozen=True, kw_only=True):
-    """What a stream must show in one step, from just before its change until the stream pauses before the next.
+def _count(value: object) -> object:
+    """A plain number is an exact count."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"atLeast": value, "atMost": value}
+    if not isinstance(value, dict):
+        raise refused(
+            f"must be a number or a mapping, is {describe(value)}", allowed="allowed: 3, or {atLeast, atMost}"
+        )
+    return value
 
-    Attributes:
-        backend: the pod that answers every packet after the step's wait.
-        backends: the pods that answer during the step, in the order of their first answers, and no others.
-        source: the source that the backend sees after the step's wait.
-        lost: packets without an answer.
-        rejected: packets that get an ICMP error.
-        resets: TCP resets that the sender gets.
-        delay: the longest that an answer may take, in milliseconds.
+
+def _possible(count: Count) -> Count:
+    if count.at_most is not None and count.at_most < count.at_least:
+        raise refused(
+            f"atLeast {count.at_least} is greater than atMost {count.at_most}", allowed="swap them, or change one"
+        )
+    return count
+
+
+_AnyCount = Annotated[Count, Check(_possible), Read(_count, int | Count)]
+
+
+class StreamExpect(Declared, frozen=True, kw_only=True):
+    """What a stream must show in a step.
+
+    A step begins with a packet of each stream just before the change. After its wait each stream sends at least five
+    more packets. The step ends when every packet is answered, rejected or proven lost; then streams pause until the
+    next step. So a loss counts in the step whose change causes it. TCP gets one second to retransmit what is missing at
+    the end. A packet that TCP delivers in a later step stays lost, and that step shows it as late.
     """
 
-    backend: str | None = None
-    backends: tuple[str, ...] | None = None
-    source: SourceExpectation | None = None
-    lost: Count | None = None
-    rejected: Count | None = None
-    resets: Count | None = None
-    delay: int | None = None
+    backend: Annotated[str | None, Key("The pod that answers every packet after the step's wait.", ["old"])] = None
+    backends: Annotated[
+        Annotated[tuple[str, ...], NOT_EMPTY, Check(distinct)] | None,
+        Key(
+            "The pods that answer during the step, in the order of their first answers, and no others.",
+            [["old", "new"]],
+        ),
+    ] = None
+    source: Annotated[
+        SeenSource | None,
+        Key("The source that the backend sees after the step's wait, as in a probe's expect.", ["preserved"]),
+    ] = None
+    lost: Annotated[
+        _AnyCount | None,
+        Key("How many packets of the step get no answer: a number, or bounds.", [0, {"atLeast": 1, "atMost": 10}]),
+    ] = None
+    rejected: Annotated[_AnyCount | None, Key("How many packets get an ICMP error.", [{"atLeast": 1}])] = None
+    resets: Annotated[_AnyCount | None, Key("How many TCP resets the sender gets.", [0])] = None
+    delay: Annotated[Duration | None, Key("The longest that an answer may take.", ["200ms"])] = None
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 

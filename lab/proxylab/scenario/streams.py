@@ -12,14 +12,14 @@ from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
 from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import EngineAction, EngineState
+from proxylab.scenario.model import EngineAction, EngineState, StreamExpect, Until
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import check_flow, check_probes
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import single_pods
-from proxylab.scenario.schema.change import UntilShape
-from proxylab.scenario.schema.step import StepExpectShape, StepShape, StreamExpectShape
+from proxylab.scenario.schema.step import StepExpectShape, StepShape
 from proxylab.scenario.subject import Subject
 
 __all__ = ["check_steps", "check_streams"]
@@ -99,8 +99,8 @@ class _Checker(Struct, frozen=True):
         for index, exception in enumerate(step.exceptions):
             self._expect(exception.expect, location["except"][index]["expect"])
 
-    def _until(self, until: UntilShape, location: Location) -> None:
-        if not until.model_fields_set - {"within"}:
+    def _until(self, until: Until, location: Location) -> None:
+        if not {*location.keys} - {"within"}:
             self.problems.add(location.spot, "waits for nothing", allowed="remove it, or add a condition")
         for node, state in until.engines.items():
             self._node(node, location["engines"][node])
@@ -138,13 +138,13 @@ class _Checker(Struct, frozen=True):
         if expect.conntrack is not None:
             check_conntrack(expect.conntrack, location["conntrack"], self.inventory, self.problems)
 
-    def _stream_expect(self, expect: StreamExpectShape, location: Location) -> None:
-        if not expect.model_fields_set:
-            allowed = f"needed: {listed(str(field.alias) for field in StreamExpectShape.model_fields.values())}"
+    def _stream_expect(self, expect: StreamExpect, location: Location) -> None:
+        if not location.keys:
+            allowed = f"needed: {listed(key.alias for key in declared_keys(StreamExpect))}"
             self.problems.add(location.spot, "expects nothing", allowed=allowed)
         if expect.backend is not None:
             self._backend(expect.backend, location["backend"])
-        for index, name in enumerate(expect.backends or []):
+        for index, name in enumerate(expect.backends or ()):
             self._backend(name, location["backends"][index])
         if expect.backend is not None and expect.backends and expect.backend not in expect.backends:
             what = f"{expect.backend} is not among this step's backends"

@@ -8,11 +8,10 @@ from proxylab.addresses import Transport
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Frontend
+from proxylab.scenario.model import Frontend, PodGroup
 from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.references import service_id
-from proxylab.scenario.schema.machines import PodShape
 from proxylab.scenario.schema.probe import ServiceTargetShape
 
 __all__ = ["Subject", "is_echo", "names_pods"]
@@ -29,7 +28,7 @@ class Subject(Struct, frozen=True):
     parts: Parts
     inventory: Inventory
     manifests: Manifests
-    pods: Mapping[str, PodShape] | None
+    pods: Mapping[str, PodGroup] | None
     problems: Problems
 
 

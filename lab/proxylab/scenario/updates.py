@@ -1,6 +1,6 @@
 """Merge patches of objects (RFC 7386), as the API server applies them.
 
-``patched`` keeps the position of everything that the author wrote; ``merge_patch`` makes the patch between two objects.
+``patched`` keeps the position of everything that the author wrote.
 ``patched_service`` also drops the fields that the API server drops when a Service changes its type.
 """
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from proxylab.scenario.document import Document, Location, Marks
 
-__all__ = ["merge_patch", "patched", "patched_service"]
+__all__ = ["patched", "patched_service"]
 
 _Marks = dict[int, dict[str | int, Marks]]
 
@@ -99,20 +99,3 @@ def _merged(base: Location, patch: Location, marks: _Marks) -> Any:
             of_made[key] = Marks(patch[key].key.position, patch[key].spot.position)
     marks[id(made)] = of_made
     return made
-
-
-def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """The patch that turns ``old`` into ``new``.
-
-    Example:
-        >>> merge_patch({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4, "d": 3}})
-        {'a': None, 'b': {'c': 4}}
-    """
-    patch: dict[str, Any] = {key: None for key in old if key not in new}
-    for key, value in new.items():
-        if key in old and isinstance(value, dict) and isinstance(old[key], dict):
-            if inner := merge_patch(old[key], value):
-                patch[key] = inner
-        elif key not in old or old[key] != value:
-            patch[key] = value
-    return patch

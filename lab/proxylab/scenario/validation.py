@@ -1,6 +1,7 @@
 """``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
+from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
@@ -9,8 +10,10 @@ from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
+from proxylab.scenario.keys import Declared, Form, RefusedError
 from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.schema.base import REFUSED, Shape
+from proxylab.scenario.reading import read_as, shape_of
+from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
 
@@ -33,14 +36,20 @@ def validated(shape: type[AnyShape], where: Location, problems: Problems) -> Any
 def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
-    if kind == REFUSED:
-        problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **detail["ctx"])
+    refusal = detail.get("ctx", {}).get("error")
+    if isinstance(refusal, RefusedError):
+        problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **refusal.problem)
     elif kind == "missing":
-        problems.add(where[location[-1]].key, "is missing", allowed="add it")
+        words = _words_at(shape, location)
+        problems.add(where[location[-1]].key, "is missing", allowed=f"allowed: {listed(words)}" if words else "add it")
     elif kind == "extra_forbidden":
-        known = _keys_at(shape, location[:-1])
+        found = _annotation_at(shape, location[:-1])
+        known = [str(field.alias) for field in found.model_fields.values()]
         word = str(location[-1])
-        problems.add(where.key, "unknown key", allowed=f"allowed: {listed(known)}", word=word, known=known)
+        if word in found.meant:
+            problems.add(where.key, "unknown key", allowed=found.meant[word])
+        else:
+            problems.add(where.key, "unknown key", allowed=f"allowed: {listed(known)}", word=word, known=known)
     elif kind == "string_type":
         quotes = "put it in quotes" if isinstance(given, int | float) else ""
         problems.add(where.spot, f"must be text, is {describe(given)}", allowed=quotes)
@@ -57,6 +66,7 @@ _WANTED = {
     "bool_type": "true or false",
     "list_type": "a list",
     "dict_type": "a mapping",
+    "mapping_type": "a mapping",
     "model_type": "a mapping",
 }
 
@@ -70,15 +80,17 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _keys_at(shape: type[Shape], location: Path) -> list[str]:
-    """The keys that a mapping at ``location`` may have."""
+def _words_at(shape: type[Shape], location: Path) -> list[str]:
+    """The words that a key at ``location`` may have, if they are a closed set."""
+    found = _annotation_at(shape, location)
+    return list(found) if isinstance(found, type) and issubclass(found, StrEnum) else []
+
+
+def _annotation_at(shape: type[Shape], location: Path) -> Any:
     reached: Any = shape
     for part in location:
         reached = _step(reached, part)
-    found = _bare(reached)
-    if not (isinstance(found, type) and issubclass(found, BaseModel)):
-        return []
-    return [str(field.alias) for field in found.model_fields.values()]
+    return _bare(reached)
 
 
 def _step(annotation: Any, part: str | int) -> Any:
@@ -101,10 +113,14 @@ def _bare(annotation: Any) -> Any:
     """An annotation without its metadata, and without ``None`` if that is the only alternative."""
     while True:
         if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
+            bare, *attached = get_args(annotation)
+            form = next((each for each in attached if isinstance(each, Form)), None)
+            annotation = bare if form is None else read_as(form.written)
             continue
         options = [option for option in get_args(annotation) if option is not type(None)]
         if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
             annotation = options[0]
             continue
+        if isinstance(annotation, type) and issubclass(annotation, Declared):
+            return shape_of(annotation)
         return annotation

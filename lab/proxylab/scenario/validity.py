@@ -15,7 +15,7 @@ from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.schema.service import FamilyPolicy, ServiceShape, ServiceSpecShape, SessionAffinity
-from proxylab.scenario.schema.syntax import is_dns1035_label, is_label, is_subdomain, label_key_fault, label_value_fault
+from proxylab.scenario.syntax import is_dns1035_label, is_label, is_subdomain, label_key_fault, label_value_fault
 
 __all__ = ["check_service"]
 

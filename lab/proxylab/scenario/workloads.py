@@ -9,9 +9,8 @@ from ipaddress import ip_address
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.scenario.document import Location
+from proxylab.scenario.model import ListeningPort, Node, PodGroup
 from proxylab.scenario.problems import Problems, shown
-from proxylab.scenario.schema.machines import NodeShape, PodShape, PortShape
-from proxylab.scenario.schema.syntax import is_address, label_key_fault, label_value_fault
 from proxylab.scenario.schema.workload import (
     AddressType,
     EndpointPortShape,
@@ -22,6 +21,7 @@ from proxylab.scenario.schema.workload import (
     PodObjectShape,
     PodStatusShape,
 )
+from proxylab.scenario.syntax import is_address, label_key_fault, label_value_fault
 
 __all__ = ["check_labels", "check_slice", "mirrored_slices", "node_of_object", "pod_of_object", "slice_of"]
 
@@ -149,29 +149,30 @@ def check_labels(labels: dict[str, str], location: Location, problems: Problems)
             problems.add(location[key].spot, f"{shown(value)}: {fault}")
 
 
-def pod_of_object(shape: PodObjectShape) -> PodShape:
-    """The entry of ``spec.pods`` that is equivalent to a Pod."""
+def pod_of_object(shape: PodObjectShape, name: Location) -> PodGroup:
+    """The entry of ``spec.pods`` that is equivalent to a Pod with its name at that place."""
     spec, status, metadata = shape.spec, shape.status, shape.metadata
     containers = (spec.containers if spec else None) or []
     conditions = {each.type: each.status for each in (status.conditions if status else None) or []}
-    ports = [
-        PortShape.model_construct(name=port.name, port=port.container_port, protocol=port.protocol or Protocol.TCP)
+    ports = tuple(
+        ListeningPort(name=port.name or "", port=port.container_port, protocol=port.protocol or Protocol.TCP)
         for container in containers
         for port in container.ports or []
-    ]
-    return PodShape.model_construct(
-        nodes=[spec.node_name] if spec and spec.node_name else None,
+    )
+    return PodGroup(
+        name=metadata.name,
+        nodes=(spec.node_name,) if spec and spec.node_name else (),
         namespace=metadata.namespace or _DEFAULT_NAMESPACE,
         labels=metadata.labels or {},
         ports=ports,
         ready=conditions.get("Ready", "True") == "True",
-        serving=None,
         terminating=metadata.deletion_timestamp is not None,
         host_network=bool(spec and spec.host_network),
         # Kubernetes gives an endpoint a DNS name only if the pod has both.
-        hostname=spec.hostname if spec else None,
-        subdomain=spec.subdomain if spec and spec.hostname else None,
-        addresses=list(_pod_addresses(status)) if not (spec and spec.host_network) else [],
+        hostname=(spec and spec.hostname) or "",
+        subdomain=(spec and spec.hostname and spec.subdomain) or "",
+        addresses=tuple(_pod_addresses(status)) if not (spec and spec.host_network) else (),
+        position=name.key.position,
     )
 
 
@@ -181,14 +182,16 @@ def _pod_addresses(status: PodStatusShape | None) -> Sequence[IPAddress]:
     return [each.ip for each in status.pod_ips or []] or ([status.pod_ip] if status.pod_ip else [])
 
 
-def node_of_object(shape: NodeObjectShape) -> NodeShape:
-    """The entry of ``spec.nodes`` that is equivalent to a Node."""
+def node_of_object(shape: NodeObjectShape, name: Location) -> Node:
+    """The entry of ``spec.nodes`` that is equivalent to a Node with its name at that place."""
     addresses = (shape.status.addresses if shape.status else None) or []
-    return NodeShape.model_construct(
+    return Node(
+        name=shape.metadata.name,
         labels=shape.metadata.labels or {},
-        taints=list(dict.fromkeys(each.key for each in (shape.spec.taints if shape.spec else None) or [])),
+        taints=tuple(dict.fromkeys(each.key for each in (shape.spec.taints if shape.spec else None) or [])),
         terminating=shape.metadata.deletion_timestamp is not None,
-        internal_ips=[
+        internal_ips=tuple(
             ip_address(each.address) for each in addresses if each.type == "InternalIP" and is_address(each.address)
-        ],
+        ),
+        position=name.key.position,
     )

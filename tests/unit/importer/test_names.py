@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxylab.importer.names import Names
-from proxylab.scenario.schema.syntax import is_label
+from proxylab.scenario.syntax import is_label
 
 
 def test_the_first_that_is_free_and_fits() -> None:

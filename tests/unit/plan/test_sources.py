@@ -59,7 +59,7 @@ def test_device_without_address_borrows_in_ipv6_the_one_nearest_to_the_pods(fami
 
 def test_device_without_address_borrows_loopbacks_before_any_other() -> None:
     unnumbered = scenario(
-        [node("a", addresses=(NodeAddress("lo", ip_interface("192.0.2.1/32")),))],
+        [node("a", addresses=(NodeAddress(device="lo", interface=ip_interface("192.0.2.1/32")),))],
         [pods("p", "a")],
         network={"pod_network": "ptp-unnumbered"},
     )

@@ -162,7 +162,7 @@ MANY_HOSTS = [host(f"h{number}", line=number) for number in range(247)]
 
 
 def at_eth0(*addresses: str) -> tuple[NodeAddress, ...]:
-    return tuple(NodeAddress("eth0", ip_interface(address)) for address in addresses)
+    return tuple(NodeAddress(device="eth0", interface=ip_interface(address)) for address in addresses)
 
 
 def cidr(key: str, network: str) -> dict[str, object]:
@@ -255,7 +255,7 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
                     "a",
                     line=5,
                     uplinks=(Uplink("eth0", "storage"),),
-                    addresses=(NodeAddress("eth9", ip_interface("192.0.2.1/32")),),
+                    addresses=(NodeAddress(device="eth9", interface=ip_interface("192.0.2.1/32")),),
                     routes=(NodeRoute(ip_network("192.0.2.0/24"), "lo", ip_address("fd00::1")),),
                 )
             ]

@@ -6,8 +6,10 @@ import pytest
 from pydantic import ValidationError
 
 from proxylab.scenario.document import Document, Location
+from proxylab.scenario.keys import Declared, Form
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
+from proxylab.scenario.reading import read_as, shape_of
 from proxylab.scenario.schema.base import Shape
 from proxylab.scenario.schema.kubeproxy import KubeProxyShape
 from proxylab.scenario.schema.scenario import ScenarioDocument
@@ -22,11 +24,14 @@ def shapes(shape: type[Shape]) -> set[type[Shape]]:
     waiting: list[Any] = [shape]
     while waiting:
         each = waiting.pop()
+        if isinstance(each, type) and issubclass(each, Declared):
+            each = shape_of(each)
         if isinstance(each, type) and issubclass(each, Shape) and each not in found:
             found.add(each)
             waiting += [field.annotation for field in each.model_fields.values()]
         waiting += getattr(each, "__args__", ())
         waiting += [each.__origin__] if hasattr(each, "__metadata__") else []
+        waiting += [read_as(form.written) for form in getattr(each, "__metadata__", ()) if isinstance(form, Form)]
     return found
 
 
@@ -46,7 +51,8 @@ def test_the_walk_finds_the_shapes_of_all_depths() -> None:
     assert {
         "scenario.ScenarioDocument",
         "probe.SendShape",
-        "change.UntilShape",
+        "steps.UntilShape",
+        "expect.NodeDeviceShape",
         "service.ServicePortShape",
     } <= BY_NAME.keys()
     assert len(KEYS) > 200

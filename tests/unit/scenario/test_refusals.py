@@ -11,10 +11,9 @@ from broken_scenarios import BASE, Broken, broken_scenarios
 
 import proxylab.scenario
 from proxylab.errors import ScenarioError
+from proxylab.scenario import keys, source, validation
 from proxylab.scenario import problems as problems_module
-from proxylab.scenario import source, validation
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.schema import base as schema_base
 
 ROOM = Path(proxylab.scenario.__file__).parent
 CASES = broken_scenarios()
@@ -63,21 +62,21 @@ class Refused:
 def refused() -> Refused:
     """Each text is parsed once, for the tests of the cases and for the test that none is missing."""
     lines: set[tuple[str, int]] = set()
-    add, custom_error = problems_module.Problems.add, schema_base.PydanticCustomError
+    add, custom_error = problems_module.Problems.add, keys.RefusedError
 
     def watched_add(*args: object, **kwargs: object) -> None:
         lines.update(callers())
         add(*args, **kwargs)  # type: ignore[arg-type]
 
-    def watched_error(*args: object) -> object:
+    def watched_error(*args: object, **kwargs: object) -> object:
         lines.update(callers())
-        return custom_error(*args)  # type: ignore[arg-type]
+        return custom_error(*args, **kwargs)  # type: ignore[arg-type]
 
     texts = {case.name: case.text for case in CASES} | {name: text for name, (text, _) in OUTSIDE_THE_TABLE.items()}
     assert len(texts) == len(CASES) + len(OUTSIDE_THE_TABLE)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(problems_module.Problems, "add", watched_add)
-        patch.setattr(schema_base, "PydanticCustomError", watched_error)
+        patch.setattr(keys, "RefusedError", watched_error)
         return Refused({name: problems_of(text) for name, text in texts.items()}, frozenset(lines))
 
 

@@ -5,9 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.schema.base import Shape
 from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
+
+json_schema()  # makes the shapes of the declared records
 
 
 def shapes(shape: type[Shape] = Shape) -> Iterator[type[Shape]]:

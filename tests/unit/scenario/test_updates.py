@@ -8,7 +8,7 @@ from proxylab.scenario.document import Document, Location
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
-from proxylab.scenario.updates import merge_patch, patched, patched_service
+from proxylab.scenario.updates import patched, patched_service
 
 
 def location(value: object) -> Location:
@@ -31,19 +31,6 @@ def location(value: object) -> Location:
 )
 def test_the_examples_of_the_rfc(base: object, patch: object, result: object) -> None:
     assert patched(location(base), location(patch)).value == result
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ({"a": 1, "b": {"c": 2, "d": 3}}, {"b": {"c": 4}}),
-        ({}, {"a": [1]}),
-        ({"a": {"b": 1}}, {"a": {}}),
-        ({"a": 1}, {}),
-    ],
-)
-def test_the_patch_between_two_objects_makes_the_one_of_the_other(old: dict[str, Any], new: dict[str, Any]) -> None:
-    assert patched(location(old), location(merge_patch(old, new))).value == new
 
 
 NODE_PORT = {"type": "NodePort", "externalTrafficPolicy": "Local", "ports": [{"port": 80, "nodePort": 30080}]}

@@ -119,7 +119,7 @@ def test_a_pod_is_an_entry_of_the_scenario() -> None:
     pod = scenario.pods[-1]
     assert (pod.name, pod.nodes, pod.labels) == ("late", ("node-b",), {"app": "echo"})
     assert [(port.name, port.port) for port in pod.ports] == [("http", 8080)]
-    assert (pod.ready, pod.serving, pod.terminating) == (False, False, True)
+    assert (pod.ready, pod.is_serving, pod.terminating) == (False, False, True)
     assert pod.position.line == 28
     (slice_,) = slices_of(scenario)
     assert [(each.target, each.terminating) for each in slice_.endpoints][-1] == ("late", True)

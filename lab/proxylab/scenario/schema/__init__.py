@@ -1,6 +1,6 @@
-"""The shapes of a scenario file: pydantic models of what an author may write.
+"""Pydantic models of what an author may write, for the parts of the format that the model does not declare itself.
 
-The package owns keys, their types, their descriptions and the messages about a wrong value. ``proxylab schema`` makes
-the JSON Schema and the reference page from it. A shape sees one value at a time; ``proxylab.scenario.load`` and its
-neighbours compare values. Other packages read ``proxylab.scenario.model`` instead.
+These are the document and its list of keys, senders, targets and packets, steps and changes, matrices and conditions,
+and Kubernetes manifests. All other keys are in the ``Declared`` records of the model (``proxylab.scenario.keys``). A
+shape sees one value at a time; ``proxylab.scenario.load`` and its neighbours compare values.
 """

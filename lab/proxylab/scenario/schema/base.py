@@ -1,41 +1,27 @@
-"""The two base models of the shapes, and the types that all shapes share: closed words, ranges, ignored keys.
+"""The two base models of the shapes, and the types that all shapes share: closed words, ignored keys.
 
 Pydantic builds a shape's validator when a file first holds such a mapping (``defer_build``).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
+from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = [
-    "REFUSED",
-    "Between",
     "Ignored",
     "ManifestShape",
     "ScenarioShape",
     "Shape",
     "ignored_keys",
     "is_ignored",
-    "refused",
     "word_of",
 ]
-
-REFUSED = "refused"
-"""The pydantic error type of a value that a shape refuses; its context is the arguments of ``Problems.add``."""
-
-
-def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> PydanticCustomError:
-    """The error to raise in a validator; the arguments are those of ``Problems.add``."""
-    return PydanticCustomError(
-        REFUSED, "{what}", {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
-    )
 
 
 def _camel(name: str) -> str:
@@ -44,7 +30,9 @@ def _camel(name: str) -> str:
 
 
 class Shape(BaseModel):
-    """A mapping with known keys."""
+    """A mapping with known keys. ``meant`` says for unknown keys that authors try what to write instead."""
+
+    meant: ClassVar[Mapping[str, str]] = {}
 
     model_config = ConfigDict(
         strict=True,
@@ -124,25 +112,3 @@ def word_of(words: type[Word]) -> Callable[[object], Word]:
         raise refused(f"must be one of {listed(known)}, is {describe(value)}")
 
     return validate
-
-
-class Between(Struct, frozen=True):
-    """A whole number in a range, both ends allowed. ``why`` is the reason, for the message."""
-
-    low: int
-    high: int
-    why: str = ""
-
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Check the range after the type."""
-        return core_schema.no_info_after_validator_function(self._validate, handler(source))
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Write the range into the JSON Schema."""
-        return {**handler(schema), "minimum": self.low, "maximum": self.high}
-
-    def _validate(self, value: int | None) -> int | None:
-        if value is None or self.low <= value <= self.high:
-            return value
-        reason = f" ({self.why})" if self.why else ""
-        raise refused(f"{value} is out of range", allowed=f"allowed: {self.low} to {self.high}{reason}")

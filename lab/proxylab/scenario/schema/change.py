@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import ScenarioShape, refused, word_of
-from proxylab.scenario.schema.expect import ConntrackShape
-from proxylab.scenario.schema.syntax import Duration, Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
-from proxylab.scenario.steps import DEADLINE, EngineAction, EngineState, RulesState
+from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.steps import EngineAction
+from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
-__all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape", "UntilShape"]
+__all__ = ["ChangeShape", "LinkState", "NodeChangeShape", "PodChangeShape"]
 
 
 class LinkState(StrEnum):
@@ -148,44 +148,4 @@ class ChangeShape(ScenarioShape):
         description="Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of "
         "a node.",
         examples=[{"node-b": "cut", "node-a/eth1": "mended"}],
-    )
-
-
-class UntilShape(ScenarioShape):
-    """The conditions that a step waits for, all of them, before the lab checks anything."""
-
-    engines: dict[str, Annotated[EngineState, BeforeValidator(word_of(EngineState))]] = Field(
-        default_factory=dict,
-        description="The state that each node's engine must reach: synced or stopped.",
-        examples=[{"node-a": "synced", "node-b": "stopped"}],
-    )
-    rules: dict[str, Annotated[RulesState, BeforeValidator(word_of(RulesState))]] = Field(
-        default_factory=dict,
-        description="Whether the engine's rules must be in a node's kernel.",
-        examples=[{"node-a": "present"}],
-    )
-    conntrack: ConntrackShape | None = Field(
-        default=None,
-        description="What the connection tracking table must hold.",
-        examples=[{"none": {"replyFrom": "old"}}],
-    )
-    balancers: dict[str, Annotated[list[str], AfterValidator(distinct)]] = Field(
-        default_factory=dict,
-        description="The nodes that each load balancer must send to, and no others.",
-        examples=[{"edge": ["node-b"]}],
-    )
-    backends: dict[str, str] = Field(
-        default_factory=dict,
-        description="The pod that must answer a packet that the stream sends after the change.",
-        examples=[{"queries": "new"}],
-    )
-    elapsed: Duration | None = Field(
-        default=None,
-        description="A time that must pass in any case, for scenarios about a timeout.",
-        examples=["12s"],
-    )
-    within: Duration = Field(
-        default=DEADLINE,
-        description="The deadline. The step fails if a condition does not hold by then.",
-        examples=["30s"],
     )

@@ -14,10 +14,11 @@ from pydantic import BeforeValidator, Field, InstanceOf
 
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, SocketAddress
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.model import Mode
 from proxylab.scenario.problems import describe, listed, shown
-from proxylab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
-from proxylab.scenario.schema.syntax import Address
+from proxylab.scenario.schema.base import Ignored, ManifestShape, word_of
+from proxylab.scenario.syntax import Address
 from proxylab.scenario.words import RUNNING_MODES
 
 __all__ = ["PRIMARY", "ConntrackShape", "DetectLocalShape", "IptablesShape", "KubeProxyShape", "NftablesShape"]

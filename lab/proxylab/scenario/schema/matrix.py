@@ -7,15 +7,22 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, JsonValue
 
+from proxylab.addresses import Family
+from proxylab.scenario.keys import refused
 from proxylab.scenario.model import Mode
+from proxylab.scenario.network import Hairpin, InterNode, PodNetwork, families_given
 from proxylab.scenario.problems import describe
-from proxylab.scenario.schema.base import ScenarioShape, Shape, refused, word_of
-from proxylab.scenario.schema.network import Families, FamilyWord, HairpinWord, InterNodeWord, PodNetworkWord
-from proxylab.scenario.schema.syntax import SysctlValue, distinct
+from proxylab.scenario.schema.base import ScenarioShape, Shape, word_of
+from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
 
 __all__ = ["AXES", "ConditionShape", "MatrixShape", "no_axes"]
 
+FamilyWord = Annotated[Family, BeforeValidator(word_of(Family))]
+Families = Annotated[list[FamilyWord], AfterValidator(families_given), AfterValidator(distinct)]
+PodNetworkWord = Annotated[PodNetwork, BeforeValidator(word_of(PodNetwork))]
+InterNodeWord = Annotated[InterNode, BeforeValidator(word_of(InterNode))]
+HairpinWord = Annotated[Hairpin, BeforeValidator(word_of(Hairpin))]
 ModeWord = Annotated[Mode, BeforeValidator(word_of(Mode))]
 
 

@@ -5,17 +5,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.model import MOST_FLOWS, Frontend, Manner
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused, word_of
-from proxylab.scenario.schema.expect import ExceptionShape, ExpectShape
-from proxylab.scenario.schema.network import FamilyWord
-from proxylab.scenario.schema.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
+from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.schema.exception import ExceptionShape
+from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
     "AddressTargetShape",
@@ -62,6 +63,7 @@ def _one_or_all(value: object) -> object:
     return value if value == "all" else read_address(value)
 
 
+FamilyWord = Annotated[Family, BeforeValidator(word_of(Family))]
 _FAMILY = "The family to dial, in a cluster that has both. The default is the target's first one."
 SendersAddress = Annotated[IPAddress | Literal["all"], BeforeValidator(_one_or_all, json_schema_input_type=str)]
 
@@ -95,6 +97,8 @@ Sender = Annotated[SourceShape, BeforeValidator(_source_of_name, json_schema_inp
 
 class ServiceTargetShape(ScenarioShape):
     """A frontend of a Service."""
+
+    meant: ClassVar[Mapping[str, str]] = {"name": "to dial the name of a Service, write via: dnsName"}
 
     service: str = Field(description="The Service, as name or namespace/name.", examples=["echo", "prod/echo"])
     namespace: Name | None = Field(
@@ -170,6 +174,9 @@ def _one_target(value: object) -> object:
     named = _named_targets(value)
     if len(named) == 1:
         return value
+    if "name" in value and not named:
+        allowed = "to dial the name of a Service, write service: NAME and via: dnsName"
+        raise refused("names no target", allowed=allowed)
     what = f"names {' and '.join(named)}" if named else "names no target"
     word = "" if named else next(iter(value), "")
     raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
@@ -241,7 +248,7 @@ class ProbeShape(ScenarioShape):
         description="The packets to send.",
         examples=[{"as": "packet", "flows": 2000}],
     )
-    expect: ExpectShape = Field(
+    expect: Expect = Field(
         description="The expected result.", examples=[{"outcome": "delivered", "source": "preserved"}]
     )
     exceptions: list[ExceptionShape] = Field(

@@ -5,15 +5,15 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from proxylab.scenario.keys import refused
+from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
 from proxylab.scenario.problems import shown
-from proxylab.scenario.schema.base import ScenarioShape, refused, word_of
-from proxylab.scenario.schema.expect import EngineFailureShape
-from proxylab.scenario.schema.machines import BalancerShape, HostShape, NodeShape, PodShape
+from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import MatrixShape
-from proxylab.scenario.schema.network import NetworkShape
 from proxylab.scenario.schema.probe import ProbeShape, StreamShape
 from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.schema.syntax import Name, distinct
+from proxylab.scenario.syntax import Name, distinct
 
 __all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
 
@@ -80,25 +80,25 @@ class MetadataShape(ScenarioShape):
 class SpecShape(ScenarioShape):
     """The cluster, its probes, and the steps that change it."""
 
-    network: NetworkShape = Field(
-        default_factory=NetworkShape.model_construct,
+    network: Network = Field(
+        default_factory=Network,
         description="The network and its address plan.",
         examples=[{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}],
     )
-    nodes: dict[Name, Annotated[NodeShape, BeforeValidator(_empty_for_null)]] = Field(
+    nodes: dict[Name, Annotated[Node, BeforeValidator(_empty_for_null)]] = Field(
         min_length=1,
         description="The nodes by name. Their order is the order of their addresses.",
         examples=[{"node-a": {}, "node-b": {}}],
     )
-    pods: dict[Name, Annotated[PodShape, BeforeValidator(_empty_for_null)]] = Field(
+    pods: dict[Name, Annotated[PodGroup, BeforeValidator(_empty_for_null)]] = Field(
         default_factory=dict,
         description="The pods by name.",
         examples=[{"echo": {"replicas": 2, "labels": {"app": "echo"}, "ports": [8080]}, "client": {}}],
     )
-    hosts: dict[Name, Annotated[HostShape, BeforeValidator(_empty_for_null)]] = Field(
+    hosts: dict[Name, Annotated[Host, BeforeValidator(_empty_for_null)]] = Field(
         default_factory=dict, description="The outside hosts by name.", examples=[{"outside": {}}]
     )
-    load_balancers: dict[Name, BalancerShape] = Field(
+    load_balancers: dict[Name, LoadBalancer] = Field(
         default_factory=dict,
         description="Load balancers in front of the nodes, with their pools of addresses.",
         examples=[{"edge": {"pool": ["192.0.2.0/28"], "healthChecked": True}}],

@@ -12,9 +12,10 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
+from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import Between, Ignored, ManifestShape, refused, word_of
-from proxylab.scenario.schema.syntax import PortNumber, is_port_name, read_address, read_port_reference
+from proxylab.scenario.schema.base import Ignored, ManifestShape, word_of
+from proxylab.scenario.syntax import PortNumber, is_port_name, read_address, read_port_reference
 
 __all__ = [
     "FamilyPolicy",

@@ -2,93 +2,25 @@
 
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import BeforeValidator, Field
 
-from proxylab.scenario.problems import describe
-from proxylab.scenario.schema.base import Between, ScenarioShape, refused
-from proxylab.scenario.schema.change import ChangeShape, UntilShape
-from proxylab.scenario.schema.expect import ConntrackShape, SeenSource
+from proxylab.scenario.expect import ConntrackExpect
+from proxylab.scenario.schema.base import ScenarioShape
+from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.matrix import ConditionShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
-from proxylab.scenario.schema.syntax import Duration, distinct
+from proxylab.scenario.steps import StreamExpect, Until
 
-__all__ = ["CountShape", "StepExceptionShape", "StepExpectShape", "StepShape", "StreamExpectShape"]
-
-_MOST = Between(0, 1_000_000)
-
-
-class CountShape(ScenarioShape):
-    """How often something may happen."""
-
-    at_least: Annotated[int, _MOST] = Field(default=0, description="The least number.", examples=[1])
-    at_most: Annotated[int, _MOST] | None = Field(default=None, description="The greatest number.", examples=[3])
-
-
-def _count(value: object) -> object:
-    """A plain number is an exact count."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return {"atLeast": value, "atMost": value}
-    if not isinstance(value, dict):
-        raise refused(
-            f"must be a number or a mapping, is {describe(value)}", allowed="allowed: 3, or {atLeast, atMost}"
-        )
-    return value
-
-
-def _possible(count: CountShape) -> CountShape:
-    if count.at_most is not None and count.at_most < count.at_least:
-        raise refused(
-            f"atLeast {count.at_least} is greater than atMost {count.at_most}", allowed="swap them, or change one"
-        )
-    return count
-
-
-AnyCount = Annotated[
-    CountShape, AfterValidator(_possible), BeforeValidator(_count, json_schema_input_type=int | CountShape)
-]
-
-
-class StreamExpectShape(ScenarioShape):
-    """What a stream must show in a step.
-
-    A step begins with a packet of each stream just before the change. After its wait each stream sends at least five
-    more packets. The step ends when every packet is answered, rejected or proven lost; then streams pause until the
-    next step. So a loss counts in the step whose change causes it. TCP gets one second to retransmit what is missing at
-    the end. A packet that TCP delivers in a later step stays lost, and that step shows it as late.
-    """
-
-    backend: str | None = Field(
-        default=None, description="The pod that answers every packet after the step's wait.", examples=["old"]
-    )
-    backends: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] | None = Field(
-        default=None,
-        description="The pods that answer during the step, in the order of their first answers, and no others.",
-        examples=[["old", "new"]],
-    )
-    source: SeenSource | None = Field(
-        default=None,
-        description="The source that the backend sees after the step's wait, as in a probe's expect.",
-        examples=["preserved"],
-    )
-    lost: AnyCount | None = Field(
-        default=None,
-        description="How many packets of the step get no answer: a number, or bounds.",
-        examples=[0, {"atLeast": 1, "atMost": 10}],
-    )
-    rejected: AnyCount | None = Field(
-        default=None, description="How many packets get an ICMP error.", examples=[{"atLeast": 1}]
-    )
-    resets: AnyCount | None = Field(default=None, description="How many TCP resets the sender gets.", examples=[0])
-    delay: Duration | None = Field(default=None, description="The longest that an answer may take.", examples=["200ms"])
+__all__ = ["StepExceptionShape", "StepExpectShape", "StepShape"]
 
 
 class StepExpectShape(ScenarioShape):
     """What must hold after a change: an entry for each stream, and ``conntrack``."""
 
-    streams: dict[str, StreamExpectShape] = Field(
+    streams: dict[str, StreamExpect] = Field(
         default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
     )
-    conntrack: ConntrackShape | None = Field(
+    conntrack: ConntrackExpect | None = Field(
         default=None,
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],
@@ -132,7 +64,7 @@ class StepShape(ScenarioShape):
         description="The changes that begin the step.",
         examples=[{"pods": {"new": {"ready": True}}}],
     )
-    until: UntilShape | None = Field(
+    until: Until | None = Field(
         default=None,
         description="What the step waits for. The default is that every running engine has synced the change.",
         examples=[{"rules": {"node-a": "present"}, "within": "30s"}],

@@ -13,7 +13,7 @@ from proxylab.addresses import Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.scenario.schema.base import Ignored, ManifestShape, word_of
 from proxylab.scenario.schema.service import AnyAddress, MetadataShape
-from proxylab.scenario.schema.syntax import PortName, PortNumber, distinct
+from proxylab.scenario.syntax import PortName, PortNumber, distinct
 
 __all__ = [
     "AddressType",

@@ -1,15 +1,13 @@
 """Types for values with their own syntax: names, labels, ports, addresses, networks, sysctls."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator
-
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
+from proxylab.scenario.keys import Between, Check, Read, refused
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.schema.base import Between, refused
 
 __all__ = [
     "Address",
@@ -226,20 +224,20 @@ def _sysctl_value(value: object) -> str:
     return text
 
 
-Name = Annotated[str, AfterValidator(_name)]
-PortName = Annotated[str, AfterValidator(_port_name)]
+Name = Annotated[str, Check(_name)]
+PortName = Annotated[str, Check(_port_name)]
 PortNumber = Annotated[int, Between(1, 65535)]
-PortReference = Annotated[int | str, BeforeValidator(read_port_reference, json_schema_input_type=int | str)]
-Address = Annotated[IPAddress, BeforeValidator(read_address, json_schema_input_type=str)]
-Interface = Annotated[IPInterface, BeforeValidator(_interface, json_schema_input_type=str)]
-Network = Annotated[IPNetwork, AfterValidator(_usable), BeforeValidator(_network, json_schema_input_type=str)]
-Destination = Annotated[IPNetwork, BeforeValidator(_network, json_schema_input_type=str), BeforeValidator(_destination)]
-Duration = Annotated[int, BeforeValidator(_duration, json_schema_input_type=str)]
-DeviceName = Annotated[str, AfterValidator(_device_name)]
-Labels = dict[
-    Annotated[str, AfterValidator(_checked(label_key_fault))],
-    Annotated[str, AfterValidator(_checked(label_value_fault))],
+PortReference = Annotated[int | str, Read(read_port_reference, int | str)]
+Address = Annotated[IPAddress, Read(read_address, str)]
+Interface = Annotated[IPInterface, Read(_interface, str)]
+Network = Annotated[IPNetwork, Check(_usable), Read(_network, str)]
+Destination = Annotated[IPNetwork, Read(_network, str), Read(_destination)]
+Duration = Annotated[int, Read(_duration, str)]
+DeviceName = Annotated[str, Check(_device_name)]
+Labels = Mapping[
+    Annotated[str, Check(_checked(label_key_fault))],
+    Annotated[str, Check(_checked(label_value_fault))],
 ]
-TaintKey = Annotated[str, AfterValidator(_checked(label_key_fault))]
-SysctlValue = Annotated[str, BeforeValidator(_sysctl_value, json_schema_input_type=int | str)]
-Sysctls = dict[Annotated[str, AfterValidator(_sysctl_name)], SysctlValue]
+TaintKey = Annotated[str, Check(_checked(label_key_fault))]
+SysctlValue = Annotated[str, Read(_sysctl_value, int | str)]
+Sysctls = Mapping[Annotated[str, Check(_sysctl_name)], SysctlValue]

@@ -1,0 +1,228 @@
+"""How a class of the model declares the keys of a scenario file: the one place for each key.
+
+A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
+``Key``; the type may carry ``Read`` and ``Check``. ``reading`` makes what pydantic needs from the declarations: it
+reads them, and makes the JSON Schema and the reference page. The module imports no pydantic, since every process of
+the lab has the model.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+
+from msgspec import NODEFAULT, Struct
+from msgspec.structs import FieldInfo, fields
+
+from proxylab.encoding import Record, TaggedRecord
+
+__all__ = [
+    "FROM_KEY",
+    "NOT_EMPTY",
+    "Between",
+    "Check",
+    "Declared",
+    "DeclaredKey",
+    "Form",
+    "Key",
+    "NotEmpty",
+    "Read",
+    "RefusedError",
+    "TaggedDeclared",
+    "declared_keys",
+    "key_field",
+    "refused",
+]
+
+
+class RefusedError(ValueError):
+    """A value that a key refuses. The arguments are those of ``Problems.add``."""
+
+    def __init__(self, what: str, *, allowed: str, word: str, known: Iterable[str]) -> None:
+        super().__init__(what)
+        self.problem: Mapping[str, Any] = {"what": what, "allowed": allowed, "word": word, "known": [*map(str, known)]}
+
+
+def refused(what: str, *, allowed: str = "", word: str = "", known: Iterable[str] = ()) -> RefusedError:
+    """The error to raise in a ``Read`` or ``Check``; the arguments are those of ``Problems.add``."""
+    return RefusedError(what, allowed=allowed, word=word, known=known)
+
+
+class Key(Struct, frozen=True):
+    """A key that an author writes.
+
+    Attributes:
+        text: its meaning, for editors and the reference page.
+        examples: values as an author writes them.
+        alias: the key in the file, if it is not the field's name in camel case.
+        implied: what an absent key means, for a field without a default.
+    """
+
+    text: str
+    examples: list[Any] = []
+    alias: str = ""
+    implied: Any = None
+
+
+class _FromKey(Struct, frozen=True):
+    """See ``FROM_KEY``."""
+
+
+FROM_KEY: Final = _FromKey()
+"""Marks the field that holds an entry's own key: a tuple of such records is a mapping in the file."""
+
+
+class NotEmpty(Struct, frozen=True):
+    """See ``NOT_EMPTY``."""
+
+
+NOT_EMPTY: Final = NotEmpty()
+"""Marks a text or a list that must not be empty."""
+
+
+class Check(Struct, frozen=True):
+    """A check of a value after its type; it returns the value or raises ``refused``."""
+
+    check: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
+        """Check the value after its type."""
+        from pydantic import AfterValidator  # noqa: PLC0415 - only pydantic calls this
+
+        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+
+
+class Read(Struct, frozen=True):
+    """How the lab reads a value that an author writes in another form than the model holds.
+
+    Attributes:
+        read: makes the value that the type expects, or raises ``refused``.
+        written: the type of what the author writes, for editors; ``None`` if it is the field's own.
+    """
+
+    read: Callable[[Any], Any]
+    written: Any = None
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
+        """Read the value before its type."""
+        from pydantic import BeforeValidator  # noqa: PLC0415 - only pydantic calls this
+
+        options = {} if self.written is None else {"json_schema_input_type": self.written}
+        return BeforeValidator(self.read, **options).__get_pydantic_core_schema__(source, handler)
+
+
+class Form(Struct, frozen=True):
+    """What an author writes for a type that is not what the file holds.
+
+    Attributes:
+        written: the annotation of what the author writes.
+        make: makes the value of the model from it.
+    """
+
+    written: Any
+    make: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(self, _source: object, handler: Any) -> Any:
+        """Read what the author writes, then make the value."""
+        from proxylab.scenario.reading import form_schema  # noqa: PLC0415 - only pydantic calls this
+
+        return form_schema(self, handler)
+
+
+class Between(Struct, frozen=True):
+    """A whole number in a range, both ends allowed. ``why`` is the reason, for the message."""
+
+    low: int
+    high: int
+    why: str = ""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
+        """Check the range after the type."""
+        return Check(self._validate).__get_pydantic_core_schema__(source, handler)
+
+    def __get_pydantic_json_schema__(self, schema: Any, handler: Any) -> Any:
+        """Write the range into the JSON Schema."""
+        return {**handler(schema), "minimum": self.low, "maximum": self.high}
+
+    def _validate(self, value: int | None) -> int | None:
+        if value is None or self.low <= value <= self.high:
+            return value
+        reason = f" ({self.why})" if self.why else ""
+        raise refused(f"{value} is out of range", allowed=f"allowed: {self.low} to {self.high}{reason}")
+
+
+class Declared(Record, frozen=True):
+    """A mapping of the scenario format, as the model holds it. Its docstring is its text on the reference page.
+
+    Fields without a ``Key`` are not written: a ``position`` is the place of the mapping's own key, ``positions`` are
+    the places of the keys in it.
+    """
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, _source: object, handler: Any) -> Any:
+        """Let a pydantic model have such a field: read the keys, then make the record."""
+        from proxylab.scenario.reading import schema_of  # noqa: PLC0415 - only pydantic calls this
+
+        return schema_of(cls, handler)
+
+
+class TaggedDeclared(TaggedRecord, Declared, frozen=True):
+    """One of several mappings that a key may hold."""
+
+
+class DeclaredKey(Struct, frozen=True):
+    """One key of a ``Declared`` record.
+
+    ``name`` is the field, ``alias`` the key in the file, and ``hint`` the annotation with everything in it. ``default``
+    is ``msgspec.NODEFAULT`` for a key that the author must write.
+    """
+
+    name: str
+    alias: str
+    hint: Any
+    key: Key
+    default: Any
+
+
+@cache
+def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
+    """The keys of a record, in the order in which it declares them."""
+    hints = get_type_hints(declared, include_extras=True)
+    return tuple(
+        DeclaredKey(
+            name=field.name,
+            alias=key.alias or _camel(field.name),
+            hint=hints[field.name],
+            key=key,
+            default=_default(field),
+        )
+        for field in fields(declared)
+        for key in _metadata(hints[field.name])
+        if isinstance(key, Key)
+    )
+
+
+def _default(field: FieldInfo) -> Any:
+    return field.default if field.default_factory is NODEFAULT else field.default_factory()
+
+
+@cache
+def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
+    """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
+    hints = get_type_hints(declared, include_extras=True)
+    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in _metadata(hint)), None)
+
+
+def _metadata(hint: Any) -> Iterator[Any]:
+    """Everything that is attached to an annotation or, if it may be absent, to the type that it has otherwise."""
+    if get_origin(hint) is Annotated:
+        inner, *attached = get_args(hint)
+        yield from attached
+        hint = inner
+    options = [option for option in get_args(hint) if option is not type(None)]
+    if type(None) in get_args(hint) and len(options) == 1:
+        yield from _metadata(options[0])
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))

@@ -1,0 +1,159 @@
+"""``spec.network``: its keys, and the words for how nodes and pods are connected.
+
+``proxylab.scenario.networks`` compares networks with each other.
+"""
+
+from enum import StrEnum
+from typing import Annotated
+
+from msgspec import field
+
+from proxylab.addresses import Family, IPNetwork
+from proxylab.scenario import syntax
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
+from proxylab.scenario.problems import listed
+from proxylab.scenario.syntax import Name, Sysctls, distinct, listed_if_single
+from proxylab.scenario.words import Position
+
+__all__ = ["Families", "Hairpin", "InterNode", "Network", "PodNetwork", "RoutedAddress", "Segment", "families_given"]
+
+
+class PodNetwork(StrEnum):
+    """How a node connects its pods."""
+
+    PTP = "ptp"
+    PTP_UNNUMBERED = "ptp-unnumbered"
+    BRIDGE = "bridge"
+
+
+class InterNode(StrEnum):
+    """How pod traffic crosses from node to node."""
+
+    HOST_GW = "host-gw"
+    VXLAN = "vxlan"
+
+
+class Hairpin(StrEnum):
+    """How a bridge lets a pod reach itself."""
+
+    HAIRPIN_VETH = "hairpin-veth"
+    PROMISCUOUS_BRIDGE = "promiscuous-bridge"
+    NONE = "none"
+
+
+def _one_of_each_family(networks: list[IPNetwork]) -> list[IPNetwork]:
+    families = [Family.of(network) for network in networks]
+    for family in Family:
+        if families.count(family) > 1:
+            several = listed(str(network) for network in networks if Family.of(network) is family)
+            raise refused(f"{several} are all {family}", allowed="allowed: one network of each family")
+    return networks
+
+
+def families_given(families: list[Family]) -> list[Family]:
+    """The families, if there are any."""
+    if not families:
+        raise refused("must not be empty", allowed=f"allowed: {listed(Family)}")
+    return families
+
+
+Families = Annotated[tuple[Family, ...], Check(families_given), Check(distinct)]
+_Networks = Annotated[
+    tuple[syntax.Network, ...], NOT_EMPTY, Check(_one_of_each_family), Read(listed_if_single, str | list[str])
+]
+
+
+class Segment(Declared, frozen=True, kw_only=True):
+    """A segment beside those of the nodes and of the outside hosts. The router is on it too."""
+
+    name: Annotated[Name, FROM_KEY]
+    cidrs: Annotated[_Networks, Key("Its network, or one of each family.", ["172.19.0.0/16"], alias="cidr")]
+    position: Position
+
+
+class RoutedAddress(Declared, frozen=True, kw_only=True):
+    """Addresses that no machine holds, such as external IPs, and the nodes to which the router sends them."""
+
+    network: Annotated[syntax.Network, Key("An address or a network.", ["198.51.100.7"])]
+    nodes: Annotated[
+        tuple[str, ...],
+        NOT_EMPTY,
+        Key("The nodes. With several, the router picks one by a hash that includes the ports.", [["node-a"]]),
+    ]
+    position: Position
+
+
+class Network(Declared, frozen=True, kw_only=True):
+    """The network and its address plan."""
+
+    families: Annotated[
+        Families, Key("The IP families of pods, Services and nodes, primary first.", [["IPv4", "IPv6"]])
+    ] = (Family.IPV4,)
+    pod_network: Annotated[
+        PodNetwork,
+        Key(
+            "How a node connects its pods. ptp: a routed veth pair for each pod, with the gateway's address on every "
+            "host-side end, as in kind. ptp-unnumbered: the same without these addresses, as in Calico. bridge: one "
+            "bridge for each node, cni0, as in flannel."
+        ),
+    ] = PodNetwork.PTP
+    hairpin: Annotated[
+        Hairpin,
+        Key(
+            "How a bridge lets a pod reach itself: by the hairpin flag of its port, by a promiscuous bridge, or not at "
+            "all."
+        ),
+    ] = Hairpin.HAIRPIN_VETH
+    inter_node: Annotated[
+        InterNode,
+        Key("How pod traffic reaches another node: host-gw is a route via that node's address, vxlan is a tunnel."),
+    ] = InterNode.HOST_GW
+    outbound_masquerade: Annotated[
+        bool,
+        Key(
+            "Whether nodes masquerade traffic that their pods send out of the pod network, as most CNI plugins do. The "
+            "rules belong to the network, not to the proxy."
+        ),
+    ] = False
+    pod_cidrs: Annotated[
+        _Networks,
+        Key(
+            "The pods' network, or one of each family; each node has a part of it. It may be in the upper half of "
+            "nodeCIDR, as in the networks of clouds.",
+            ["10.244.0.0/16"],
+            alias="podCIDR",
+        ),
+    ] = ()
+    service_cidrs: Annotated[
+        _Networks,
+        Key("The network of the cluster IPs, or one of each family.", ["10.96.0.0/16"], alias="serviceCIDR"),
+    ] = ()
+    node_cidrs: Annotated[
+        _Networks,
+        Key("The segment that all nodes share: a network, or one of each family.", ["172.18.0.0/16"], alias="nodeCIDR"),
+    ] = ()
+    outside_cidrs: Annotated[
+        _Networks,
+        Key(
+            "The network of the outside hosts, behind the router, or one of each family.",
+            ["203.0.113.0/24"],
+            alias="outsideCIDR",
+        ),
+    ] = ()
+    segments: Annotated[
+        tuple[Segment, ...], Key("Further segments by name.", [{"storage": {"cidr": "172.19.0.0/16"}}])
+    ] = ()
+    router_sysctls: Annotated[
+        Sysctls,
+        Key(
+            "Sysctls to set in the router, by dotted name, instead of the lab's own values.",
+            [{"net.ipv4.fib_multipath_hash_policy": 0}],
+        ),
+    ] = field(default_factory=dict)
+    routed: Annotated[
+        tuple[RoutedAddress, ...],
+        Key(
+            "Addresses that the router sends to nodes, such as external IPs.",
+            [[{"network": "198.51.100.7", "nodes": ["node-a"]}]],
+        ),
+    ] = ()

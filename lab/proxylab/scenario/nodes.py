@@ -1,0 +1,172 @@
+"""``spec.nodes``: the keys of a node. ``proxylab.scenario.networks`` compares them with the network."""
+
+from typing import Annotated, Final
+
+from msgspec import field
+
+from proxylab.addresses import Protocol
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
+from proxylab.scenario.syntax import (
+    Address,
+    Destination,
+    DeviceName,
+    Interface,
+    Labels,
+    Name,
+    Network,
+    PortNumber,
+    Sysctls,
+    TaintKey,
+    distinct,
+)
+from proxylab.scenario.words import Position
+
+__all__ = ["Daemon", "Leftovers", "Node", "NodeAddress", "NodeRoute", "Uplink"]
+
+
+class NodeAddress(Declared, frozen=True, kw_only=True):
+    """A further address of a node."""
+
+    interface: Annotated[
+        Interface,
+        Key(
+            "The address, with a prefix length where other machines share its network.",
+            ["192.0.2.1/24"],
+            alias="address",
+        ),
+    ]
+    device: Annotated[DeviceName, Key("The device: eth0, another uplink of the node, or lo.")] = "eth0"
+
+
+class Uplink(Declared, frozen=True):
+    """A further device of a node, on a segment. The lab chooses its addresses."""
+
+    device: Annotated[DeviceName, FROM_KEY]
+    segment: Annotated[Name, Key("The segment: nodes, or one of network.segments.", ["storage"])]
+
+
+class NodeRoute(Declared, frozen=True):
+    """A further route of a node."""
+
+    destination: Annotated[Destination, Key("The destination: a network, or default.", ["198.51.100.0/24"], alias="to")]
+    device: Annotated[DeviceName, Key("The device that packets leave through.", ["eth1"])]
+    via: Annotated[Address | None, Key("The gateway; without it the destination is on the link.", ["172.19.0.1"])] = (
+        None
+    )
+    source: Annotated[
+        Network | None,
+        Key("Makes it a policy route, for packets from that network.", ["172.19.0.0/16"], alias="from"),
+    ] = None
+
+
+class Daemon(Declared, frozen=True, kw_only=True):
+    """A program that listens on the node itself."""
+
+    name: Annotated[Name, FROM_KEY]
+    port: Annotated[PortNumber, Key("The port it listens on.", [8080])]
+    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+    address: Annotated[Address | None, Key("The address it listens on; the default is all.", ["127.0.0.1"])] = None
+
+
+def _restorable(text: str) -> str:
+    lines = text.splitlines()
+    if not any(line.startswith("*") for line in lines) or "COMMIT" not in lines:
+        raise refused("is not input for iptables-restore", allowed="allowed: tables as iptables-save prints them")
+    return text
+
+
+class Leftovers(Declared, frozen=True, kw_only=True):
+    """Rules that a node holds before its engine starts. The lab skips rules of a family that it does not have."""
+
+    iptables: Annotated[
+        str,
+        Check(_restorable),
+        Key(
+            "Input for iptables-restore, as iptables-save prints it.",
+            ["*nat\n:KUBE-SERVICES - [0:0]\n-A PREROUTING -j KUBE-SERVICES\nCOMMIT\n"],
+        ),
+    ] = ""
+    ip6tables: Annotated[
+        str,
+        Check(_restorable),
+        Key("Input for ip6tables-restore, as ip6tables-save prints it.", ["*nat\n:KUBE-SERVICES - [0:0]\nCOMMIT\n"]),
+    ] = ""
+    nft: Annotated[str, NOT_EMPTY, Key("Input for nft, of any family.", ["table ip kube-proxy {\n}\n"])] = ""
+
+    @property
+    def by_tool(self) -> dict[str, str]:
+        """The rules by the tool that reads them, without tools that have none."""
+        texts = {"iptables": self.iptables, "ip6tables": self.ip6tables, "nft": self.nft}
+        return {tool: text for tool, text in texts.items() if text}
+
+
+def _address_of_text(value: object) -> object:
+    return {"address": value} if isinstance(value, str) else value
+
+
+_ANY_ADDRESS: Final = Read(_address_of_text, str | NodeAddress)
+
+
+class Node(Declared, frozen=True, kw_only=True):
+    """A node: a network namespace with an engine in it."""
+
+    name: Annotated[Name, FROM_KEY]
+    labels: Annotated[
+        Labels,
+        Key("Labels of the Node object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
+    ] = field(default_factory=dict)
+    taints: Annotated[
+        tuple[TaintKey, ...],
+        Check(distinct),
+        Key(
+            "Keys of the Node object's taints. A proxy reports itself unhealthy on a node that the cluster autoscaler "
+            "is about to remove.",
+            [["ToBeDeletedByClusterAutoscaler"]],
+        ),
+    ] = ()
+    terminating: Annotated[bool, Key("Whether the Node object is being deleted. Its proxy is then unhealthy too.")] = (
+        False
+    )
+    sysctls: Annotated[
+        Sysctls,
+        Key(
+            "Sysctls to set in the node, by dotted name, instead of the lab's own values.",
+            [{"net.ipv4.conf.all.route_localnet": 1}],
+        ),
+    ] = field(default_factory=dict)
+    internal_ips: Annotated[
+        tuple[Address, ...],
+        Check(distinct),
+        Key(
+            "Fixed addresses of the node, one of each family, in nodeCIDR. By default the lab chooses them.",
+            [["172.18.0.77"]],
+            alias="internalIPs",
+        ),
+    ] = ()
+    addresses: Annotated[
+        tuple[Annotated[NodeAddress, _ANY_ADDRESS], ...],
+        Key(
+            "Further addresses of the node: plain ones for eth0, or mappings with a device.",
+            [["192.0.2.1/24", {"address": "192.0.2.9", "device": "lo"}]],
+        ),
+    ] = ()
+    uplinks: Annotated[
+        tuple[Uplink, ...], Key("Further devices by name, each on a segment.", [{"eth1": {"segment": "storage"}}])
+    ] = ()
+    routes: Annotated[
+        tuple[NodeRoute, ...],
+        Key("Further routes of the node.", [[{"to": "198.51.100.0/24", "device": "eth1", "via": "172.19.0.1"}]]),
+    ] = ()
+    daemons: Annotated[
+        tuple[Daemon, ...],
+        Key("Programs by name that listen on the node itself.", [{"kubelet": {"port": 10250}}]),
+    ] = ()
+    leftovers: Annotated[
+        Leftovers,
+        Key(
+            "Rules that another proxy, or this one in another mode or version, has left in the node. The lab loads "
+            "them before the engine starts.",
+            [{"nft": "table ip kube-proxy {\n}\n"}],
+        ),
+    ] = Leftovers()
+    position: Position

@@ -1,0 +1,111 @@
+"""``spec.pods``: the keys of a pod or a group of pods. ``proxylab.scenario.inventory`` checks their names."""
+
+from typing import Annotated, Final
+
+from msgspec import field
+
+from proxylab.addresses import Protocol
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.problems import describe
+from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
+from proxylab.scenario.words import Position
+
+__all__ = ["ListeningPort", "PodGroup"]
+
+_MOST_REPLICAS: Final = 1000
+
+
+class ListeningPort(Declared, frozen=True, kw_only=True):
+    """A port on which a pod listens."""
+
+    name: Annotated[PortName, Key("The name that a Service's targetPort may use.", ["http"])] = ""
+    port: Annotated[PortNumber, Key("The port's number.", [8080])]
+    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+
+
+def _port_of_number(value: object) -> object:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return {"port": value}
+    if not isinstance(value, dict):
+        raise refused(f"must be a port's number or a mapping, is {describe(value)}")
+    return value
+
+
+_ANY_PORT: Final = Read(_port_of_number, int | ListeningPort)
+
+
+class PodGroup(Declared, frozen=True, kw_only=True):
+    """One pod, or with replicas several pods that differ only in name and node."""
+
+    name: Annotated[Name, FROM_KEY]
+    replicas: Annotated[
+        int | None,
+        Between(1, _MOST_REPLICAS),
+        Key("How many pods there are, called NAME-1 to NAME-N. The default is one pod, called NAME.", [3]),
+    ] = None
+    nodes: Annotated[
+        tuple[str, ...],
+        NOT_EMPTY,
+        Key("The nodes the pods run on, in turn. The default is the scenario's first node.", [["node-a", "node-b"]]),
+    ] = ()
+    namespace: Annotated[Name, Key("The pods' namespace.", ["prod"])] = "default"
+    labels: Annotated[Labels, Key("The pods' labels, for Services to select by.", [{"app": "echo"}])] = field(
+        default_factory=dict
+    )
+    ports: Annotated[
+        tuple[Annotated[ListeningPort, _ANY_PORT], ...],
+        Key(
+            "The ports on which the pods listen: numbers for TCP, or mappings.",
+            [[8080, {"name": "dns", "port": 5353, "protocol": "UDP"}]],
+        ),
+    ] = ()
+    ready: Annotated[bool, Key("Whether the pods' readiness probes succeed.")] = True
+    serving: Annotated[
+        bool | None,
+        Key("Whether the pods still serve while they terminate. The default is the value of ready.", [True]),
+    ] = None
+    terminating: Annotated[bool, Key("Whether the pods are being deleted.")] = False
+    present: Annotated[bool, Key("Whether the API knows the pods when the lab begins; a step may add them.")] = True
+    host_network: Annotated[bool, Key("Whether the pods use their node's network.")] = False
+    addresses: Annotated[
+        tuple[Address, ...],
+        Check(distinct),
+        Key("Fixed addresses of a single pod, one of each family.", [["10.244.0.99"]]),
+    ] = ()
+    hostname: Annotated[
+        Name, Key("A single pod's DNS name below its subdomain. The default is the pod's name.", ["web-0"])
+    ] = ""
+    subdomain: Annotated[Name, Key("The headless Service under which each pod has a DNS name of its own.", ["web"])] = (
+        ""
+    )
+    shared_netns: Annotated[
+        bool,
+        Key(
+            "Whether the replicas on a node share one network namespace, each with an address of its own. For hundreds "
+            "of endpoints."
+        ),
+    ] = False
+    sysctls: Annotated[
+        Sysctls,
+        Key(
+            "Sysctls to set in the pods' network namespaces, by dotted name, instead of the lab's own values.",
+            [{"net.ipv4.ip_unprivileged_port_start": 0}],
+        ),
+    ] = field(default_factory=dict)
+    position: Position
+
+    @property
+    def pod_names(self) -> tuple[str, ...]:
+        """The names of its pods: ``echo``, or ``echo-1`` to ``echo-N`` with replicas."""
+        if self.replicas is None:
+            return (self.name,)
+        return tuple(f"{self.name}-{number}" for number in range(1, self.replicas + 1))
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether its pods serve, which counts while they terminate: what ``ready`` was before, unless written."""
+        return self.ready if self.serving is None else self.serving
+
+    def node_of(self, ordinal: int) -> str:
+        """The node of the pod with that ordinal (from 0): the nodes listed, in turn."""
+        return self.nodes[ordinal % len(self.nodes)]
