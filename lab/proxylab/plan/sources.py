@@ -33,7 +33,7 @@ def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4
         by_kind["overlay"] = [vxlan.device for vxlan in namespace.vxlans]
     devices = by_kind.get(device)
     if devices is None:
-        raise LookupError(f"a node has no device {device!r}; use {', '.join(by_kind)}")
+        raise LookupError(f"a node has no device {str(device)!r}; use {', '.join(by_kind)}")
     if not devices:
         raise LookupError(f"{node} has no pods, and so no pod device")
     return _selected(plan, namespace, devices[0], family, _pod_behind(plan, devices[0], node, family))
