@@ -54,8 +54,7 @@ class MutatedLabs:
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setenv("PYTHONPATH", self._path)  # of a lab process that starts meanwhile
-                self._session.begin()
-            yield
+                yield
         finally:
             if undo is not None:
                 undo()

@@ -59,8 +59,8 @@ def command(
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
+    scenario = choose_case(file, case_id, mode_of(engine), version_of(engine), to_run=True)
     with _session(make_session, engine, seed, of_engine) as (session, claim):
-        scenario = choose_case(file, case_id, mode_of(engine), version_of(engine), to_run=True)
         lab_name = claim(name or scenario.name)
         session.open(scenario).detach(lab_name, ttl)
     alone = len(ControlSockets.of_user().names()) == 1
@@ -80,9 +80,10 @@ def command(
 def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
 ) -> Iterator[tuple[Session, Callable[[str], str]]]:
-    """A session for a detached lab, and a function that claims its name.
+    """A session for a detached lab with its engine, and a function that claims the lab's name.
 
-    The lab process starts while the caller reads the scenario.
+    It makes a control socket without a name, and obtains the engine. The session starts the lab process when it opens a
+    lab.
     """
     control_socket = ControlSocket(ControlSockets.of_user())
 
@@ -99,7 +100,6 @@ def _session(
 
     try:
         with (make_session or Session)(choice_of(engine, **of_engine), seed, lambda: control_socket) as session:
-            session.begin()
             yield session, claim
     except BaseException:
         control_socket.give_up()

@@ -54,10 +54,6 @@ class Session:
     ) -> None:
         self.close(checked=error is None)
 
-    def begin(self) -> None:
-        """Start the lab process early, so that it starts up while the client does something else."""
-        self._started()
-
     def _started(self) -> LabProcess:
         if self._process is None or self._process.closed:
             self._process = LabProcess(self._control_socket and self._control_socket())

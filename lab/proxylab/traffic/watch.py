@@ -82,8 +82,7 @@ class Watch:
             return self._taps[namespace, device]
         except KeyError:
             raise InternalError(
-                f"there is no tap on {device} in {namespace}; pods and outside hosts are tapped, and a probe's sender "
-                f"must be one of them"
+                f"there is no tap on {device} in {namespace}; a probe's sender must be a pod, an outside host or a node"
             ) from None
 
     def follow(self, wanted: bool) -> None:
@@ -101,7 +100,7 @@ class Watch:
 
     @contextmanager
     def every_segment(self) -> Iterator[None]:
-        """Capture all TCP at every device, including the nodes', for the length of the block."""
+        """Capture all TCP at every device for the length of the block. The taps on nodes follow flows afterwards, too."""
         self.follow(True)
         try:
             for tap in self._taps.values():
@@ -130,7 +129,7 @@ class Watch:
         self.losses()
 
     def losses(self) -> tuple[TapLoss, ...]:
-        """The frames that each tap could not keep since the last call."""
+        """The frames that each tap could not keep since the last call, which the kernel counts from zero again."""
         return tuple(
             TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost())
         )

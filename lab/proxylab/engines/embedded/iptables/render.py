@@ -30,7 +30,7 @@ def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
 CURRENT = Shape(
     jumps=JUMPS, kept=kept_chains, shared=fixed_chains, head=fixed_rules, port=render_port, tail=node_port_jumps
 )
-"""kube-proxy 1.36."""
+"""kube-proxy 1.36 and 1.37."""
 
 
 def render(
