@@ -100,7 +100,7 @@ class Watch:
 
     @contextmanager
     def every_segment(self) -> Iterator[None]:
-        """Capture all TCP at every device for the length of the block. The taps on nodes follow flows afterwards, too."""
+        """Capture all TCP at every device for the length of the block. Taps on nodes follow flows afterwards, too."""
         self.follow(True)
         try:
             for tap in self._taps.values():
