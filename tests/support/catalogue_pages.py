@@ -18,6 +18,35 @@ A name may include a version of kube-proxy: `kube-proxy@v1.34/nftables` for the 
 `kube-proxy@v1.34.2/iptables` for exactly that one. [Test your own kube-proxy](../how-to/test-your-kube-proxy.md)
 describes the sources of binaries.
 
+## What embedded engines do otherwise than kube-proxy
+
+[How a packet passes](../explanation/packet-flow.md) says how the modes differ. Within a mode, `tests/engines` compares
+the rules of the embedded engine with those of the newest kube-proxy by meaning, for every scenario and for generated
+clusters. They are the same. These differences are known:
+
+| engines | the embedded engine | kube-proxy |
+| --- | --- | --- |
+| all | If the kernel refuses the rules of one Service, the others are loaded. | One bad rule stops the whole load. |
+| all | Refuses feature gates that it does not behave like, by name. | Has the gates of its version. |
+| all | Has the metrics that it can fill truthfully. | Has more metrics. |
+| `embedded/nftables` | Writes a deleted table again with the next change. | A sync period after that change. |
+| `embedded/nftables` | A changed ServiceCIDR takes effect with the next sync. | With the next full sync. |
+| `embedded/nftables` | Writes the table of 1.37 only. | Earlier versions write other tables. |
+
+## Measurements
+
+Benchmarks measure an engine and its floor in the same run. `./dev pytest tests/benchmarks -m budget -rP` prints the
+figures, and fails beyond these bounds:
+
+| what is measured | mode | bound |
+| --- | --- | --- |
+| processor time of a full sync, with loading | iptables | 2 times iptables-restore, with chains in kube-proxy's order |
+| processor time of a full sync of up to 5,000 Services, without loading | nftables | that of `nft -f`, which loads it |
+| one changed Service among 1,000 and 5,000 | iptables | 2 times `kube-proxy/iptables` |
+| one changed Service among 1,000 and 5,000 | nftables | `kube-proxy/nftables` |
+
+## On this machine
+
 `proxylab engines` lists the engines on this machine, and the versions of each source:
 
 ```console

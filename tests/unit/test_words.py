@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "lab" / "proxylab"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 
+MOST_LINES = 200
 MOST_WORDS = 15
 RETIRED = frozenset(
     word
@@ -96,6 +97,10 @@ def test_texts_name_their_subjects() -> None:
     lines = [(path, line) for path in [*texts, *ROOT.glob("*.md"), ROOT / "dev"] for line in read_lines(path)]
     assert len(lines) > 50_000
     assert [f"{path}: {line.strip()}" for path, line in lines if PRONOUN.search(line)] == []
+
+
+def test_architecture_is_short() -> None:
+    assert len(read_lines(ARCHITECTURE)) < MOST_LINES
 
 
 def test_the_glossary_is_short() -> None:
