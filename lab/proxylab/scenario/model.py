@@ -1,6 +1,6 @@
 """A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
 
-The module exports those of ``words``, ``intent`` and ``steps`` too. They hold what the author wrote, with defaults;
+The module exports those of ``words``, ``probes`` and ``steps`` too. They hold what the author wrote, with defaults;
 allocated addresses are in the plan.
 """
 
@@ -23,7 +23,10 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.intent import (
+from proxylab.scenario.network import Network, RoutedAddress, Segment
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
@@ -38,9 +41,6 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
-from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
-from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
     Change,
     Count,

@@ -1,7 +1,7 @@
 """The well-formed parts of a Scenario document, even if others are not.
 
 ``read_parts`` reads part by part, so that one mistake in a probe hides neither those in another probe nor those in the
-rest of the same probe. ``inventory`` and ``probes`` compare parts with each other.
+rest of the same probe. ``inventory`` and ``flows`` compare parts with each other.
 """
 
 from collections.abc import Mapping

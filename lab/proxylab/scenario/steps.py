@@ -12,8 +12,8 @@ from msgspec import field
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
 from proxylab.scenario.expect import ConntrackExpect, SeenSource
-from proxylab.scenario.intent import Probe
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.probes import Probe
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.versions import VersionRange

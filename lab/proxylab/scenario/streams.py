@@ -1,6 +1,6 @@
 """The checks of ``spec.streams`` and ``spec.steps`` against the scenario.
 
-``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.probes`` senders and targets.
+``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.flows`` senders and targets.
 """
 
 from collections.abc import Sequence
@@ -11,12 +11,12 @@ from proxylab.addresses import Transport
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
+from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import EngineAction, EngineState, StreamExpect, Until
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.probes import check_flow, check_probes
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import single_pods
 from proxylab.scenario.schema.step import StepExpectShape, StepShape

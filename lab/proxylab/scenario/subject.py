@@ -1,4 +1,4 @@
-"""``Subject``: the probe under check and the scenario around it, for ``probes`` and ``expectations``."""
+"""``Subject``: the probe under check and the scenario around it, for ``flows`` and ``expectations``."""
 
 from collections.abc import Mapping
 

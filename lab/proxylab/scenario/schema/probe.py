@@ -1,6 +1,6 @@
 """The shapes of one probe, except its expectation: sender, target, and the packets.
 
-``proxylab.scenario.probes`` looks up names.
+``proxylab.scenario.flows`` looks up names.
 """
 
 import re
