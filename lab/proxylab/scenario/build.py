@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import NamedObjects, build_probe, build_stream
+from proxylab.scenario.build_intent import build_probe
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
@@ -56,11 +56,10 @@ def build_scenario(
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups, nodes = _present(parts.pods), _present(parts.nodes)
-    named = NamedObjects(services, {each: pod for pod in groups for each in pod.pod_names})
     matrix = spec.matrix or no_axes()
-    streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
-    steps = tuple(_steps(spec.steps, at["steps"], states, named))
-    probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
+    streams = tuple(placed(each, at["streams"][name], name) for name, each in spec.streams.items())
+    steps = tuple(_steps(spec.steps, at["steps"], states))
+    probes = tuple(build_probe(probe, at["probes"][index]) for index, probe in enumerate(spec.probes))
     return Scenario(
         file=file,
         name=document.metadata.name,
@@ -89,21 +88,19 @@ def build_scenario(
     )
 
 
-def _steps(
-    shapes: Sequence[StepShape], location: Location, states: Sequence[ClusterState], named: NamedObjects
-) -> Iterator[Step]:
+def _steps(shapes: Sequence[StepShape], location: Location, states: Sequence[ClusterState]) -> Iterator[Step]:
     for index, (shape, state) in enumerate(zip(shapes, states, strict=True)):
-        yield _step(shape, location[index], state, NamedObjects(_services(state.manifests), named.pods))
+        yield _step(shape, location[index], state)
 
 
-def _step(shape: StepShape, location: Location, state: ClusterState, named: NamedObjects) -> Step:
-    """The step at ``location``; ``named`` is for its probes."""
+def _step(shape: StepShape, location: Location, state: ClusterState) -> Step:
+    """The step at ``location``."""
     return Step(
         name=shape.name,
         change=state.change,
         until=placed(shape.until, location["until"]) if shape.until else None,
         expect=_step_expect(shape.expect, location["expect"]),
-        probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
+        probes=tuple(build_probe(probe, location["probes"][index]) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
             StepException(
                 when=conditions_of(each.when),

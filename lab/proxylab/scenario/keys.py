@@ -8,7 +8,7 @@ the lab has the model.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
@@ -154,8 +154,10 @@ class Declared(Record, frozen=True):
     """A mapping of the scenario format, as the model holds it. Its docstring is its text on the reference page.
 
     Fields without a ``Key`` are not written: a ``position`` is the place of the mapping's own key, ``positions`` are
-    the places of the keys in it.
+    the places of the keys in it. ``meant`` says for unknown keys that authors try what to write instead.
     """
+
+    meant: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, handler: Any) -> Any:

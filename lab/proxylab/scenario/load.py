@@ -26,11 +26,10 @@ from proxylab.scenario.model import Position, Scenario
 from proxylab.scenario.networks import check_network, service_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.references import check_services, single_pods
+from proxylab.scenario.references import Subject, check_services, single_pods
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
-from proxylab.scenario.subject import Subject
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 

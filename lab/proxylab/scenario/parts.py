@@ -14,22 +14,25 @@ from pydantic import TypeAdapter, ValidationError
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Expect, Host, LoadBalancer, Network, Node, PodGroup
+from proxylab.scenario.model import (
+    Expect,
+    Host,
+    LoadBalancer,
+    Network,
+    Node,
+    PodGroup,
+    Send,
+    Source,
+    Stream,
+    Target,
+)
+from proxylab.scenario.probes import AnyTarget, ProbeName, Sender
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.reading import placed
+from proxylab.scenario.reading import placed, read_as
 from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.probe import (
-    AnyTarget,
-    ProbeName,
-    ProbeShape,
-    Sender,
-    SendShape,
-    SourceShape,
-    StreamShape,
-    TargetShape,
-)
+from proxylab.scenario.schema.probe import ProbeShape
 from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.validation import validated
@@ -44,9 +47,9 @@ class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
     name: str | None
-    source: SourceShape | None
-    target: AnyTarget | None
-    send: SendShape | None
+    source: Source | None
+    target: Target | None
+    send: Send | None
     expect: Expect | None
     exceptions: tuple[ExceptionShape | None, ...] = ()
 
@@ -175,7 +178,7 @@ def _salvaged(location: Location) -> Parts:
         matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
         failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
-        streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
+        streams={name: _stream(spec["streams"][name]) for name in _entries(Stream, spec["streams"])},
         steps=tuple(map(_step, _items(spec["steps"]))),
     )
 
@@ -192,8 +195,8 @@ def _probe(location: Location) -> ProbeParts:
     return ProbeParts(
         name=_part(ProbeName, location["name"]),
         source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
+        target=_part(AnyTarget, location["to"]),
+        send=_part(Send, location["send"]) if location["send"].exists else Send(),
         expect=_part(Expect, location["expect"]),
         exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
     )
@@ -203,8 +206,8 @@ def _stream(location: Location) -> ProbeParts:
     return ProbeParts(
         name=None,
         source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
+        target=_part(AnyTarget, location["to"]),
+        send=_part(Send, location["send"]) if location["send"].exists else Send(),
         expect=None,
     )
 
@@ -239,6 +242,6 @@ def _placed(wanted: type[AnyDeclared], location: Location) -> AnyDeclared | None
 
 def _well_formed(wanted: Any, value: object) -> Any:
     try:
-        return TypeAdapter(wanted).validate_python(value, strict=True)
+        return TypeAdapter(read_as(wanted)).validate_python(value, strict=True)
     except ValidationError:
         return None

@@ -1,11 +1,22 @@
-"""The frozen objects of ``spec.probes`` and ``spec.streams``, with their expectations. ``model`` exports them all."""
+"""``spec.probes`` and ``spec.streams``: the keys of senders, targets and packets.
 
+``proxylab.scenario.expect`` has the keys of ``expect``. ``proxylab.scenario.flows`` compares all of them with the rest
+of the scenario.
+"""
+
+import re
 from collections.abc import Mapping
-from typing import Final
+from ipaddress import ip_address
+from typing import Annotated, ClassVar, Final
+
+from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import FROM_KEY, Between, Check, Declared, Form, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Frontend, Manner, Position
 
@@ -13,98 +24,256 @@ __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
+    "AnyTarget",
+    "EachAddress",
     "EngineFailure",
     "Exceptional",
     "HostTarget",
+    "OneAddress",
     "PodTarget",
     "Probe",
+    "ProbeName",
     "Send",
+    "Sender",
     "ServiceTarget",
     "Source",
     "Stream",
     "Target",
 ]
 
-
 MOST_FLOWS: Final = 32_000
 """The most flows of one probe. Each needs an unused source port of its own."""
-
 
 STREAM_EVERY: Final = 20
 """The default time between two packets of a stream, in milliseconds."""
 
-
-class Source(Record, frozen=True, kw_only=True):
-    """``from``: the sender. Address and port are ``None`` if the kernel (or the lab) chooses them.
-
-    With ``loopback`` a node dials from its loopback address; with ``all_addresses`` (``address: all``) the flows of an
-    outside host leave from each of its addresses in turn.
-    """
-
-    name: str
-    address: IPAddress | None = None
-    all_addresses: bool = False
-    port: int | None = None
-    loopback: bool = False
+_MOST_PAYLOAD: Final = 8000
+_MOST_NAME: Final = 200
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
-class ServiceTarget(TaggedRecord, frozen=True, kw_only=True):
-    """A frontend of a Service.
-
-    ``port`` is a service port's name or number, ``None`` if the Service has only one. ``node`` is the node to dial for
-    a node port; for another frontend dialled from outside, the node to which the router sends the packet. ``address``
-    and ``family`` choose among several addresses of the frontend.
-    """
-
-    service: str
-    namespace: str = "default"
-    port: str | int | None = None
-    via: Frontend
-    node: str | None = None
-    address: IPAddress | None = None
-    family: Family | None = None
-
-
-class PodTarget(TaggedRecord, frozen=True, kw_only=True):
-    """A pod's own address, without a Service. ``port`` is ``None`` if the pod has only one."""
-
-    pod: str
-    port: int | None = None
-    family: Family | None = None
-
-
-class HostTarget(TaggedRecord, frozen=True, kw_only=True):
-    """An outside host's own address. ``port`` is ``None`` only for an echo request."""
-
-    host: str
-    port: int | None
-    family: Family | None = None
-
-
-class AddressTarget(TaggedRecord, frozen=True, kw_only=True):
-    """Any address. ``port`` is ``None`` only for an echo request."""
+class OneAddress(TaggedRecord, frozen=True):
+    """``from.address: ADDRESS``: every flow leaves from this address."""
 
     address: IPAddress
-    port: int | None
+
+
+class EachAddress(TaggedRecord, frozen=True):
+    """``from.address: all``: the flows leave from each address of an outside host in turn."""
+
+
+def _all_or_address(value: object) -> str:
+    return "all" if value == "all" else str(read_address(value))
+
+
+def _sends_from(written: str) -> OneAddress | EachAddress:
+    return EachAddress() if written == "all" else OneAddress(ip_address(written))
+
+
+class Source(Declared, frozen=True, kw_only=True):
+    """The sender."""
+
+    name: Annotated[str, Key("The pod, outside host or node that sends.", ["client"])]
+    sends_from: Annotated[
+        Annotated[OneAddress | EachAddress, Form(Annotated[str, Read(_all_or_address)], _sends_from)] | None,
+        Key(
+            "The address to send from. With all, the flows of an outside host leave from each of its addresses in "
+            "turn, as if from many clients.",
+            ["203.0.113.10", "all"],
+            alias="address",
+        ),
+    ] = None
+    port: Annotated[PortNumber | None, Key("A fixed source port, for a probe of one flow.", [12345])] = None
+    loopback: Annotated[bool, Key("Whether a node dials itself from its loopback address.")] = False
+
+    @property
+    def address(self) -> IPAddress | None:
+        """The address to send from; ``None`` if the kernel chooses it, or the lab for each flow."""
+        return self.sends_from.address if isinstance(self.sends_from, OneAddress) else None
+
+    @property
+    def all_addresses(self) -> bool:
+        """Whether the flows leave from each address of an outside host in turn."""
+        return isinstance(self.sends_from, EachAddress)
+
+
+def _source_of_name(value: object) -> object:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise refused(f"must be a name or a mapping, is {describe(value)}")
+    return value
+
+
+Sender = Annotated[Source, Read(_source_of_name, str | Source)]
+
+_Family = Annotated[
+    Family | None,
+    Key("The family to dial, in a cluster that has both. The default is the target's first one.", ["IPv6"]),
+]
+
+
+class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """A frontend of a Service."""
+
+    meant: ClassVar[Mapping[str, str]] = {"name": "to dial the name of a Service, write via: dnsName"}
+
+    service: Annotated[str, Key("The Service, as name or namespace/name.", ["echo", "prod/echo"])]
+    namespace: Annotated[Name, Key("The Service's namespace, if service does not name it.", ["prod"])] = "default"
+    port: Annotated[
+        PortReference | None,
+        Key("The Service's port, by name or number. Required where the Service has several.", ["http", 80]),
+    ] = None
+    via: Annotated[
+        Frontend,
+        Key(
+            "The frontend to dial. With dnsName the sender resolves the Service's name through kube-dns and dials an "
+            "address of the answer, at the port that the Service declares: the cluster IP, or one of the pods of a "
+            "headless Service. A headless Service's name must resolve to exactly the backends.",
+            ["clusterIP"],
+        ),
+    ]
+    node: Annotated[
+        str | None,
+        Key(
+            "With nodePort, the node to dial. Otherwise the node to which the router sends the packet, for a probe "
+            "from an outside host. The default is the sender's own node, or for an outside host the first.",
+            ["node-a"],
+        ),
+    ] = None
+    address: Annotated[Address | None, Key("Which of the frontend's addresses to dial.", ["198.51.100.7"])] = None
+    family: _Family = None
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """The Service's namespace and name."""
+        return self.namespace, self.service
+
+
+class PodTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """A pod's own address, without a Service."""
+
+    pod: Annotated[str, Key("The pod.", ["echo-1"])]
+    port: Annotated[
+        PortReference | None,
+        Key("The pod's port, by name or number. Required unless the pod has exactly one.", [8080]),
+    ] = None
+    family: _Family = None
+
+
+_PORT: Final = Key("The port. Required, except for an echo request.", [80])
+
+
+class HostTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """An outside host's own address."""
+
+    host: Annotated[str, Key("The outside host.", ["outside"])]
+    port: Annotated[PortNumber | None, _PORT] = None
+    family: _Family = None
+
+
+class AddressTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """Any address."""
+
+    address: Annotated[Address, Key("The address to dial.", ["203.0.113.10"])]
+    port: Annotated[PortNumber | None, _PORT] = None
 
 
 Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
 
+_TARGETS: Final = ("service", "pod", "host", "address")
 
-class Send(Record, frozen=True, kw_only=True):
-    """The packets to send: ``flows`` flows, each with its own 5-tuple; ``payload`` bytes after the flow's identity.
 
-    ``protocol`` is ``None`` if the target decides it (a service port's own protocol); ICMP is an echo request.
-    ``every`` is the time between two packets of a stream, in milliseconds. ``frame_to`` names a node, pod or host on
-    the sender's link, or is a MAC address; empty for the next hop.
-    """
+def _one_target(value: object) -> object:
+    """Refuse a mapping that names no target or several. With ``service``, ``address`` is one of the frontend's."""
+    if not isinstance(value, dict):
+        raise refused(f"must be a mapping, is {describe(value)}")
+    named = [key for key in _TARGETS if key in value]
+    if len(named) == 1 or named == ["service", "address"]:
+        return value
+    if "name" in value and not named:
+        allowed = "to dial the name of a Service, write service: NAME and via: dnsName"
+        raise refused("names no target", allowed=allowed)
+    what = f"names {' and '.join(named)}" if named else "names no target"
+    word = "" if named else next(iter(value), "")
+    raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
 
-    protocol: Transport | None = None
-    manner: Manner = Manner.CONNECT
-    flows: int = 1
-    payload: int = 0
-    every: int | None = None
-    frame_to: str = ""
+
+def _in_its_namespace(target: ServiceTarget) -> ServiceTarget:
+    """``service: prod/echo`` names the namespace too."""
+    namespace, slash, name = target.service.partition("/")
+    return replace(target, namespace=namespace, service=name) if slash else target
+
+
+AnyTarget = Annotated[
+    Annotated[ServiceTarget, Check(_in_its_namespace)] | PodTarget | HostTarget | AddressTarget, Read(_one_target)
+]
+
+
+def _frame_to(text: str) -> str:
+    if ":" in text and not _MAC.fullmatch(text):
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a machine")
+    return text.lower()
+
+
+class Send(Declared, frozen=True, kw_only=True):
+    """The packets to send."""
+
+    protocol: Annotated[
+        Transport | None,
+        Key(
+            "The transport protocol. The default is the protocol of the dialled port. ICMP (ICMPv6 for an IPv6 "
+            "address) sends echo requests, which have no port and are single packets.",
+            ["UDP"],
+        ),
+    ] = None
+    manner: Annotated[
+        Manner,
+        Key(
+            "connect uses the kernel's sockets and sends data both ways. packet sends one crafted packet per flow. "
+            "ICMP always uses packet.",
+            alias="as",
+        ),
+    ] = Manner.CONNECT
+    flows: Annotated[
+        int,
+        Between(1, MOST_FLOWS, "each flow has a source port of its own"),
+        Key("How many flows, each with its own 5-tuple."),
+    ] = 1
+    payload: Annotated[
+        int,
+        Between(0, _MOST_PAYLOAD),
+        Key(
+            "Bytes to send after the marker by which the lab recognises the flow. A datagram above the MTU leaves in "
+            "fragments."
+        ),
+    ] = 0
+    frame_to: Annotated[
+        str,
+        Check(_frame_to),
+        Key(
+            "With packet, the receiver of the Ethernet frame on the sender's own link: a node, pod or outside host, or "
+            "a MAC address. The default is the next hop that routing gives.",
+            ["node-a", "02:00:00:00:00:01"],
+        ),
+    ] = ""
+    every: Annotated[Duration | None, Key("The time between two packets of a stream.", ["20ms"])] = None
+
+
+def _probe_name(text: str) -> str:
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > _MOST_NAME:
+        raise refused(
+            f"{shown(text)} is not a probe's name",
+            allowed=f"allowed: one line of text, {_MOST_NAME} characters at most",
+        )
+    if "/" in text or "::" in text:
+        raise refused(
+            f"{shown(text)} holds '/' or '::', which separate the parts of pytest's ids", allowed="use other words"
+        )
+    return text
+
+
+ProbeName = Annotated[str, Check(_probe_name)]
 
 
 class Exceptional(Record, frozen=True, kw_only=True):
@@ -146,11 +315,21 @@ class Probe(Record, frozen=True, kw_only=True):
     position: Position
 
 
-class Stream(Record, frozen=True, kw_only=True):
-    """One flow that lasts through all steps."""
+class Stream(Declared, frozen=True, kw_only=True):
+    """A flow that lasts through all steps, with a packet at a fixed interval. The lab counts every loss.
 
-    name: str
-    source: Source
-    target: Target
-    send: Send
+    Over UDP it is one 5-tuple. Over TCP it is a connection; when that ends, the stream opens another one, from a new
+    port unless ``from`` names one. The stream begins with the first step and pauses while the lab sends probes. It
+    resolves its target once, when the lab begins.
+    """
+
+    name: Annotated[Name, FROM_KEY]
+    source: Annotated[
+        Sender, Key("The sender: a name, or a mapping.", [{"name": "client", "port": 12345}], alias="from")
+    ]
+    target: Annotated[AnyTarget, Key("The target to dial.", [{"service": "dns", "via": "clusterIP"}], alias="to")]
+    send: Annotated[
+        Send,
+        Key("The packets to send, and how often.", [{"protocol": "UDP", "every": "20ms", "payload": 64}]),
+    ] = Send()
     position: Position

@@ -43,13 +43,15 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
     """The pydantic model with the record's keys."""
     keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
-    return create_model(
+    made = create_model(
         f"{declared.__name__}Shape",
         __base__=ScenarioShape,
         __doc__=declared.__doc__,
         __module__=declared.__module__,
         **keys,
     )
+    made.meant = declared.meant
+    return made
 
 
 def placed(value: Read, location: Location, name: str = "") -> Read:
@@ -147,9 +149,13 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
+    """A union. The value decides which alternative it has to be: by being a mapping, or by the first key of one."""
     mappings = [option for option in options if _is_mapping(option)]
     scalars = [option for option in options if option is not type(None) and option not in mappings]
+    if len(mappings) > 1 and not scalars:
+        firsts = {declared_keys(_bare(each))[0].alias: each for each in mappings}
+        named = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
+        return _annotated(Union[tuple(named)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
     if len(mappings) != 1 or len(scalars) != 1:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
     tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
@@ -161,8 +167,17 @@ def _text_or_keys(value: object) -> str:
     return "<keys>" if isinstance(value, dict | Declared) else "<text>"
 
 
+def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
+    """Picks the alternative whose first key a mapping has. A ``Read`` refuses other mappings before."""
+    return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _is_mapping(hint: Any) -> bool:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    bare = _bare(hint)
     return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
 
 

@@ -18,9 +18,8 @@ from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import EngineAction, EngineState, StreamExpect, Until
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import single_pods
+from proxylab.scenario.references import Subject, single_pods
 from proxylab.scenario.schema.step import StepExpectShape, StepShape
-from proxylab.scenario.subject import Subject
 
 __all__ = ["check_steps", "check_streams"]
 

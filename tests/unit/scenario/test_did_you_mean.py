@@ -50,7 +50,7 @@ def test_the_walk_finds_the_shapes_of_all_depths() -> None:
     assert len(BY_NAME) == len(STRICT)
     assert {
         "scenario.ScenarioDocument",
-        "probe.SendShape",
+        "probes.SendShape",
         "steps.UntilShape",
         "expect.NodeDeviceShape",
         "service.ServicePortShape",

@@ -25,7 +25,6 @@ from proxylab.scenario.model import (
     HostTarget,
     HttpExpect,
     LinkChange,
-    Manner,
     NodeRoute,
     PodChange,
     Preserved,
@@ -87,7 +86,7 @@ def test_probes_streams_and_steps() -> None:
         node="node-a", some=Entries(original_from="outside", port=80, masqueraded=False)
     )
     assert echo.target == HostTarget(host="outside", port=None, family=Family.IPV4)
-    assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
+    assert echo.send.protocol is Transport.ICMP
     assert echo.send.frame_to == "node-b"
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20

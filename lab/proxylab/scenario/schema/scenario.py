@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from proxylab.scenario.keys import refused
-from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
+from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup, Stream
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import MatrixShape
-from proxylab.scenario.schema.probe import ProbeShape, StreamShape
+from proxylab.scenario.schema.probe import ProbeShape
 from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.syntax import Name, distinct
 
@@ -149,7 +149,7 @@ class SpecShape(ScenarioShape):
             ]
         ],
     )
-    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
+    streams: Annotated[dict[Name, Stream], AfterValidator(_no_conntrack)] = Field(
         default_factory=dict,
         description="Flows by name that last through all steps.",
         examples=[

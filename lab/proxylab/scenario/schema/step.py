@@ -5,10 +5,11 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from proxylab.scenario.expect import ConntrackExpect
+from proxylab.scenario.probes import ProbeName
 from proxylab.scenario.schema.base import ScenarioShape
 from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.matrix import ConditionShape
-from proxylab.scenario.schema.probe import ProbeName, ProbeShape
+from proxylab.scenario.schema.probe import ProbeShape
 from proxylab.scenario.steps import StreamExpect, Until
 
 __all__ = ["StepExceptionShape", "StepExpectShape", "StepShape"]
