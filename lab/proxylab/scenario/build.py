@@ -9,13 +9,11 @@ from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
 from proxylab.scenario.build_intent import NamedObjects, build_probe, build_stream
 from proxylab.scenario.changes import ClusterState
-from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
-    EngineFailure,
     Probe,
     Scenario,
     Step,
@@ -26,8 +24,6 @@ from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
 from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.exception import EngineFailureShape
-from proxylab.scenario.schema.matrix import no_axes
 from proxylab.scenario.schema.step import StepExpectShape, StepShape
 
 __all__ = ["build_scenario"]
@@ -57,7 +53,6 @@ def build_scenario(
     services = _services(manifests)
     groups, nodes = _present(parts.pods), _present(parts.nodes)
     named = NamedObjects(services, {each: pod for pod in groups for each in pod.pod_names})
-    matrix = spec.matrix or no_axes()
     streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
     steps = tuple(_steps(spec.steps, at["steps"], states, named))
     probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
@@ -67,7 +62,7 @@ def build_scenario(
         description=document.metadata.description,
         links=tuple(document.metadata.links),
         tags=tuple(document.metadata.tags),
-        network=with_networks(parts.network or spec.network, matrix),
+        network=with_networks(parts.network or spec.network, spec.matrix),
         nodes=nodes,
         pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
         hosts=_present(parts.hosts),
@@ -81,9 +76,9 @@ def build_scenario(
         probes=probes,
         streams=streams,
         steps=steps,
-        failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
+        failures=tuple(placed(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
         dns=spec.dns,
-        matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
+        matrix=tuple(Axis(name=axis, values=values) for axis, values in spec.matrix.axes.items()),
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
         proxy=configured.configuration,
     )
@@ -106,8 +101,7 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
         probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
         exceptions=tuple(
             StepException(
-                when=conditions_of(each.when),
-                version=each.when.version,
+                when=each.when,
                 expect=_step_expect(each.expect, location["except"][index]["expect"]),
                 because=each.because,
                 position=location["except"][index].key.position,
@@ -129,16 +123,6 @@ def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
     return {key: service for key, service in manifests.services.items() if service is not None}
-
-
-def _failure(shape: EngineFailureShape, location: Location) -> EngineFailure:
-    return EngineFailure(
-        when=conditions_of(shape.when),
-        version=shape.when.version,
-        says=shape.engine_fails,
-        because=shape.because,
-        position=location.key.position,
-    )
 
 
 def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:

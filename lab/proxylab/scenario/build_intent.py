@@ -7,12 +7,10 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Protocol, Transport
 from proxylab.cluster.objects import Service
-from proxylab.scenario.conditions import conditions_of
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import ServiceId
 from proxylab.scenario.model import (
     AddressTarget,
-    Exceptional,
     Frontend,
     HostTarget,
     Manner,
@@ -27,7 +25,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.scenario.reading import placed
 from proxylab.scenario.references import choose_port, service_id, transport_of
-from proxylab.scenario.schema.exception import ExceptionShape
 from proxylab.scenario.schema.probe import (
     AddressTargetShape,
     AnyTarget,
@@ -59,7 +56,7 @@ def build_probe(shape: ProbeShape, location: Location, named: NamedObjects) -> P
         target=target,
         send=_send(shape.send, protocol),
         expect=placed(shape.expect, location["expect"]),
-        exceptions=tuple(_exception(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
+        exceptions=tuple(placed(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
         position=location["name"].key.position,
     )
 
@@ -169,14 +166,4 @@ def _frontend(target: ServiceTargetShape, service: Service, port: str | None) ->
         node=target.node,
         address=target.address,
         family=target.family,
-    )
-
-
-def _exception(shape: ExceptionShape, location: Location) -> Exceptional:
-    return Exceptional(
-        when=conditions_of(shape.when),
-        version=shape.when.version,
-        expect=placed(shape.expect, location["expect"]),
-        because=shape.because,
-        position=location.key.position,
     )

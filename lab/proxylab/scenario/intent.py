@@ -1,20 +1,17 @@
 """The frozen objects of ``spec.probes`` and ``spec.streams``, with their expectations. ``model`` exports them all."""
 
-from collections.abc import Mapping
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.versions import VersionRange
+from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.words import Frontend, Manner, Position
 
 __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
-    "EngineFailure",
-    "Exceptional",
     "HostTarget",
     "PodTarget",
     "Probe",
@@ -105,33 +102,6 @@ class Send(Record, frozen=True, kw_only=True):
     payload: int = 0
     every: int | None = None
     frame_to: str = ""
-
-
-class Exceptional(Record, frozen=True, kw_only=True):
-    """One entry of ``except``: a different expectation, the cases in which it holds, and the reason.
-
-    ``when`` maps axes of the matrix, and ``mode``, to their values (see ``Case.axes``). ``version`` are the versions of
-    the proxy; ``None`` is any.
-    """
-
-    when: Mapping[str, str]
-    version: VersionRange | None = None
-    expect: Expect
-    because: str
-    position: Position
-
-
-class EngineFailure(Record, frozen=True, kw_only=True):
-    """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
-
-    ``says`` is part of the last lines that such an engine prints.
-    """
-
-    when: Mapping[str, str]
-    version: VersionRange | None = None
-    says: str
-    because: str
-    position: Position
 
 
 class Probe(Record, frozen=True, kw_only=True):

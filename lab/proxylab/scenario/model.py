@@ -27,8 +27,6 @@ from proxylab.scenario.intent import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
-    EngineFailure,
-    Exceptional,
     HostTarget,
     PodTarget,
     Probe,
@@ -38,6 +36,7 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
 from proxylab.scenario.network import Network, RoutedAddress, Segment
 from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
@@ -86,6 +85,7 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Matrix",
     "Mode",
     "Network",
     "Node",
@@ -123,6 +123,7 @@ __all__ = [
     "Until",
     "Uplink",
     "VersionRange",
+    "When",
 ]
 
 

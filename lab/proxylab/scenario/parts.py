@@ -14,12 +14,20 @@ from pydantic import TypeAdapter, ValidationError
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Expect, Host, LoadBalancer, Network, Node, PodGroup
+from proxylab.scenario.model import (
+    EngineFailure,
+    Exceptional,
+    Expect,
+    Host,
+    LoadBalancer,
+    Matrix,
+    Network,
+    Node,
+    PodGroup,
+)
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed
 from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 from proxylab.scenario.schema.probe import (
     AnyTarget,
     ProbeName,
@@ -48,7 +56,7 @@ class ProbeParts(Struct, frozen=True, kw_only=True):
     target: AnyTarget | None
     send: SendShape | None
     expect: Expect | None
-    exceptions: tuple[ExceptionShape | None, ...] = ()
+    exceptions: tuple[Exceptional | None, ...] = ()
 
 
 class StepParts(Struct, frozen=True, kw_only=True):
@@ -73,8 +81,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodGroup | None]
     hosts: Mapping[str, Host | None]
     load_balancers: Mapping[str, LoadBalancer | None]
-    matrix: MatrixShape | None
-    failures: tuple[EngineFailureShape | None, ...]
+    matrix: Matrix | None
+    failures: tuple[EngineFailure | None, ...]
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
@@ -104,7 +112,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         pods=_placed_entries(spec.pods, at["pods"]),
         hosts=_placed_entries(spec.hosts, at["hosts"]),
         load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
-        matrix=spec.matrix or no_axes(),
+        matrix=spec.matrix,
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
         streams={
@@ -172,8 +180,8 @@ def _salvaged(location: Location) -> Parts:
         pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
         hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
         load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
-        matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
-        failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
+        matrix=_part(Matrix, spec["matrix"]) if spec["matrix"].exists else Matrix(),
+        failures=tuple(_part(EngineFailure, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
         streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
         steps=tuple(map(_step, _items(spec["steps"]))),
@@ -195,7 +203,7 @@ def _probe(location: Location) -> ProbeParts:
         target=_part(TargetShape, location["to"]),
         send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
         expect=_part(Expect, location["expect"]),
-        exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
+        exceptions=tuple(_part(Exceptional, each) for each in _items(location["except"])),
     )
 
 

@@ -14,9 +14,9 @@ from proxylab.encoding import Record
 from proxylab.scenario.expect import ConntrackExpect, SeenSource
 from proxylab.scenario.intent import Probe
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.matrix import When
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Duration, distinct
-from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
 
 __all__ = [
@@ -273,8 +273,7 @@ class StepExpect(Record, frozen=True, kw_only=True):
 class StepException(Record, frozen=True, kw_only=True):
     """One entry of a step's ``except`` (see ``Exceptional``)."""
 
-    when: Mapping[str, str]
-    version: VersionRange | None = None
+    when: When
     expect: StepExpect
     because: str
     position: Position

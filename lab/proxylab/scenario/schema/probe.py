@@ -12,10 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Tag
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import Between, refused
-from proxylab.scenario.model import MOST_FLOWS, Frontend, Manner
+from proxylab.scenario.model import MOST_FLOWS, Exceptional, Frontend, Manner
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.exception import ExceptionShape
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
 
 __all__ = [
@@ -251,7 +250,7 @@ class ProbeShape(ScenarioShape):
     expect: Expect = Field(
         description="The expected result.", examples=[{"outcome": "delivered", "source": "preserved"}]
     )
-    exceptions: list[ExceptionShape] = Field(
+    exceptions: list[Exceptional] = Field(
         default_factory=list,
         alias="except",
         description="Different expectations for some engines, versions or cases, each with the reason.",

@@ -6,11 +6,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from proxylab.scenario.keys import refused
-from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup
+from proxylab.scenario.model import EngineFailure, Host, LoadBalancer, Matrix, Network, Node, PodGroup
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.exception import EngineFailureShape
-from proxylab.scenario.schema.matrix import MatrixShape
 from proxylab.scenario.schema.probe import ProbeShape, StreamShape
 from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.syntax import Name, distinct
@@ -115,12 +113,12 @@ class SpecShape(ScenarioShape):
         "the scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
         examples=[True],
     )
-    matrix: MatrixShape | None = Field(
-        default=None,
+    matrix: Matrix = Field(
+        default_factory=Matrix,
         description="Axes. The scenario runs once for every combination of their values.",
         examples=[{"families": [["IPv4"], ["IPv6"]]}],
     )
-    exceptions: list[EngineFailureShape] = Field(
+    exceptions: list[EngineFailure] = Field(
         default_factory=list,
         alias="except",
         description="Engines and versions that cannot program the scenario at all, each with the reason. For an engine "

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from proxylab.scenario.expect import ConntrackExpect
+from proxylab.scenario.matrix import When
 from proxylab.scenario.schema.base import ScenarioShape
 from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.matrix import ConditionShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
 from proxylab.scenario.steps import StreamExpect, Until
 
@@ -42,7 +42,7 @@ _EXAMPLE = {"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"re
 class StepExceptionShape(ScenarioShape):
     """A different expectation, the cases in which it holds, and the reason."""
 
-    when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
+    when: When = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
     expect: _StepExpect = Field(
         description="The expectation in these cases. It replaces expect as a whole.",
         examples=[{"queries": {"lost": 1}}],
