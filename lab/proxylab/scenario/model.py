@@ -11,6 +11,15 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.change import (
+    Change,
+    EngineAction,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    ServiceChange,
+    SliceChange,
+)
 from proxylab.scenario.expect import (
     ConntrackExpect,
     Entries,
@@ -41,16 +50,9 @@ from proxylab.scenario.network import Network, RoutedAddress, Segment
 from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
-    Change,
     Count,
-    EngineAction,
     EngineState,
-    LinkChange,
-    NodeChange,
-    PodChange,
     RulesState,
-    ServiceChange,
-    SliceChange,
     Step,
     StepException,
     StepExpect,

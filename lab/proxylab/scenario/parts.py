@@ -15,6 +15,7 @@ from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import (
+    Change,
     EngineFailure,
     Exceptional,
     Expect,
@@ -27,7 +28,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.probe import (
     AnyTarget,
     ProbeName,
@@ -63,7 +63,7 @@ class StepParts(Struct, frozen=True, kw_only=True):
     """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
 
     shape: "StepShape | None"
-    change: "ChangeShape | None"
+    change: Change | None
     probes: tuple[ProbeParts, ...]
 
 
@@ -191,7 +191,7 @@ def _salvaged(location: Location) -> Parts:
 def _step(location: Location) -> StepParts:
     return StepParts(
         shape=_part(StepShape, location),
-        change=_part(ChangeShape, location["change"]) if location["change"].exists else ChangeShape(),
+        change=_part(Change, location["change"]) if location["change"].exists else Change(),
         probes=tuple(map(_probe, _items(location["probes"]))),
     )
 

@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from proxylab.scenario.change import Change
 from proxylab.scenario.expect import ConntrackExpect
 from proxylab.scenario.matrix import When
 from proxylab.scenario.schema.base import ScenarioShape
-from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
 from proxylab.scenario.steps import StreamExpect, Until
 
@@ -59,8 +59,8 @@ class StepShape(ScenarioShape):
     name: ProbeName = Field(
         description="A title: what changes, and what must hold afterwards.", examples=["the new pod is ready"]
     )
-    change: ChangeShape = Field(
-        default_factory=ChangeShape.model_construct,
+    change: Change = Field(
+        default_factory=Change,
         description="The changes that begin the step.",
         examples=[{"pods": {"new": {"ready": True}}}],
     )
