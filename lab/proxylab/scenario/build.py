@@ -17,14 +17,12 @@ from proxylab.scenario.model import (
     Probe,
     Scenario,
     Step,
-    StepException,
-    StepExpect,
 )
 from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
 from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.step import StepExpectShape, StepShape
+from proxylab.scenario.schema.step import StepShape
 
 __all__ = ["build_scenario"]
 
@@ -97,27 +95,10 @@ def _step(shape: StepShape, location: Location, state: ClusterState, named: Name
         name=shape.name,
         change=state.change,
         until=placed(shape.until, location["until"]) if shape.until else None,
-        expect=_step_expect(shape.expect, location["expect"]),
+        expect=placed(shape.expect, location["expect"]),
         probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
-        exceptions=tuple(
-            StepException(
-                when=each.when,
-                expect=_step_expect(each.expect, location["except"][index]["expect"]),
-                because=each.because,
-                position=location["except"][index].key.position,
-            )
-            for index, each in enumerate(shape.exceptions)
-        ),
+        exceptions=tuple(placed(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
         position=location["name"].key.position,
-    )
-
-
-def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
-    return StepExpect(
-        streams={name: placed(each, location[name]) for name, each in shape.streams.items()},
-        conntrack=shape.conntrack,
-        position=location.key.position,
-        positions={str(key): location[str(key)].key.position for key in location.keys},
     )
 
 

@@ -2,18 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from proxylab.scenario.document import Location
 from proxylab.scenario.matrix import axis_names, value_text
-from proxylab.scenario.model import EngineFailure, Exceptional, Mode
+from proxylab.scenario.model import EngineFailure, Exceptional, Mode, StepException
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange
-
-if TYPE_CHECKING:
-    from proxylab.scenario.schema.step import StepExceptionShape
 
 __all__ = ["check_conditions"]
 
@@ -65,7 +62,7 @@ def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: L
 
 
 def _refuse_family(
-    exceptions: "Iterable[EngineFailure | StepExceptionShape | None]",
+    exceptions: Iterable[EngineFailure | StepException | None],
     location: Location,
     what: str,
     problems: Problems,
@@ -87,7 +84,7 @@ def _check_axes(location: Location, axes: Iterable[str], problems: Problems) -> 
 
 def _check_exceptions(
     parts: Parts,
-    exceptions: "Iterable[EngineFailure | Exceptional | StepExceptionShape | None]",
+    exceptions: Iterable[EngineFailure | Exceptional | StepException | None],
     location: Location,
     problems: Problems,
 ) -> None:

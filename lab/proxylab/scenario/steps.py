@@ -13,7 +13,7 @@ from proxylab.encoding import Record
 from proxylab.scenario.change import Change
 from proxylab.scenario.expect import ConntrackExpect, SeenSource
 from proxylab.scenario.intent import Probe
-from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Duration, distinct
@@ -151,14 +151,14 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-class StepExpect(Record, frozen=True, kw_only=True):
-    """What must hold after a change, for streams by name and for connection tracking.
+class StepExpect(Declared, frozen=True, kw_only=True):
+    """What must hold after a change: an entry for each stream, by its name, and conntrack."""
 
-    ``positions`` are the places of the keys that the author wrote.
-    """
-
-    streams: Mapping[str, StreamExpect] = field(default_factory=dict)
-    conntrack: ConntrackExpect | None = None
+    streams: Annotated[Mapping[str, StreamExpect], OtherKeys()] = field(default_factory=dict)
+    conntrack: Annotated[
+        ConntrackExpect | None,
+        Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
+    ] = None
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 
@@ -168,12 +168,15 @@ class StepExpect(Record, frozen=True, kw_only=True):
         return bool(self.streams) or self.conntrack is not None
 
 
-class StepException(Record, frozen=True, kw_only=True):
-    """One entry of a step's ``except`` (see ``Exceptional``)."""
+class StepException(Declared, frozen=True, kw_only=True):
+    """A different expectation, the cases in which it holds, and the reason."""
 
-    when: When
-    expect: StepExpect
-    because: str
+    when: Annotated[When, Key("The cases: those with all these values.", [{"mode": "ipvs"}])]
+    expect: Annotated[
+        StepExpect,
+        Key("The expectation in these cases. It replaces expect as a whole.", [{"queries": {"lost": 1}}]),
+    ]
+    because: Annotated[str, NOT_EMPTY, Key("The reason.", ["ipvs keeps the entry"])]
     position: Position
 
 
