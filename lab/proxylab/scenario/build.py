@@ -1,4 +1,4 @@
-"""Build the frozen ``Scenario`` from shapes that passed every check. ``build_intent`` builds probes and streams."""
+"""Build the frozen ``Scenario`` from shapes that passed every check."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -7,28 +7,21 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import build_probe
 from proxylab.scenario.changes import ClusterState
-from proxylab.scenario.conditions import axes_of, conditions_of
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
-    EngineFailure,
     Probe,
     Scenario,
     Step,
-    StepException,
-    StepExpect,
 )
 from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
 from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.exception import EngineFailureShape
-from proxylab.scenario.schema.matrix import no_axes
-from proxylab.scenario.schema.step import StepExpectShape, StepShape
+from proxylab.scenario.schema.step import StepShape
 
 __all__ = ["build_scenario"]
 
@@ -56,17 +49,16 @@ def build_scenario(
     spec, at = document.spec, parts.location["spec"]
     services = _services(manifests)
     groups, nodes = _present(parts.pods), _present(parts.nodes)
-    matrix = spec.matrix or no_axes()
     streams = tuple(placed(each, at["streams"][name], name) for name, each in spec.streams.items())
     steps = tuple(_steps(spec.steps, at["steps"], states))
-    probes = tuple(build_probe(probe, at["probes"][index]) for index, probe in enumerate(spec.probes))
+    probes = tuple(placed(each, at["probes"][index]) for index, each in enumerate(spec.probes))
     return Scenario(
         file=file,
         name=document.metadata.name,
         description=document.metadata.description,
         links=tuple(document.metadata.links),
         tags=tuple(document.metadata.tags),
-        network=with_networks(parts.network or spec.network, matrix),
+        network=with_networks(parts.network or spec.network, spec.matrix),
         nodes=nodes,
         pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
         hosts=_present(parts.hosts),
@@ -80,9 +72,9 @@ def build_scenario(
         probes=probes,
         streams=streams,
         steps=steps,
-        failures=tuple(_failure(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
+        failures=tuple(placed(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
         dns=spec.dns,
-        matrix=tuple(Axis(name=axis, values=values) for axis, values in axes_of(matrix).items()),
+        matrix=tuple(Axis(name=axis, values=values) for axis, values in spec.matrix.axes.items()),
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
         proxy=configured.configuration,
     )
@@ -99,43 +91,15 @@ def _step(shape: StepShape, location: Location, state: ClusterState) -> Step:
         name=shape.name,
         change=state.change,
         until=placed(shape.until, location["until"]) if shape.until else None,
-        expect=_step_expect(shape.expect, location["expect"]),
-        probes=tuple(build_probe(probe, location["probes"][index]) for index, probe in enumerate(shape.probes)),
-        exceptions=tuple(
-            StepException(
-                when=conditions_of(each.when),
-                version=each.when.version,
-                expect=_step_expect(each.expect, location["except"][index]["expect"]),
-                because=each.because,
-                position=location["except"][index].key.position,
-            )
-            for index, each in enumerate(shape.exceptions)
-        ),
+        expect=placed(shape.expect, location["expect"]),
+        probes=tuple(placed(each, location["probes"][index]) for index, each in enumerate(shape.probes)),
+        exceptions=tuple(placed(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
         position=location["name"].key.position,
-    )
-
-
-def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
-    return StepExpect(
-        streams={name: placed(each, location[name]) for name, each in shape.streams.items()},
-        conntrack=shape.conntrack,
-        position=location.key.position,
-        positions={str(key): location[str(key)].key.position for key in location.keys},
     )
 
 
 def _services(manifests: Manifests) -> dict[ServiceId, Service]:
     return {key: service for key, service in manifests.services.items() if service is not None}
-
-
-def _failure(shape: EngineFailureShape, location: Location) -> EngineFailure:
-    return EngineFailure(
-        when=conditions_of(shape.when),
-        version=shape.when.version,
-        says=shape.engine_fails,
-        because=shape.because,
-        position=location.key.position,
-    )
 
 
 def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:

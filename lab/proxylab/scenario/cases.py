@@ -107,10 +107,11 @@ class _InCase:
         return "-".join(_label(axis, axes[axis]) for axis in self._order if axis in axes)
 
     def _holds(self, exception: EngineFailure | Exceptional | StepException, family: Family | None) -> bool:
-        if exception.version is not None and (self._version is None or self._version not in exception.version):
+        versions = exception.when.version
+        if versions is not None and (self._version is None or self._version not in versions):
             return False
         conditions = self._conditions if family is None else {**self._conditions, _FAMILY: str(family)}
-        return exception.when.items() <= conditions.items()
+        return exception.when.values.items() <= conditions.items()
 
     def _over_families(self, sent: Sent) -> Iterator[tuple[Family | None, Sent]]:
         """The probe or stream, once for each family; as the author wrote it if ``family`` is not an axis."""

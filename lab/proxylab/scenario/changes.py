@@ -5,7 +5,7 @@ carries the objects from step to step. After a malformed change the state is unk
 silent. ``proxylab.scenario.streams`` checks what a step waits for and expects.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
@@ -19,7 +19,6 @@ from proxylab.scenario.model import (
     Change,
     EngineAction,
     LinkChange,
-    NodeChange,
     PodChange,
     PodGroup,
     Position,
@@ -29,8 +28,7 @@ from proxylab.scenario.model import (
 from proxylab.scenario.networks import service_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import check_services, service_id, single_pods
-from proxylab.scenario.schema.change import ChangeShape, LinkState, NodeChangeShape, PodChangeShape
+from proxylab.scenario.references import check_services, single_pods
 from proxylab.scenario.updates import patched, patched_service
 
 __all__ = ["ClusterState", "read_changes"]
@@ -86,24 +84,25 @@ class _Reader(Struct, frozen=True):
     location: Location
     problems: Problems
 
-    def after(self, now: ClusterState, shape: ChangeShape) -> ClusterState:
-        services, slices, manifests = self._objects(now.manifests, shape)
-        changes, pods = self._pods(now.pods, shape.pods)
-        engines, running = self._engines(now.running, shape.engines)
-        links, cut = self._links(now.cut, shape.links)
-        nodes = {name: self._node(name, each) for name, each in shape.nodes.items()}
-        change = Change(services=services, slices=slices, pods=changes, nodes=nodes, engines=engines, links=links)
+    def after(self, now: ClusterState, written: Change) -> ClusterState:
+        services, slices, manifests = self._objects(now.manifests, written)
+        changes, pods = self._pods(now.pods, written.pods)
+        engines, running = self._engines(now.running, written.engines)
+        cut = self._links(now.cut, written.links)
+        for name in written.nodes:
+            self._check_node(name, self.location["nodes"][name])
+        change = replace(written, services=services, slices=slices, pods=changes, engines=engines)
         return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
 
     def _objects(
-        self, manifests: Manifests, shape: ChangeShape
+        self, manifests: Manifests, written: Change
     ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
         """Apply the patches of Services and slices, and read each result like any manifest."""
         networks = service_networks(self.parts)
         services, locations = dict(manifests.services), dict(manifests.locations)
         slices, slice_spots, sliced = dict(manifests.slices), dict(manifests.slice_spots), set(manifests.sliced)
         service_changes, slice_changes = [], []
-        for key, location in self._patches("services", shape.services, manifests.complete, services, "Service"):
+        for key, location in self._patches("services", written.services, manifests.complete, services, "Service"):
             services.pop(key, None)
             if location.value is not None:
                 made = self._patched("Service", key, locations.get(key), location, patched_service, networks)
@@ -111,7 +110,7 @@ class _Reader(Struct, frozen=True):
                 locations |= made.locations if key in made.locations else {}
             service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
         for key, location in self._patches(
-            "endpointSlices", shape.endpoint_slices, manifests.complete, slices, "EndpointSlice"
+            "endpointSlices", written.slices, manifests.complete, slices, "EndpointSlice"
         ):
             slices.pop(key, None)
             if location.value is not None:
@@ -133,15 +132,20 @@ class _Reader(Struct, frozen=True):
         return tuple(service_changes), tuple(slice_changes), after
 
     def _patches(
-        self, key: str, patches: Mapping[str, object], complete: bool, there: Mapping[ServiceId, object], kind: str
+        self,
+        key: str,
+        changes: Sequence[ServiceChange | SliceChange],
+        complete: bool,
+        there: Mapping[ServiceId, object],
+        kind: str,
     ) -> Iterator[tuple[ServiceId, Location]]:
         """Every patch, with the name of its object."""
-        for name, patch in patches.items():
-            location, found = self.location[key][name], service_id(name, None)
-            if patch is None and complete and found not in there:
+        for name, change in zip(self.location[key].keys, changes, strict=True):
+            location, found = self.location[key][name], (change.namespace, change.name)
+            if location.value is None and complete and found not in there:
                 known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
                 what = f"there is no {kind} {'/'.join(found)} to delete at this step"
-                self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=name, known=known)
+                self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=str(name), known=known)
             else:
                 yield found, location
 
@@ -162,13 +166,13 @@ class _Reader(Struct, frozen=True):
         return made
 
     def _pods(
-        self, pods: Mapping[str, PodGroup] | None, shapes: Mapping[str, PodChangeShape | None]
+        self, pods: Mapping[str, PodGroup] | None, written: Mapping[str, PodChange]
     ) -> tuple[dict[str, PodChange], Mapping[str, PodGroup] | None]:
         changes: dict[str, PodChange] = {}
         after = dict(pods or {})
         declared = single_pods(self.parts)
         inventory, known = self.inventory, (*self.parts.pods, *self.inventory.pods)
-        for name, shape in shapes.items():
+        for name, change in written.items():
             location = self.location["pods"][name]
             singles = inventory.groups.get(name) or ((name,) if name in inventory.pods else ())
             if not singles and not inventory.is_doubtful(name):
@@ -182,9 +186,9 @@ class _Reader(Struct, frozen=True):
                         location.key, f"changes {single} twice", allowed="name its entry, or the pod alone"
                     )
                     continue
-                changes[single] = _pod_change(shape)
+                changes[single] = change
                 if single in after:
-                    after[single] = self._pod(single, after[single], declared[single], changes[single], location)
+                    after[single] = self._pod(single, after[single], declared[single], change, location)
         return changes, after if pods is not None else None
 
     def _pod(self, name: str, pod: PodGroup, declared: PodGroup, change: PodChange, location: Location) -> PodGroup:
@@ -204,18 +208,6 @@ class _Reader(Struct, frozen=True):
         if change.serving is not None:
             check_readiness(made, location, self.problems)
         return made
-
-    def _node(self, name: str, shape: NodeChangeShape | None) -> NodeChange:
-        self._check_node(name, self.location["nodes"][name])
-        if shape is None:
-            return NodeChange(present=False)
-        return NodeChange(
-            present=shape.present,
-            labels=shape.labels,
-            taints=None if shape.taints is None else tuple(shape.taints),
-            terminating=shape.terminating,
-            sysctls=shape.sysctls,
-        )
 
     def _check_node(self, name: str, location: Location) -> None:
         if name not in self.inventory.nodes:
@@ -242,25 +234,20 @@ class _Reader(Struct, frozen=True):
                 after.discard(node)
         return each, frozenset(after)
 
-    def _links(
-        self, cut: frozenset[tuple[str, str]], states: Mapping[str, LinkState]
-    ) -> tuple[tuple[LinkChange, ...], frozenset[tuple[str, str]]]:
-        made, after = [], set(cut)
-        for written, state in states.items():
+    def _links(self, cut: frozenset[tuple[str, str]], changes: Sequence[LinkChange]) -> frozenset[tuple[str, str]]:
+        for written, change in zip(self.location["links"].keys, changes, strict=True):
             location = self.location["links"][written]
-            name, _, device = written.partition("/")
-            link = (name, device or _FIRST_DEVICE)
-            if not self._has_link(name, link[1], location):
+            link = (change.netns_name, change.device)
+            if not self._has_link(*link, location):
                 continue
-            if (link in cut) is (state is LinkState.CUT):
+            if (link in cut) is not change.up:
                 self.problems.add(
                     location.spot,
                     f"the link of {written} is {'cut' if link in cut else 'not cut'} at this step",
                     allowed="remove the key",
                 )
-            after = after | {link} if state is LinkState.CUT else after - {link}
-            made.append(LinkChange(netns_name=name, device=link[1], up=state is LinkState.MENDED))
-        return tuple(made), frozenset(after)
+            cut = cut - {link} if change.up else cut | {link}
+        return cut
 
     def _has_link(self, name: str, device: str, location: Location) -> bool:
         inventory = self.inventory
@@ -287,15 +274,3 @@ def _head(kind: str, key: ServiceId) -> Location:
     metadata = {"namespace": key[0], "name": key[1]}
     value = {"apiVersion": _VERSIONS[kind], "kind": kind, "metadata": metadata}
     return Location(Document(value, Position("", 1, 1), {}))
-
-
-def _pod_change(shape: PodChangeShape | None) -> PodChange:
-    if shape is None:
-        return PodChange(present=False)
-    return PodChange(
-        present=shape.present,
-        ready=shape.ready,
-        serving=shape.serving,
-        terminating=shape.terminating,
-        labels=shape.labels,
-    )

@@ -25,11 +25,13 @@ __all__ = [
     "Form",
     "Key",
     "NotEmpty",
+    "OtherKeys",
     "Read",
     "RefusedError",
     "TaggedDeclared",
     "declared_keys",
     "key_field",
+    "other_keys",
     "refused",
 ]
 
@@ -77,6 +79,15 @@ class NotEmpty(Struct, frozen=True):
 
 NOT_EMPTY: Final = NotEmpty()
 """Marks a text or a list that must not be empty."""
+
+
+class OtherKeys(Struct, frozen=True):
+    """Marks the field that holds the values of all keys which the record does not declare: a mapping by these keys.
+
+    ``pattern`` is the regular expression of the keys, for editors.
+    """
+
+    pattern: str = ""
 
 
 class Check(Struct, frozen=True):
@@ -212,6 +223,15 @@ def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
     """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
     hints = get_type_hints(declared, include_extras=True)
     return next(((name, hint) for name, hint in hints.items() if FROM_KEY in _metadata(hint)), None)
+
+
+@cache
+def other_keys(declared: type[Declared]) -> tuple[str, Any, OtherKeys] | None:
+    """The field that holds undeclared keys, the annotation of their values, and its mark; ``None`` if it has none."""
+    hints = get_type_hints(declared, include_extras=True)
+    marked = ((name, hint, mark) for name, hint in hints.items() for mark in _metadata(hint))
+    found = ((name, get_args(get_args(hint)[0])[1], mark) for name, hint, mark in marked if isinstance(mark, OtherKeys))
+    return next(found, None)
 
 
 def _metadata(hint: Any) -> Iterator[Any]:

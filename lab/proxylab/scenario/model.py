@@ -11,6 +11,15 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.change import (
+    Change,
+    EngineAction,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    ServiceChange,
+    SliceChange,
+)
 from proxylab.scenario.expect import (
     ConntrackExpect,
     Entries,
@@ -23,6 +32,7 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
 from proxylab.scenario.network import Network, RoutedAddress, Segment
 from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
@@ -31,8 +41,6 @@ from proxylab.scenario.probes import (
     STREAM_EVERY,
     AddressTarget,
     EachAddress,
-    EngineFailure,
-    Exceptional,
     HostTarget,
     OneAddress,
     PodTarget,
@@ -44,16 +52,9 @@ from proxylab.scenario.probes import (
     Target,
 )
 from proxylab.scenario.steps import (
-    Change,
     Count,
-    EngineAction,
     EngineState,
-    LinkChange,
-    NodeChange,
-    PodChange,
     RulesState,
-    ServiceChange,
-    SliceChange,
     Step,
     StepException,
     StepExpect,
@@ -89,6 +90,7 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Matrix",
     "Mode",
     "Network",
     "Node",
@@ -127,6 +129,7 @@ __all__ = [
     "Until",
     "Uplink",
     "VersionRange",
+    "When",
 ]
 
 

@@ -15,12 +15,17 @@ from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import (
+    Change,
+    EngineFailure,
+    Exceptional,
     Expect,
     Host,
     LoadBalancer,
+    Matrix,
     Network,
     Node,
     PodGroup,
+    Probe,
     Send,
     Source,
     Stream,
@@ -29,10 +34,6 @@ from proxylab.scenario.model import (
 from proxylab.scenario.probes import AnyTarget, ProbeName, Sender
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed, read_as
-from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.probe import ProbeShape
 from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.validation import validated
@@ -51,14 +52,14 @@ class ProbeParts(Struct, frozen=True, kw_only=True):
     target: Target | None
     send: Send | None
     expect: Expect | None
-    exceptions: tuple[ExceptionShape | None, ...] = ()
+    exceptions: tuple[Exceptional | None, ...] = ()
 
 
 class StepParts(Struct, frozen=True, kw_only=True):
     """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
 
     shape: "StepShape | None"
-    change: "ChangeShape | None"
+    change: Change | None
     probes: tuple[ProbeParts, ...]
 
 
@@ -76,8 +77,8 @@ class Parts(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodGroup | None]
     hosts: Mapping[str, Host | None]
     load_balancers: Mapping[str, LoadBalancer | None]
-    matrix: MatrixShape | None
-    failures: tuple[EngineFailureShape | None, ...]
+    matrix: Matrix | None
+    failures: tuple[EngineFailure | None, ...]
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
@@ -107,7 +108,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         pods=_placed_entries(spec.pods, at["pods"]),
         hosts=_placed_entries(spec.hosts, at["hosts"]),
         load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
-        matrix=spec.matrix or no_axes(),
+        matrix=spec.matrix,
         failures=tuple(spec.exceptions),
         probes=tuple(map(_parts_of, spec.probes)),
         streams={
@@ -120,7 +121,7 @@ def read_parts(location: Location, problems: Problems) -> Parts:
     )
 
 
-def _parts_of(probe: ProbeShape) -> ProbeParts:
+def _parts_of(probe: Probe) -> ProbeParts:
     return ProbeParts(
         name=probe.name,
         source=probe.source,
@@ -175,8 +176,8 @@ def _salvaged(location: Location) -> Parts:
         pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
         hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
         load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
-        matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
-        failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
+        matrix=_part(Matrix, spec["matrix"]) if spec["matrix"].exists else Matrix(),
+        failures=tuple(_part(EngineFailure, each) for each in _items(spec["except"])),
         probes=tuple(map(_probe, _items(spec["probes"]))),
         streams={name: _stream(spec["streams"][name]) for name in _entries(Stream, spec["streams"])},
         steps=tuple(map(_step, _items(spec["steps"]))),
@@ -186,7 +187,7 @@ def _salvaged(location: Location) -> Parts:
 def _step(location: Location) -> StepParts:
     return StepParts(
         shape=_part(StepShape, location),
-        change=_part(ChangeShape, location["change"]) if location["change"].exists else ChangeShape(),
+        change=_part(Change, location["change"]) if location["change"].exists else Change(),
         probes=tuple(map(_probe, _items(location["probes"]))),
     )
 
@@ -198,7 +199,7 @@ def _probe(location: Location) -> ProbeParts:
         target=_part(AnyTarget, location["to"]),
         send=_part(Send, location["send"]) if location["send"].exists else Send(),
         expect=_part(Expect, location["expect"]),
-        exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
+        exceptions=tuple(_part(Exceptional, each) for each in _items(location["except"])),
     )
 
 

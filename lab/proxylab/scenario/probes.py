@@ -6,18 +6,17 @@ of the scenario.
 
 import re
 from collections.abc import Mapping
-from ipaddress import ip_address
 from typing import Annotated, ClassVar, Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, Transport
-from proxylab.encoding import Record, TaggedRecord
+from proxylab.encoding import TaggedRecord
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.keys import FROM_KEY, Between, Check, Declared, Form, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.keys import FROM_KEY, Between, Check, Declared, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
-from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Frontend, Manner, Position
 
 __all__ = [
@@ -26,8 +25,6 @@ __all__ = [
     "AddressTarget",
     "AnyTarget",
     "EachAddress",
-    "EngineFailure",
-    "Exceptional",
     "HostTarget",
     "OneAddress",
     "PodTarget",
@@ -62,12 +59,8 @@ class EachAddress(TaggedRecord, frozen=True):
     """``from.address: all``: the flows leave from each address of an outside host in turn."""
 
 
-def _all_or_address(value: object) -> str:
-    return "all" if value == "all" else str(read_address(value))
-
-
-def _sends_from(written: str) -> OneAddress | EachAddress:
-    return EachAddress() if written == "all" else OneAddress(ip_address(written))
+def _sends_from(value: object) -> OneAddress | EachAddress:
+    return EachAddress() if value == "all" else OneAddress(read_address(value))
 
 
 class Source(Declared, frozen=True, kw_only=True):
@@ -75,7 +68,7 @@ class Source(Declared, frozen=True, kw_only=True):
 
     name: Annotated[str, Key("The pod, outside host or node that sends.", ["client"])]
     sends_from: Annotated[
-        Annotated[OneAddress | EachAddress, Form(Annotated[str, Read(_all_or_address)], _sends_from)] | None,
+        Annotated[OneAddress | EachAddress, Read(_sends_from, str)] | None,
         Key(
             "The address to send from. With all, the flows of an outside host leave from each of its addresses in "
             "turn, as if from many clients.",
@@ -276,42 +269,31 @@ def _probe_name(text: str) -> str:
 ProbeName = Annotated[str, Check(_probe_name)]
 
 
-class Exceptional(Record, frozen=True, kw_only=True):
-    """One entry of ``except``: a different expectation, the cases in which it holds, and the reason.
-
-    ``when`` maps axes of the matrix, and ``mode``, to their values (see ``Case.axes``). ``version`` are the versions of
-    the proxy; ``None`` is any.
-    """
-
-    when: Mapping[str, str]
-    version: VersionRange | None = None
-    expect: Expect
-    because: str
-    position: Position
-
-
-class EngineFailure(Record, frozen=True, kw_only=True):
-    """One entry of a scenario's own ``except``: engines that cannot program it (see ``Exceptional``).
-
-    ``says`` is part of the last lines that such an engine prints.
-    """
-
-    when: Mapping[str, str]
-    version: VersionRange | None = None
-    says: str
-    because: str
-    position: Position
-
-
-class Probe(Record, frozen=True, kw_only=True):
+class Probe(Declared, frozen=True, kw_only=True):
     """One test: a sender, a target, the packets, and the expected result."""
 
-    name: str
-    source: Source
-    target: Target
-    send: Send
-    expect: Expect
-    exceptions: tuple[Exceptional, ...] = ()
+    name: Annotated[
+        ProbeName,
+        Key(
+            "A title that is clear on its own in a report: what the probe sends, under which setting, and what must "
+            "happen. It should have at most 80 characters, and becomes the id of the test.",
+            ["ClusterIP from a pod preserves the client IP"],
+        ),
+    ]
+    source: Annotated[Sender, Key("The sender: a name, or a mapping.", ["client"], alias="from")]
+    target: Annotated[AnyTarget, Key("The target to dial.", [{"service": "echo", "via": "clusterIP"}], alias="to")]
+    send: Annotated[
+        Send, Key("What to send; by default one flow, through the kernel's sockets.", [{"as": "packet", "flows": 2000}])
+    ] = Send()
+    expect: Annotated[Expect, Key("The expected result.", [{"outcome": "delivered", "source": "preserved"}])]
+    exceptions: Annotated[
+        tuple[Exceptional, ...],
+        Key(
+            "Different expectations for some engines, versions or cases, each with the reason.",
+            [[{"when": {"mode": "ipvs"}, "expect": {"outcome": "dropped"}, "because": "ipvs knows no such frontend"}]],
+            alias="except",
+        ),
+    ] = ()
     position: Position
 
 

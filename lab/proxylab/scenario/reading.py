@@ -8,17 +8,38 @@ record. Pydantic does not know where a value stands, so ``placed`` adds the posi
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
-from types import UnionType
+from types import UnionType, new_class
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, create_model
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    InstanceOf,
+    Tag,
+    create_model,
+)
 from pydantic_core import CoreSchema, core_schema
 
+from proxylab.encoding import Record
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import Declared, DeclaredKey, Form, Key, NotEmpty, declared_keys, key_field
-from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.keys import (
+    Declared,
+    DeclaredKey,
+    Form,
+    Key,
+    NotEmpty,
+    OtherKeys,
+    declared_keys,
+    key_field,
+    other_keys,
+)
+from proxylab.scenario.schema.base import HAS_VALUE, ScenarioShape, word_of
 from proxylab.scenario.words import Position
 
 __all__ = ["form_schema", "placed", "read_as", "schema_of", "shape_of"]
@@ -43,15 +64,36 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
     """The pydantic model with the record's keys."""
     keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
-    made = create_model(
+    return create_model(
         f"{declared.__name__}Shape",
-        __base__=ScenarioShape,
+        __base__=_base(declared),
         __doc__=declared.__doc__,
         __module__=declared.__module__,
         **keys,
     )
-    made.meant = declared.meant
-    return made
+
+
+def _base(declared: type[Declared]) -> type[ScenarioShape]:
+    """The base of a record's shape; it says what becomes of undeclared keys."""
+    found = other_keys(declared)
+    if found is None:
+        return ScenarioShape
+    _, hint, mark = found
+
+    def with_pattern(schema: dict[str, Any]) -> None:
+        if mark.pattern:
+            schema |= {
+                "patternProperties": {mark.pattern: schema["additionalProperties"]},
+                "additionalProperties": False,
+            }
+
+    body = {
+        "__module__": declared.__module__,
+        "__doc__": declared.__doc__,
+        "__annotations__": {"__pydantic_extra__": dict[str, _annotated(read_as(hint), [HAS_VALUE])]},  # type: ignore[misc]
+        "model_config": ConfigDict(extra="allow", json_schema_extra=with_pattern),
+    }
+    return new_class(declared.__name__, (ScenarioShape,), exec_body=lambda made: made.update(body))
 
 
 def placed(value: Read, location: Location, name: str = "") -> Read:
@@ -68,6 +110,8 @@ def placed(value: Read, location: Location, name: str = "") -> Read:
         inner = getattr(value, key.name)
         if (there := _placed(inner, location[key.alias])) is not inner:
             changes[key.name] = there
+    if (others := other_keys(type(value))) and (inner := getattr(value, others[0])):
+        changes[others[0]] = _placed(inner, location)
     return replace(value, **changes) if changes else value
 
 
@@ -86,6 +130,7 @@ def _placed(value: Any, location: Location) -> Any:
 
 def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
     names = [key.name for key in declared_keys(declared)]
+    others = other_keys(declared)
     # ``placed`` fills in the positions, and ``_entries`` the name of an entry.
     unwritten = {
         field.name: _NOWHERE if field.name == "position" else ""
@@ -94,6 +139,10 @@ def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
     }
 
     def make(shape: ScenarioShape) -> Declared:
+        if others:
+            return declared(
+                **{name: getattr(shape, name) for name in names}, **unwritten, **{others[0]: shape.model_extra}
+            )
         return declared(**{name: getattr(shape, name) for name in names}, **unwritten)
 
     return make
@@ -121,7 +170,7 @@ def read_as(hint: Any) -> Any:
             attached = [
                 _NOT_EMPTY if isinstance(each, NotEmpty) else each
                 for each in arguments[1:]
-                if not isinstance(each, Key)
+                if not isinstance(each, Key | OtherKeys)
             ]
             inner = _parts_read(arguments[0])
             return _annotated(inner[0], [*inner[1], *attached, *inner[2]])
@@ -145,6 +194,8 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
             return read_as(hint), [], []
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return hint, [BeforeValidator(word_of(hint))], []
+    if isinstance(hint, type) and issubclass(hint, Record) and not issubclass(hint, Declared):
+        return InstanceOf[hint], [], []  # type: ignore[misc]
     return hint, [], []
 
 

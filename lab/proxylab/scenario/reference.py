@@ -44,11 +44,13 @@ def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
     while waiting:
         name, path = waiting.pop(0)
         yield name, path
-        for key, schema in definitions[name].get("properties", {}).items():
+        definition = definitions[name]
+        keys = {f".{key}": schema for key, schema in definition["properties"].items()}
+        for key, schema in {**keys, "": {"additionalProperties": definition["additionalProperties"]}}.items():
             for inner, suffix in _inner(schema):
                 if inner not in met and "properties" in definitions[inner]:
                     met.add(inner)
-                    waiting.append((inner, f"{path}.{key}{suffix}".removeprefix(".")))
+                    waiting.append((inner, f"{path}{key}{suffix}".removeprefix(".")))
 
 
 def _inner(schema: Any, suffix: str = "") -> Iterator[tuple[str, str]]:

@@ -15,11 +15,11 @@ from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import EngineAction, EngineState, StreamExpect, Until
+from proxylab.scenario.model import EngineAction, EngineState, StepExpect, StreamExpect, Until
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import Subject, single_pods
-from proxylab.scenario.schema.step import StepExpectShape, StepShape
+from proxylab.scenario.schema.step import StepShape
 
 __all__ = ["check_steps", "check_streams"]
 
@@ -130,7 +130,7 @@ class _Checker(Struct, frozen=True):
             if node not in self.inventory.nodes:
                 self.inventory.refuse(location[index].spot, node, "a node", self.inventory.nodes, self.problems)
 
-    def _expect(self, expect: StepExpectShape, location: Location) -> None:
+    def _expect(self, expect: StepExpect, location: Location) -> None:
         for name, each in expect.streams.items():
             self._stream(name, location[name], (*self.parts.streams, "conntrack"))
             self._stream_expect(each, location[name])

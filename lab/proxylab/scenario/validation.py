@@ -10,9 +10,9 @@ from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
-from proxylab.scenario.keys import Declared, Form, RefusedError
+from proxylab.scenario.keys import Declared, Form, RefusedError, declared_keys, other_keys
 from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.reading import read_as, shape_of
+from proxylab.scenario.reading import read_as
 from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
@@ -44,7 +44,7 @@ def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Pr
         problems.add(where[location[-1]].key, "is missing", allowed=f"allowed: {listed(words)}" if words else "add it")
     elif kind == "extra_forbidden":
         found = _annotation_at(shape, location[:-1])
-        known = [str(field.alias) for field in found.model_fields.values()]
+        known = [*_keys(found)]
         word = str(location[-1])
         if word in found.meant:
             problems.add(where.key, "unknown key", allowed=found.meant[word])
@@ -104,9 +104,17 @@ def _step(annotation: Any, part: str | int) -> Any:
             return next((step for step in steps if step is not None), None)
         case origin if origin in (dict, list):
             return arguments[-1]
-        case _ if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return next((field.annotation for field in annotation.model_fields.values() if field.alias == part), None)
+        case _ if isinstance(annotation, type) and issubclass(annotation, Declared | BaseModel):
+            others = other_keys(annotation) if issubclass(annotation, Declared) else None
+            return _keys(annotation).get(str(part), read_as(others[1]) if others else None)
     return None
+
+
+def _keys(found: type[Declared] | type[BaseModel]) -> dict[str, Any]:
+    """The declared keys of a mapping, each with its annotation."""
+    if issubclass(found, Declared):
+        return {key.alias: read_as(key.hint) for key in declared_keys(found)}
+    return {str(field.alias): field.annotation for field in found.model_fields.values()}
 
 
 def _bare(annotation: Any) -> Any:
@@ -121,6 +129,4 @@ def _bare(annotation: Any) -> Any:
         if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
             annotation = options[0]
             continue
-        if isinstance(annotation, type) and issubclass(annotation, Declared):
-            return shape_of(annotation)
         return annotation

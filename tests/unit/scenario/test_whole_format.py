@@ -76,7 +76,7 @@ def test_the_wire() -> None:
 
 def test_probes_streams_and_steps() -> None:
     balanced, shared, health, echo, itself = SCENARIO.probes
-    assert (balanced.expect.reply, balanced.exceptions[0].when) == (
+    assert (balanced.expect.reply, balanced.exceptions[0].when.values) == (
         Reply.TRANSLATED,
         {"family": "IPv6", "hairpin": "none", "mode": "ipvs"},
     )
@@ -137,7 +137,7 @@ def test_what_steps_wait_for_and_expect() -> None:
     assert 6 not in Count(at_least=1, at_most=5)
     assert [probe.target for probe in second.probes] == [ServiceTarget(service="extra", via=Frontend.CLUSTER_IP)]
     (exception,) = second.exceptions
-    assert (exception.version, exception.expect.streams["queries"].lost) == (
+    assert (exception.when.version, exception.expect.streams["queries"].lost) == (
         VersionRange(since=(1, 29), before=(1, 33)),
         Count(at_most=0),
     )

@@ -14,6 +14,7 @@ from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = [
+    "HAS_VALUE",
     "Ignored",
     "ManifestShape",
     "ScenarioShape",
@@ -49,7 +50,7 @@ def _has_value(value: object) -> object:
     return value
 
 
-_HAS_VALUE: Final = BeforeValidator(_has_value)
+HAS_VALUE: Final = BeforeValidator(_has_value)
 
 
 class ScenarioShape(Shape):
@@ -59,8 +60,8 @@ class ScenarioShape(Shape):
     def __pydantic_init_subclass__(cls, **options: object) -> None:
         """Check that every key has a value, before any other validator."""
         for field in cls.model_fields.values():
-            if _HAS_VALUE not in field.metadata:
-                field.metadata.append(_HAS_VALUE)
+            if HAS_VALUE not in field.metadata:
+                field.metadata.append(HAS_VALUE)
 
 
 class ManifestShape(Shape):

@@ -6,12 +6,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from proxylab.scenario.keys import refused
-from proxylab.scenario.model import Host, LoadBalancer, Network, Node, PodGroup, Stream
+from proxylab.scenario.model import EngineFailure, Host, LoadBalancer, Matrix, Network, Node, PodGroup, Probe, Stream
 from proxylab.scenario.problems import shown
 from proxylab.scenario.schema.base import ScenarioShape, word_of
-from proxylab.scenario.schema.exception import EngineFailureShape
-from proxylab.scenario.schema.matrix import MatrixShape
-from proxylab.scenario.schema.probe import ProbeShape
 from proxylab.scenario.schema.step import StepShape
 from proxylab.scenario.syntax import Name, distinct
 
@@ -115,12 +112,12 @@ class SpecShape(ScenarioShape):
         "the scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
         examples=[True],
     )
-    matrix: MatrixShape | None = Field(
-        default=None,
+    matrix: Matrix = Field(
+        default_factory=Matrix,
         description="Axes. The scenario runs once for every combination of their values.",
         examples=[{"families": [["IPv4"], ["IPv6"]]}],
     )
-    exceptions: list[EngineFailureShape] = Field(
+    exceptions: list[EngineFailure] = Field(
         default_factory=list,
         alias="except",
         description="Engines and versions that cannot program the scenario at all, each with the reason. For an engine "
@@ -135,7 +132,7 @@ class SpecShape(ScenarioShape):
             ]
         ],
     )
-    probes: list[ProbeShape] = Field(
+    probes: list[Probe] = Field(
         default_factory=list,
         description="The probes, each with its expected result.",
         examples=[

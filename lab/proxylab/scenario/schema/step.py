@@ -1,54 +1,17 @@
 """The shapes of ``spec.steps``, except ``change`` and ``until``. ``proxylab.scenario.streams`` looks up names."""
 
-from typing import Annotated, Any
+from pydantic import Field
 
-from pydantic import BeforeValidator, Field
-
-from proxylab.scenario.expect import ConntrackExpect
-from proxylab.scenario.probes import ProbeName
+from proxylab.scenario.change import Change
+from proxylab.scenario.probes import Probe, ProbeName
 from proxylab.scenario.schema.base import ScenarioShape
-from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.matrix import ConditionShape
-from proxylab.scenario.schema.probe import ProbeShape
-from proxylab.scenario.steps import StreamExpect, Until
+from proxylab.scenario.steps import StepException, StepExpect, Until
+from proxylab.scenario.words import Position
 
-__all__ = ["StepExceptionShape", "StepExpectShape", "StepShape"]
+__all__ = ["StepShape"]
 
 
-class StepExpectShape(ScenarioShape):
-    """What must hold after a change: an entry for each stream, and ``conntrack``."""
-
-    streams: dict[str, StreamExpect] = Field(
-        default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
-    )
-    conntrack: ConntrackExpect | None = Field(
-        default=None,
-        description="What the connection tracking table must hold.",
-        examples=[{"none": {"replyFrom": "old"}}],
-    )
-
-
-def _streams_by_name(value: object) -> object:
-    """``{queries: …, conntrack: …}``: every key but ``conntrack`` is a stream."""
-    if not isinstance(value, dict):
-        return value
-    streams: dict[Any, Any] = {key: inner for key, inner in value.items() if key != "conntrack"}
-    return {"streams": streams, **{key: inner for key, inner in value.items() if key == "conntrack"}}
-
-
-_StepExpect = Annotated[StepExpectShape, BeforeValidator(_streams_by_name, json_schema_input_type=dict[str, Any])]
 _EXAMPLE = {"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"replyFrom": "old"}}}
-
-
-class StepExceptionShape(ScenarioShape):
-    """A different expectation, the cases in which it holds, and the reason."""
-
-    when: ConditionShape = Field(description="The cases: those with all these values.", examples=[{"mode": "ipvs"}])
-    expect: _StepExpect = Field(
-        description="The expectation in these cases. It replaces expect as a whole.",
-        examples=[{"queries": {"lost": 1}}],
-    )
-    because: str = Field(min_length=1, description="The reason.", examples=["ipvs keeps the entry"])
 
 
 class StepShape(ScenarioShape):
@@ -60,8 +23,8 @@ class StepShape(ScenarioShape):
     name: ProbeName = Field(
         description="A title: what changes, and what must hold afterwards.", examples=["the new pod is ready"]
     )
-    change: ChangeShape = Field(
-        default_factory=ChangeShape.model_construct,
+    change: Change = Field(
+        default_factory=Change,
         description="The changes that begin the step.",
         examples=[{"pods": {"new": {"ready": True}}}],
     )
@@ -70,12 +33,12 @@ class StepShape(ScenarioShape):
         description="What the step waits for. The default is that every running engine has synced the change.",
         examples=[{"rules": {"node-a": "present"}, "within": "30s"}],
     )
-    expect: _StepExpect = Field(
-        default_factory=StepExpectShape.model_construct,
+    expect: StepExpect = Field(
+        default_factory=lambda: StepExpect(position=Position("", 1, 1)),
         description="What must hold: an entry for each stream, by its name, and conntrack.",
         examples=[_EXAMPLE],
     )
-    probes: list[ProbeShape] = Field(
+    probes: list[Probe] = Field(
         default_factory=list,
         description="Probes to send after the wait. The lab sends those of spec.probes before the first step.",
         examples=[
@@ -89,7 +52,7 @@ class StepShape(ScenarioShape):
             ]
         ],
     )
-    exceptions: list[StepExceptionShape] = Field(
+    exceptions: list[StepException] = Field(
         default_factory=list,
         alias="except",
         description="Different expectations for some engines, versions or cases, each with the reason.",
