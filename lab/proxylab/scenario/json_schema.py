@@ -10,10 +10,11 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from proxylab.scenario.reading import shape_of
 from proxylab.scenario.schema.kubeproxy import KubeProxyShape
-from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
 from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.spec import ScenarioDocument
 
 __all__ = ["DRAFT", "json_schema"]
 
@@ -33,7 +34,8 @@ _OBJECT: Final = {
 
 def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
-    shapes: list[type[BaseModel]] = [ScenarioDocument, *_DOCUMENTS.values()]
+    scenario = shape_of(ScenarioDocument)
+    shapes: list[type[BaseModel]] = [scenario, *_DOCUMENTS.values()]
     names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
     definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
     for shape in shapes:
@@ -41,7 +43,7 @@ def json_schema() -> dict[str, Any]:
     tree: dict[str, Any] = _OBJECT
     for kind, shape in reversed(_DOCUMENTS.items()):
         tree = _when(kind, names[shape, "validation"], tree)
-    tree = _when("Scenario", names[ScenarioDocument, "validation"], tree)
+    tree = _when("Scenario", names[scenario, "validation"], tree)
     return {
         "$schema": DRAFT,
         "title": "A document of a proxylab scenario file (*.lab.yaml)",

@@ -1,11 +1,12 @@
-"""``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
+"""``validated``: check a value against a shape or a record, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import BaseModel, Tag, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
@@ -17,23 +18,29 @@ from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
+AnyRead = TypeVar("AnyRead", bound=Shape | Declared)
 
 _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
 
 
-def validated(shape: type[AnyShape], where: Location, problems: Problems) -> AnyShape | None:
-    """The value at ``where`` as that shape, or ``None`` after noting its mistakes."""
+def validated(wanted: type[AnyRead], where: Location, problems: Problems) -> AnyRead | None:
+    """The value at ``where`` as that shape or record, or ``None`` after noting its mistakes."""
     try:
-        return shape.model_validate(where.value)
+        read: AnyRead = _reader(wanted).validate_python(where.value)  # type: ignore[arg-type]  # a type is hashable
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _tell(detail, shape, where, problems)
+            _tell(detail, wanted, where, problems)
         return None
+    return read
 
 
-def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
+@cache
+def _reader(wanted: Any) -> "TypeAdapter[Any]":
+    return TypeAdapter(wanted)
+
+
+def _tell(detail: ErrorDetails, shape: Any, root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
     refusal = detail.get("ctx", {}).get("error")
@@ -80,13 +87,13 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _words_at(shape: type[Shape], location: Path) -> list[str]:
+def _words_at(shape: Any, location: Path) -> list[str]:
     """The words that a key at ``location`` may have, if they are a closed set."""
     found = _annotation_at(shape, location)
     return list(found) if isinstance(found, type) and issubclass(found, StrEnum) else []
 
 
-def _annotation_at(shape: type[Shape], location: Path) -> Any:
+def _annotation_at(shape: Any, location: Path) -> Any:
     reached: Any = shape
     for part in location:
         reached = _step(reached, part)

@@ -12,9 +12,9 @@ from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import read_as, shape_of
 from proxylab.scenario.schema.base import Shape
 from proxylab.scenario.schema.kubeproxy import KubeProxyShape
-from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.schema.service import ServiceShape
 from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.validation import validated
 
 
@@ -35,7 +35,7 @@ def shapes(shape: type[Shape]) -> set[type[Shape]]:
     return found
 
 
-ROOTS = (ScenarioDocument, ServiceShape, EndpointSliceShape, KubeProxyShape)
+ROOTS = (shape_of(ScenarioDocument), ServiceShape, EndpointSliceShape, KubeProxyShape)
 STRICT = {
     each
     for root in ROOTS
@@ -49,7 +49,7 @@ KEYS = sorted((name, str(field.alias)) for name, shape in BY_NAME.items() for fi
 def test_the_walk_finds_the_shapes_of_all_depths() -> None:
     assert len(BY_NAME) == len(STRICT)
     assert {
-        "scenario.ScenarioDocument",
+        "spec.ScenarioDocumentShape",
         "probes.SendShape",
         "steps.UntilShape",
         "expect.NodeDeviceShape",
@@ -73,4 +73,4 @@ def test_a_misspelled_key_is_recognized(name: str, key: str) -> None:
 
 def test_pydantic_refuses_what_we_refuse() -> None:
     with pytest.raises(ValidationError):
-        ScenarioDocument.model_validate({"spce": {}})
+        shape_of(ScenarioDocument).model_validate({"spce": {}})
