@@ -8,9 +8,9 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, ConfigDict
 
-from proxylab.scenario.keys import refused
+from proxylab.scenario.keys import Read, refused
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = [
@@ -50,7 +50,7 @@ def _has_value(value: object) -> object:
     return value
 
 
-HAS_VALUE: Final = BeforeValidator(_has_value)
+HAS_VALUE: Final = Read(_has_value)
 
 
 class ScenarioShape(Shape):
