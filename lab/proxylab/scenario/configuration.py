@@ -14,7 +14,7 @@ from proxylab.cluster.configuration import (
     SocketAddress,
 )
 from proxylab.scenario.document import Location
-from proxylab.scenario.problems import Problems
+from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.schema.base import ignored_keys
 from proxylab.scenario.schema.kubeproxy import (
     PRIMARY,
@@ -25,6 +25,7 @@ from proxylab.scenario.schema.kubeproxy import (
     NftablesShape,
 )
 from proxylab.scenario.validation import validated
+from proxylab.scenario.words import RUNNING_MODES, Mode
 
 __all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "read_configuration"]
 
@@ -62,7 +63,10 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
 
 
 def _check(shape: KubeProxyShape, location: Location, problems: Problems) -> None:
-    """The rules between keys (pkg/proxy/apis/config/validation)."""
+    """The rules between keys (pkg/proxy/apis/config/validation), and the modes that no engine has."""
+    if location["mode"].value == Mode.IPVS:
+        what = f"not yet: this version cannot run mode {Mode.IPVS}"
+        problems.add(location["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     detect = shape.detect_local or DetectLocalShape()
     needed = {
         DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", detect.bridge_interface),
