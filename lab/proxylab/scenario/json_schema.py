@@ -7,22 +7,23 @@ against the whole schema. So the schema first selects by kind; a Kubernetes kind
 
 from typing import Any, Final
 
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proxylab.scenario.schema.kubeproxy import KubeProxyShape
+from proxylab.scenario.configuration import KubeProxyManifest
+from proxylab.scenario.reading import shape_of
+from proxylab.scenario.schema.base import Shape
 from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.services import ServiceManifest
+from proxylab.scenario.workloads import EndpointSliceManifest
 
 __all__ = ["DRAFT", "json_schema"]
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
-_DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
-    "Service": ServiceShape,
-    "EndpointSlice": EndpointSliceShape,
-    "KubeProxyConfiguration": KubeProxyShape,
+_DOCUMENTS: Final = {
+    "Service": ServiceManifest,
+    "EndpointSlice": EndpointSliceManifest,
+    "KubeProxyConfiguration": KubeProxyManifest,
 }
 _OBJECT: Final = {
     "type": "object",
@@ -33,13 +34,14 @@ _OBJECT: Final = {
 
 def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
-    shapes: list[type[BaseModel]] = [ScenarioDocument, *_DOCUMENTS.values()]
+    documents = {kind: shape_of(declared) for kind, declared in _DOCUMENTS.items()}
+    shapes: list[type[Shape]] = [ScenarioDocument, *documents.values()]
     names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
     definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
     for shape in shapes:
         definitions[_name(names, shape)].pop("title", None)
     tree: dict[str, Any] = _OBJECT
-    for kind, shape in reversed(_DOCUMENTS.items()):
+    for kind, shape in reversed(documents.items()):
         tree = _when(kind, names[shape, "validation"], tree)
     tree = _when("Scenario", names[ScenarioDocument, "validation"], tree)
     return {
@@ -68,7 +70,7 @@ def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
     return {name: spelled(each) for name, each in definitions.items() if f"#/definitions/{name}" not in words}
 
 
-def _name(names: Any, shape: type[BaseModel]) -> str:
+def _name(names: Any, shape: type[Shape]) -> str:
     return str(names[shape, "validation"]["$ref"]).rpartition("/")[2]
 
 

@@ -10,30 +10,30 @@ from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
-from proxylab.scenario.keys import Declared, Form, RefusedError, declared_keys, other_keys
+from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
 from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.reading import read_as
+from proxylab.scenario.reading import read, read_as
 from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
+Wanted = TypeVar("Wanted", bound=Declared | Shape)
 
 _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
 
 
-def validated(shape: type[AnyShape], where: Location, problems: Problems) -> AnyShape | None:
-    """The value at ``where`` as that shape, or ``None`` after noting its mistakes."""
+def validated(shape: type[Wanted], where: Location, problems: Problems) -> Wanted | None:
+    """The value at ``where`` as that record, without positions, or ``None`` after noting its mistakes."""
     try:
-        return shape.model_validate(where.value)
+        return read(shape, where.value)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
             _tell(detail, shape, where, problems)
         return None
 
 
-def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
+def _tell(detail: ErrorDetails, shape: Any, root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
     refusal = detail.get("ctx", {}).get("error")
@@ -80,13 +80,13 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _words_at(shape: type[Shape], location: Path) -> list[str]:
+def _words_at(shape: Any, location: Path) -> list[str]:
     """The words that a key at ``location`` may have, if they are a closed set."""
     found = _annotation_at(shape, location)
     return list(found) if isinstance(found, type) and issubclass(found, StrEnum) else []
 
 
-def _annotation_at(shape: type[Shape], location: Path) -> Any:
+def _annotation_at(shape: Any, location: Path) -> Any:
     reached: Any = shape
     for part in location:
         reached = _step(reached, part)
@@ -113,7 +113,8 @@ def _step(annotation: Any, part: str | int) -> Any:
 def _keys(found: type[Declared] | type[BaseModel]) -> dict[str, Any]:
     """The declared keys of a mapping, each with its annotation."""
     if issubclass(found, Declared):
-        return {key.alias: read_as(key.hint) for key in declared_keys(found)}
+        known = {key.alias: read_as(key.hint) for key in declared_keys(found)}
+        return {**known, **dict.fromkeys(found.without_effect, Any)} if issubclass(found, Manifest) else known
     return {str(field.alias): field.annotation for field in found.model_fields.values()}
 
 

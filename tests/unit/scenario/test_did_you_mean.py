@@ -5,17 +5,17 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.keys import Declared, Form
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import read_as, shape_of
 from proxylab.scenario.schema.base import Shape
-from proxylab.scenario.schema.kubeproxy import KubeProxyShape
 from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.validation import validated
+from proxylab.scenario.workloads import EndpointSliceManifest
 
 
 def shapes(shape: type[Shape]) -> set[type[Shape]]:
@@ -35,7 +35,7 @@ def shapes(shape: type[Shape]) -> set[type[Shape]]:
     return found
 
 
-ROOTS = (ScenarioDocument, ServiceShape, EndpointSliceShape, KubeProxyShape)
+ROOTS = (ScenarioDocument, *map(shape_of, (ServiceManifest, EndpointSliceManifest, KubeProxyManifest)))
 STRICT = {
     each
     for root in ROOTS
@@ -53,7 +53,7 @@ def test_the_walk_finds_the_shapes_of_all_depths() -> None:
         "probe.SendShape",
         "steps.UntilShape",
         "expect.NodeDeviceShape",
-        "service.ServicePortShape",
+        "services.ServicePortShape",
     } <= BY_NAME.keys()
     assert len(KEYS) > 200
 

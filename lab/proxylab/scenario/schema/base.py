@@ -3,24 +3,21 @@
 Pydantic builds a shape's validator when a file first holds such a mapping (``defer_build``).
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
-from msgspec import Struct
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = [
     "HAS_VALUE",
-    "Ignored",
+    "LooseShape",
     "ManifestShape",
     "ScenarioShape",
     "Shape",
-    "ignored_keys",
-    "is_ignored",
     "word_of",
 ]
 
@@ -67,35 +64,19 @@ class ScenarioShape(Shape):
 class ManifestShape(Shape):
     """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
 
-
-class _Mark(Struct, frozen=True):
-    """Field metadata that sets a key apart."""
-
-    name: str
-
-
-_IGNORED = _Mark("ignored")
-
-
-Ignored = Annotated[Any, _IGNORED]
-"""A key of a Kubernetes object that has no effect on proxying."""
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, value: object) -> object:
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: each for key, each in value.items() if each is not None or key not in known}
 
 
-def is_ignored(metadata: Iterable[object]) -> bool:
-    """Whether a field with this metadata is ``Ignored``."""
-    return _IGNORED in metadata
+class LooseShape(ManifestShape):
+    """A mapping of a Kubernetes object with more keys than these."""
 
-
-def ignored_keys(shape: Shape, path: str = "") -> Iterator[str]:
-    """The keys that the author wrote and that have no effect, as paths without indexes."""
-    for name in shape.model_fields_set:
-        declared, value = type(shape).model_fields[name], getattr(shape, name)
-        here = f"{path}{declared.alias}"
-        if is_ignored(declared.metadata):
-            yield here
-        for inner in value if isinstance(value, list) else [value]:
-            if isinstance(inner, Shape):
-                yield from ignored_keys(inner, here + ("[]." if isinstance(value, list) else "."))
+    model_config = ConfigDict(extra="ignore")
 
 
 Word = TypeVar("Word", bound=StrEnum)
