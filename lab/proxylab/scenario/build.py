@@ -1,4 +1,4 @@
-"""Build the frozen ``Scenario`` from shapes that passed every check. ``build_intent`` builds probes and streams."""
+"""Build the frozen ``Scenario`` from parts that passed every check."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -7,10 +7,8 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import Service
 from proxylab.errors import InternalError
-from proxylab.scenario.build_intent import NamedObjects, build_probe, build_stream
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
-from proxylab.scenario.document import Location
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
     Axis,
@@ -21,8 +19,6 @@ from proxylab.scenario.model import (
 from proxylab.scenario.networks import with_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import shown
-from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.step import StepShape
 
 __all__ = ["build_scenario"]
 
@@ -47,19 +43,16 @@ def build_scenario(
     document = parts.document
     if document is None:
         raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
-    spec, at = document.spec, parts.location["spec"]
+    spec = document.spec
     services = _services(manifests)
     groups, nodes = _present(parts.pods), _present(parts.nodes)
-    named = NamedObjects(services, {each: pod for pod in groups for each in pod.pod_names})
-    streams = tuple(build_stream(name, each, at["streams"][name], named) for name, each in spec.streams.items())
-    steps = tuple(_steps(spec.steps, at["steps"], states, named))
-    probes = tuple(build_probe(probe, at["probes"][index], named) for index, probe in enumerate(spec.probes))
+    steps = tuple(replace(step, change=state.change) for step, state in zip(spec.steps, states, strict=True))
     return Scenario(
         file=file,
         name=document.metadata.name,
         description=document.metadata.description,
-        links=tuple(document.metadata.links),
-        tags=tuple(document.metadata.tags),
+        links=document.metadata.links,
+        tags=document.metadata.tags,
         network=with_networks(parts.network or spec.network, spec.matrix),
         nodes=nodes,
         pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
@@ -71,34 +64,14 @@ def build_scenario(
             replace(each, nodes=each.nodes or tuple(node.name for node in nodes))
             for each in _present(parts.load_balancers)
         ),
-        probes=probes,
-        streams=streams,
+        probes=spec.probes,
+        streams=spec.streams,
         steps=steps,
-        failures=tuple(placed(each, at["except"][index]) for index, each in enumerate(spec.exceptions)),
+        failures=spec.exceptions,
         dns=spec.dns,
         matrix=tuple(Axis(name=axis, values=values) for axis, values in spec.matrix.axes.items()),
-        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, probes, steps)),
+        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
-    )
-
-
-def _steps(
-    shapes: Sequence[StepShape], location: Location, states: Sequence[ClusterState], named: NamedObjects
-) -> Iterator[Step]:
-    for index, (shape, state) in enumerate(zip(shapes, states, strict=True)):
-        yield _step(shape, location[index], state, NamedObjects(_services(state.manifests), named.pods))
-
-
-def _step(shape: StepShape, location: Location, state: ClusterState, named: NamedObjects) -> Step:
-    """The step at ``location``; ``named`` is for its probes."""
-    return Step(
-        name=shape.name,
-        change=state.change,
-        until=placed(shape.until, location["until"]) if shape.until else None,
-        expect=placed(shape.expect, location["expect"]),
-        probes=tuple(build_probe(probe, location["probes"][index], named) for index, probe in enumerate(shape.probes)),
-        exceptions=tuple(placed(each, location["except"][index]) for index, each in enumerate(shape.exceptions)),
-        position=location["name"].key.position,
     )
 
 

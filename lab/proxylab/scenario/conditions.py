@@ -42,7 +42,7 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
-        exceptions = step.shape.exceptions if step.shape else ()
+        exceptions = step.whole.exceptions if step.whole else ()
         _refuse_family(exceptions, at["except"], "a step happens once for both families", problems)
         _check_exceptions(parts, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):

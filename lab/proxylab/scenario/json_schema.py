@@ -11,9 +11,9 @@ from pydantic.json_schema import models_json_schema
 
 from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.reading import shape_of
-from proxylab.scenario.schema.base import Shape
-from proxylab.scenario.schema.scenario import ScenarioDocument
 from proxylab.scenario.services import ServiceManifest
+from proxylab.scenario.shapes import Shape
+from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.workloads import EndpointSliceManifest
 
 __all__ = ["DRAFT", "json_schema"]
@@ -21,6 +21,7 @@ __all__ = ["DRAFT", "json_schema"]
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
 _DOCUMENTS: Final = {
+    "Scenario": ScenarioDocument,
     "Service": ServiceManifest,
     "EndpointSlice": EndpointSliceManifest,
     "KubeProxyConfiguration": KubeProxyManifest,
@@ -34,16 +35,15 @@ _OBJECT: Final = {
 
 def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
-    documents = {kind: shape_of(declared) for kind, declared in _DOCUMENTS.items()}
-    shapes: list[type[Shape]] = [ScenarioDocument, *documents.values()]
-    names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
+    shapes = {kind: shape_of(declared) for kind, declared in _DOCUMENTS.items()}
+    wanted: list[Any] = [(shape, "validation") for shape in shapes.values()]
+    names, made = models_json_schema(wanted, ref_template="#/definitions/{model}")
     definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
-    for shape in shapes:
+    for shape in shapes.values():
         definitions[_name(names, shape)].pop("title", None)
     tree: dict[str, Any] = _OBJECT
-    for kind, shape in reversed(documents.items()):
+    for kind, shape in reversed(shapes.items()):
         tree = _when(kind, names[shape, "validation"], tree)
-    tree = _when("Scenario", names[ScenarioDocument, "validation"], tree)
     return {
         "$schema": DRAFT,
         "title": "A document of a proxylab scenario file (*.lab.yaml)",

@@ -3,7 +3,7 @@
 A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
 parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
 part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``,
-``references``, ``probes``, ``streams``), and features that this version cannot run (``missing``). A malformed part
+``references``, ``flows``, ``streams``), and features that this version cannot run (``missing``). A malformed part
 still counts as declared, so references to it are no mistakes. The module builds the ``Scenario`` only if no layer found
 a mistake.
 """
@@ -17,6 +17,7 @@ from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
 from proxylab.scenario.document import Document, Location, Spot
+from proxylab.scenario.flows import check_probes
 from proxylab.scenario.insertion import with_probes, with_steps
 from proxylab.scenario.inventory import Inventory, take_inventory
 from proxylab.scenario.manifests import Manifests, read_manifests
@@ -24,13 +25,11 @@ from proxylab.scenario.missing import refuse_missing
 from proxylab.scenario.model import Position, Scenario
 from proxylab.scenario.networks import check_network, service_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
-from proxylab.scenario.probes import check_probes
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.references import check_services, single_pods
+from proxylab.scenario.references import Subject, check_services, single_pods
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
-from proxylab.scenario.subject import Subject
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 

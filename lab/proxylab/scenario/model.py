@@ -1,6 +1,6 @@
 """A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
 
-The module exports those of ``words``, ``intent`` and ``steps`` too. They hold what the author wrote, with defaults;
+The module exports those of ``words``, ``probes`` and ``steps`` too. They hold what the author wrote, with defaults;
 allocated addresses are in the plan.
 """
 
@@ -32,11 +32,17 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.intent import (
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
+from proxylab.scenario.network import Network, RoutedAddress, Segment
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
+    EachAddress,
     HostTarget,
+    OneAddress,
     PodTarget,
     Probe,
     Send,
@@ -45,10 +51,6 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
-from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
-from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
-from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
     Count,
     EngineState,
@@ -72,6 +74,7 @@ __all__ = [
     "ConntrackExpect",
     "Count",
     "Daemon",
+    "EachAddress",
     "EngineAction",
     "EngineFailure",
     "EngineState",
@@ -95,6 +98,7 @@ __all__ = [
     "NodeChange",
     "NodeDevice",
     "NodeRoute",
+    "OneAddress",
     "Outcome",
     "PodChange",
     "PodGroup",

@@ -1,18 +1,18 @@
 """The well-formed parts of a Scenario document, even if others are not.
 
 ``read_parts`` reads part by part, so that one mistake in a probe hides neither those in another probe nor those in the
-rest of the same probe. ``inventory`` and ``probes`` compare parts with each other.
+rest of the same probe. ``inventory`` and ``flows`` compare parts with each other.
 """
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import replace
 from pydantic import TypeAdapter, ValidationError
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import Declared
+from proxylab.scenario.keys import Declared, declared_keys
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import (
     Change,
@@ -25,21 +25,16 @@ from proxylab.scenario.model import (
     Network,
     Node,
     PodGroup,
+    Probe,
+    Send,
+    Source,
+    Step,
+    Stream,
+    Target,
 )
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.probe import (
-    AnyTarget,
-    ProbeName,
-    ProbeShape,
-    Sender,
-    SendShape,
-    SourceShape,
-    StreamShape,
-    TargetShape,
-)
-from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.step import StepShape
+from proxylab.scenario.reading import placed, read_as
+from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
@@ -51,18 +46,18 @@ AnyDeclared = TypeVar("AnyDeclared", bound=Declared)
 class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
-    name: str | None
-    source: SourceShape | None
-    target: AnyTarget | None
-    send: SendShape | None
-    expect: Expect | None
+    name: str | None = None
+    source: Source | None
+    target: Target | None
+    send: Send | None
+    expect: Expect | None = None
     exceptions: tuple[Exceptional | None, ...] = ()
 
 
 class StepParts(Struct, frozen=True, kw_only=True):
-    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
+    """A step, part by part, as ``ProbeParts``. ``whole`` is the step, if all of it is well-formed."""
 
-    shape: "StepShape | None"
+    whole: Step | None
     change: Change | None
     probes: tuple[ProbeParts, ...]
 
@@ -100,40 +95,31 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         location: the document.
         problems: takes the mistakes in its shape.
     """
-    document = validated(ScenarioDocument, location, problems)
-    if document is None:
+    read = validated(ScenarioDocument, location, problems)
+    if read is None:
         return _salvaged(location)
-    spec, at = document.spec, location["spec"]
+    document = placed(read, location)
+    spec = document.spec
     return Parts(
         location=location,
         document=document,
-        network=placed(spec.network, at["network"]),
-        nodes=_placed_entries(spec.nodes, at["nodes"]),
-        pods=_placed_entries(spec.pods, at["pods"]),
-        hosts=_placed_entries(spec.hosts, at["hosts"]),
-        load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
+        network=spec.network,
+        nodes={each.name: each for each in spec.nodes},
+        pods={each.name: each for each in spec.pods},
+        hosts={each.name: each for each in spec.hosts},
+        load_balancers={each.name: each for each in spec.load_balancers},
         matrix=spec.matrix,
-        failures=tuple(spec.exceptions),
+        failures=spec.exceptions,
         probes=tuple(map(_parts_of, spec.probes)),
-        streams={
-            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
-            for name, stream in spec.streams.items()
-        },
+        streams={each.name: _parts_of(each) for each in spec.streams},
         steps=tuple(
-            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
+            StepParts(whole=each, change=each.change, probes=tuple(map(_parts_of, each.probes))) for each in spec.steps
         ),
     )
 
 
-def _parts_of(probe: ProbeShape) -> ProbeParts:
-    return ProbeParts(
-        name=probe.name,
-        source=probe.source,
-        target=probe.target,
-        send=probe.send,
-        expect=probe.expect,
-        exceptions=tuple(probe.exceptions),
-    )
+def _parts_of(sent: Probe | Stream) -> ProbeParts:
+    return ProbeParts(**{key.name: getattr(sent, key.name) for key in declared_keys(type(sent))})
 
 
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
@@ -171,50 +157,37 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 def _salvaged(location: Location) -> Parts:
     """The parts of a document that is not well-formed as a whole. Its mistakes are noted already."""
     spec = location["spec"]
-    network = spec["network"]
     return Parts(
         location=location,
         document=None,
-        network=_placed(Network, network) if network.exists else Network(),
-        nodes=_placed_entries(_entries(Node, spec["nodes"]), spec["nodes"]),
-        pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
-        hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
-        load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
-        matrix=_part(Matrix, spec["matrix"]) if spec["matrix"].exists else Matrix(),
+        network=_part(Network, spec["network"], Network()),
+        nodes=_entries(Node, spec["nodes"]),
+        pods=_entries(PodGroup, spec["pods"]),
+        hosts=_entries(Host, spec["hosts"]),
+        load_balancers=_entries(LoadBalancer, spec["loadBalancers"]),
+        matrix=_part(Matrix, spec["matrix"], Matrix()),
         failures=tuple(_part(EngineFailure, each) for each in _items(spec["except"])),
-        probes=tuple(map(_probe, _items(spec["probes"]))),
-        streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
-        steps=tuple(map(_step, _items(spec["steps"]))),
+        probes=tuple(_sent(Probe, each) for each in _items(spec["probes"])),
+        streams={name: _sent(Stream, spec["streams"][name]) for name in map(str, spec["streams"].keys)},
+        steps=tuple(
+            StepParts(
+                whole=_part(Step, each),
+                change=_part(Change, each["change"], Change()),
+                probes=tuple(_sent(Probe, probe) for probe in _items(each["probes"])),
+            )
+            for each in _items(spec["steps"])
+        ),
     )
 
 
-def _step(location: Location) -> StepParts:
-    return StepParts(
-        shape=_part(StepShape, location),
-        change=_part(Change, location["change"]) if location["change"].exists else Change(),
-        probes=tuple(map(_probe, _items(location["probes"]))),
-    )
-
-
-def _probe(location: Location) -> ProbeParts:
-    return ProbeParts(
-        name=_part(ProbeName, location["name"]),
-        source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=_part(Expect, location["expect"]),
-        exceptions=tuple(_part(Exceptional, each) for each in _items(location["except"])),
-    )
-
-
-def _stream(location: Location) -> ProbeParts:
-    return ProbeParts(
-        name=None,
-        source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=None,
-    )
+def _sent(declared: type[Probe | Stream], location: Location) -> ProbeParts:
+    """The parts of a probe or stream, each read on its own."""
+    parts = {
+        key.name: _part(key.hint, location[key.alias], None if key.default is NODEFAULT else key.default)
+        for key in declared_keys(declared)
+    }
+    parts["exceptions"] = tuple(_part(Exceptional, each) for each in _items(location["except"]))
+    return ProbeParts(**parts)
 
 
 def _items(location: Location) -> list[Location]:
@@ -222,31 +195,25 @@ def _items(location: Location) -> list[Location]:
     return [location[index] for index in range(len(items))] if isinstance(items, list) else []
 
 
-def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
+def _entries(declared: type[AnyDeclared], location: Location) -> dict[str, AnyDeclared | None]:
+    """The records of a mapping by their keys. An entry without a value has all defaults."""
     entries = location.value
     if not isinstance(entries, dict):
         return {}
-    return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
+    return {
+        name: _well_formed(declared, {} if entry is None else entry, location[name], name)
+        for name, entry in entries.items()
+    }
 
 
-def _placed_entries(entries: Mapping[str, AnyDeclared | None], location: Location) -> dict[str, AnyDeclared | None]:
-    """The records of a mapping by their keys, with their names and positions."""
-    return {name: None if each is None else placed(each, location[name], name) for name, each in entries.items()}
+def _part(wanted: Any, location: Location, otherwise: Any = None) -> Any:
+    """The value at ``location`` if it fits ``wanted``, else ``None``; if the author wrote none, ``otherwise``."""
+    return _well_formed(wanted, location.value, location) if location.exists else otherwise
 
 
-def _part(wanted: Any, location: Location) -> Any:
-    """The value at ``location`` if it matches ``wanted``, an annotation of the schema; else ``None``."""
-    return _well_formed(wanted, location.value)
-
-
-def _placed(wanted: type[AnyDeclared], location: Location) -> AnyDeclared | None:
-    """The record at ``location`` with its positions, if the value is well-formed."""
-    found = _part(wanted, location)
-    return placed(found, location) if found is not None else None
-
-
-def _well_formed(wanted: Any, value: object) -> Any:
+def _well_formed(wanted: Any, value: object, location: Location, name: str = "") -> Any:
     try:
-        return TypeAdapter(wanted).validate_python(value, strict=True)
+        read = TypeAdapter(read_as(wanted)).validate_python(value, strict=True)
     except ValidationError:
         return None
+    return placed(read, location, name) if isinstance(read, Declared) else read

@@ -43,12 +43,12 @@ from proxylab.scenario.keys import (
     key_field,
     other_keys,
 )
-from proxylab.scenario.schema.base import HAS_VALUE, LooseShape, ManifestShape, ScenarioShape, Shape, word_of
+from proxylab.scenario.shapes import HAS_VALUE, LooseShape, ManifestShape, ScenarioShape, Shape, word_of
 from proxylab.scenario.words import Position
 
 __all__ = ["form_schema", "placed", "read", "read_as", "schema_of", "shape_of"]
 
-Made = TypeVar("Made", bound=Declared | Shape)
+Made = TypeVar("Made", bound=Declared)
 Placed = TypeVar("Placed", bound=Declared)
 
 _NOWHERE: Final = Position("", 1, 1)
@@ -72,7 +72,7 @@ def _adapter(declared: Any) -> TypeAdapter[Any]:
 
 def read(declared: type[Made], value: object) -> Made:
     """The record of a value, without positions. Raises pydantic's ``ValidationError``."""
-    made: Made = _adapter(declared).validate_python(value)  # type: ignore[arg-type]
+    made: Made = _adapter(declared).validate_python(value)
     return made
 
 
@@ -221,9 +221,13 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
+    """A union. The value decides which alternative it has to be: by being a mapping, or by the first key of one."""
     mappings = [option for option in options if _is_mapping(option)]
     scalars = [option for option in options if option is not type(None) and option not in mappings]
+    if len(mappings) > 1 and not scalars:
+        firsts = {declared_keys(_bare(each))[0].alias: each for each in mappings}
+        named = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
+        return _annotated(Union[tuple(named)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
     if len(mappings) != 1 or len(scalars) != 1:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
     tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
@@ -235,8 +239,17 @@ def _text_or_keys(value: object) -> str:
     return "<keys>" if isinstance(value, dict | Declared) else "<text>"
 
 
+def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
+    """Picks the alternative whose first key a mapping has. A ``Read`` refuses other mappings before."""
+    return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _is_mapping(hint: Any) -> bool:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    bare = _bare(hint)
     return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
 
 

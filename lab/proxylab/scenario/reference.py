@@ -40,7 +40,7 @@ def reference_page() -> str:
 
 def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every mapping of a Scenario, in the order in which a reader meets it, with its path."""
-    waiting, met = [("ScenarioDocument", "")], {"ScenarioDocument"}
+    waiting, met = [("ScenarioDocumentShape", "")], {"ScenarioDocumentShape"}
     while waiting:
         name, path = waiting.pop(0)
         yield name, path

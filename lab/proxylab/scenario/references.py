@@ -1,19 +1,54 @@
-"""Checks between Services, and the look-up of Services, their ports and their ready pods."""
+"""``Subject``: the probe under check with what it refers to; checks between Services, and the look-up of pods."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-from proxylab.addresses import IPAddress, Protocol, Transport
-from proxylab.cluster.objects import Service, ServicePort
+from proxylab.addresses import IPAddress, Transport
+from proxylab.cluster.objects import Service
+from proxylab.scenario.document import Location
+from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, ServiceId
-from proxylab.scenario.model import PodGroup
-from proxylab.scenario.parts import Parts
+from proxylab.scenario.model import Frontend, PodGroup, ServiceTarget
+from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.problems import Problems
 
-__all__ = ["PortChoice", "check_services", "choose_port", "ready_pods", "service_id", "single_pods", "transport_of"]
+__all__ = ["Subject", "check_services", "ready_pods", "service_id", "single_pods"]
 
 _FREE = "choose another, or remove it"
+
+
+class Subject(Struct, frozen=True):
+    """One probe, and its scenario at the moment when the lab sends the probe.
+
+    ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.
+    """
+
+    probe: ProbeParts
+    location: Location
+    parts: Parts
+    inventory: Inventory
+    manifests: Manifests
+    pods: Mapping[str, PodGroup] | None
+    problems: Problems
+
+    @property
+    def echo(self) -> bool:
+        """Whether the probe sends echo requests."""
+        return self.probe.send is not None and self.probe.send.protocol is Transport.ICMP
+
+    @property
+    def service(self) -> Service | None:
+        """The Service that the probe dials; ``None`` if it dials none, or if a mistake hides the Service."""
+        target = self.probe.target
+        return self.manifests.services.get(target.id) if isinstance(target, ServiceTarget) else None
+
+    @property
+    def names_pods(self) -> bool:
+        """Whether the probe dials the name of a headless Service, which resolves to the pods' own addresses."""
+        target, service = self.probe.target, self.service
+        by_name = isinstance(target, ServiceTarget) and target.via is Frontend.DNS_NAME
+        return by_name and service is not None and service.headless
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:
@@ -40,7 +75,7 @@ def check_services(manifests: Manifests, problems: Problems) -> None:
 
 
 def service_id(written: str, namespace: str | None) -> ServiceId:
-    """The Service that ``to.service`` and ``to.namespace`` name."""
+    """The Service of that name, or of ``namespace/name``."""
     before, slash, name = written.partition("/")
     return (before, name) if slash else (namespace or DEFAULT_NAMESPACE, written)
 
@@ -62,24 +97,3 @@ def ready_pods(service: Service, pods: Mapping[str, PodGroup]) -> int:
         and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
         for pod in pods.values()
     )
-
-
-def transport_of(sent: Transport | None) -> Protocol | None:
-    """The port protocol of ``send.protocol``, if it has one."""
-    return None if sent is None else sent.served
-
-
-class PortChoice(Struct, frozen=True):
-    """The ports of a Service that match a probe; a correct probe matches one.
-
-    ``called`` match the name or number, ``fitting`` the protocol too.
-    """
-
-    called: tuple[ServicePort, ...]
-    fitting: tuple[ServicePort, ...]
-
-
-def choose_port(service: Service, written: str | int | None, protocol: Protocol | None) -> PortChoice:
-    """The ports that ``to.port`` and ``send.protocol`` leave to choose from."""
-    called = tuple(port for port in service.ports if written is None or written in (port.name or None, port.port))
-    return PortChoice(called, tuple(port for port in called if protocol in (None, port.protocol)))

@@ -9,12 +9,11 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.encoding import Record
 from proxylab.scenario.change import Change
 from proxylab.scenario.expect import ConntrackExpect, SeenSource
-from proxylab.scenario.intent import Probe
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
+from proxylab.scenario.probes import Probe, ProbeName
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
@@ -180,16 +179,51 @@ class StepException(Declared, frozen=True, kw_only=True):
     position: Position
 
 
-class Step(Record, frozen=True, kw_only=True):
-    """A change, the conditions to wait for, and what must hold then. The lab sends ``probes`` after the wait.
+class Step(Declared, frozen=True, kw_only=True):
+    """A change of the cluster, and what must hold after it.
 
-    If ``until`` is ``None``, the step waits until every running engine has synced the change.
+    A deleted pod serves until the step's wait is over. Then the lab closes its connections and cuts it off.
     """
 
-    name: str
-    change: Change = field(default_factory=Change)
-    until: Until | None = None
-    expect: StepExpect
-    probes: tuple[Probe, ...] = ()
-    exceptions: tuple[StepException, ...] = ()
+    name: Annotated[ProbeName, Key("A title: what changes, and what must hold afterwards.", ["the new pod is ready"])]
+    change: Annotated[Change, Key("The changes that begin the step.", [{"pods": {"new": {"ready": True}}}])] = Change()
+    until: Annotated[
+        Until | None,
+        Key(
+            "What the step waits for. The default is that every running engine has synced the change.",
+            [{"rules": {"node-a": "present"}, "within": "30s"}],
+        ),
+    ] = None
+    expect: Annotated[
+        StepExpect,
+        Key(
+            "What must hold: an entry for each stream, by its name, and conntrack.",
+            [{"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"replyFrom": "old"}}}],
+            implied=StepExpect(position=Position("", 1, 1)),
+        ),
+    ]
+    probes: Annotated[
+        tuple[Probe, ...],
+        Key(
+            "Probes to send after the wait. The lab sends those of spec.probes before the first step.",
+            [
+                [
+                    {
+                        "name": "the new pod is dialled",
+                        "from": "client",
+                        "to": {"service": "dns", "via": "clusterIP"},
+                        "expect": {"outcome": "delivered", "source": "preserved", "backends": ["new"]},
+                    }
+                ]
+            ],
+        ),
+    ] = ()
+    exceptions: Annotated[
+        tuple[StepException, ...],
+        Key(
+            "Different expectations for some engines, versions or cases, each with the reason.",
+            [[{"when": {"mode": "ipvs"}, "expect": {"queries": {"lost": 1}}, "because": "ipvs keeps the entry"}]],
+            alias="except",
+        ),
+    ] = ()
     position: Position

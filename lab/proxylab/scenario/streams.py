@@ -1,6 +1,6 @@
 """The checks of ``spec.streams`` and ``spec.steps`` against the scenario.
 
-``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.probes`` senders and targets.
+``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.flows`` senders and targets.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,14 @@ from proxylab.addresses import Transport
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
+from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import EngineAction, EngineState, StepExpect, StreamExpect, Until
+from proxylab.scenario.model import EngineAction, EngineState, Step, StepExpect, StreamExpect, Until
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.probes import check_flow, check_probes
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import single_pods
-from proxylab.scenario.schema.step import StepShape
-from proxylab.scenario.subject import Subject
+from proxylab.scenario.references import Subject, single_pods
 
 __all__ = ["check_steps", "check_streams"]
 
@@ -71,14 +69,14 @@ def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterStat
             ),
             problems,
         )
-        if step.shape is None:
+        if step.whole is None:
             continue
-        first = names.setdefault(step.shape.name, location)
+        first = names.setdefault(step.whole.name, location)
         if first is not location:
             line = first["name"].key.position.line
-            what = f"another step has the name {shown(step.shape.name)}, in line {line}"
+            what = f"another step has the name {shown(step.whole.name)}, in line {line}"
             problems.add(location["name"].spot, what, allowed="the names of steps are unique")
-        _Checker(parts, inventory, state, problems).check(step.shape, location)
+        _Checker(parts, inventory, state, problems).check(step.whole, location)
 
 
 class _Checker(Struct, frozen=True):
@@ -89,7 +87,7 @@ class _Checker(Struct, frozen=True):
     state: ClusterState
     problems: Problems
 
-    def check(self, step: StepShape, location: Location) -> None:
+    def check(self, step: Step, location: Location) -> None:
         if step.until is not None:
             self._until(step.until, location["until"])
         elif any(action in _DISTURBING for action in self.state.change.engines.values()):

@@ -5,7 +5,7 @@ from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
@@ -13,11 +13,10 @@ from proxylab.scenario.document import Location, Path
 from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
 from proxylab.scenario.problems import Problems, describe, listed
 from proxylab.scenario.reading import read, read_as
-from proxylab.scenario.schema.base import Shape
 
 __all__ = ["validated"]
 
-Wanted = TypeVar("Wanted", bound=Declared | Shape)
+Wanted = TypeVar("Wanted", bound=Declared)
 
 _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
@@ -104,18 +103,16 @@ def _step(annotation: Any, part: str | int) -> Any:
             return next((step for step in steps if step is not None), None)
         case origin if origin in (dict, list):
             return arguments[-1]
-        case _ if isinstance(annotation, type) and issubclass(annotation, Declared | BaseModel):
-            others = other_keys(annotation) if issubclass(annotation, Declared) else None
+        case _ if isinstance(annotation, type) and issubclass(annotation, Declared):
+            others = other_keys(annotation)
             return _keys(annotation).get(str(part), read_as(others[1]) if others else None)
     return None
 
 
-def _keys(found: type[Declared] | type[BaseModel]) -> dict[str, Any]:
+def _keys(declared: type[Declared]) -> dict[str, Any]:
     """The declared keys of a mapping, each with its annotation."""
-    if issubclass(found, Declared):
-        known = {key.alias: read_as(key.hint) for key in declared_keys(found)}
-        return {**known, **dict.fromkeys(found.without_effect, Any)} if issubclass(found, Manifest) else known
-    return {str(field.alias): field.annotation for field in found.model_fields.values()}
+    known = {key.alias: read_as(key.hint) for key in declared_keys(declared)}
+    return {**known, **dict.fromkeys(declared.without_effect, Any)} if issubclass(declared, Manifest) else known
 
 
 def _bare(annotation: Any) -> Any:

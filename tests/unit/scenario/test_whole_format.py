@@ -25,7 +25,6 @@ from proxylab.scenario.model import (
     HostTarget,
     HttpExpect,
     LinkChange,
-    Manner,
     NodeRoute,
     PodChange,
     Preserved,
@@ -42,8 +41,8 @@ SCENARIO = parse_scenario(WHOLE, "f", to_run=False)
 
 def test_the_example_has_every_key_of_the_format() -> None:
     definitions = json_schema()["definitions"]
-    own = {"ScenarioDocument"}
-    waiting = ["ScenarioDocument"]
+    own = {"ScenarioDocumentShape"}
+    waiting = ["ScenarioDocumentShape"]
     while waiting:
         text = str(definitions[waiting.pop()])
         found = {name for name in definitions if f"#/definitions/{name}'" in text} - own
@@ -87,7 +86,7 @@ def test_probes_streams_and_steps() -> None:
         node="node-a", some=Entries(original_from="outside", port=80, masqueraded=False)
     )
     assert echo.target == HostTarget(host="outside", port=None, family=Family.IPV4)
-    assert (echo.send.protocol, echo.send.manner) == (Transport.ICMP, Manner.PACKET)
+    assert echo.send.protocol is Transport.ICMP
     assert echo.send.frame_to == "node-b"
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20

@@ -1,42 +1,27 @@
-"""The two base models of the shapes, and the types that all shapes share: closed words, ignored keys.
+"""The bases of the pydantic models that ``reading`` makes, and how pydantic reads a closed set of words.
 
-Pydantic builds a shape's validator when a file first holds such a mapping (``defer_build``).
+Pydantic builds a model's validator when a file first holds such a mapping (``defer_build``).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import StrEnum
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from proxylab.scenario.keys import refused
 from proxylab.scenario.problems import describe, listed, shown
 
-__all__ = [
-    "HAS_VALUE",
-    "LooseShape",
-    "ManifestShape",
-    "ScenarioShape",
-    "Shape",
-    "word_of",
-]
-
-
-def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return first + "".join(map(str.capitalize, others))
+__all__ = ["HAS_VALUE", "LooseShape", "ManifestShape", "ScenarioShape", "Shape", "word_of"]
 
 
 class Shape(BaseModel):
-    """A mapping with known keys. ``meant`` says for unknown keys that authors try what to write instead."""
-
-    meant: ClassVar[Mapping[str, str]] = {}
+    """A mapping with known keys."""
 
     model_config = ConfigDict(
         strict=True,
         extra="forbid",
         frozen=True,
-        alias_generator=_camel,
         defer_build=True,  # a file uses a few of the shapes; the others need no validator
     )
 
