@@ -100,9 +100,10 @@ class Check(Struct, frozen=True):
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Check the value after its type."""
-        from pydantic import AfterValidator  # noqa: PLC0415 - only pydantic calls this
+        # pydantic.AfterValidator would inspect the function's signature first, which takes longer than all the rest.
+        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
 
-        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
 class Read(Struct, frozen=True):
@@ -118,10 +119,12 @@ class Read(Struct, frozen=True):
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Read the value before its type."""
-        from pydantic import BeforeValidator  # noqa: PLC0415 - only pydantic calls this
+        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
 
-        options = {} if self.written is None else {"json_schema_input_type": self.written}
-        return BeforeValidator(self.read, **options).__get_pydantic_core_schema__(source, handler)
+        written = None if self.written is None else handler.generate_schema(self.written)
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), json_schema_input_schema=written
+        )
 
 
 class Form(Struct, frozen=True):
@@ -213,7 +216,7 @@ class DeclaredKey(Struct, frozen=True):
 @cache
 def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
     """The keys of a record, in the order in which it declares them."""
-    hints = get_type_hints(declared, include_extras=True)
+    hints = _hints(declared)
     return tuple(
         DeclaredKey(
             name=field.name,
@@ -226,6 +229,11 @@ def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
         for key in attached(hints[field.name])
         if isinstance(key, Key)
     )
+
+
+@cache
+def _hints(declared: type[Declared]) -> dict[str, Any]:
+    return get_type_hints(declared, include_extras=True)
 
 
 def _default(field: FieldInfo) -> Any:
@@ -255,14 +263,14 @@ def ignored_keys(manifest: Manifest, written: Any, path: str = "") -> Iterator[s
 @cache
 def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
     """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
-    hints = get_type_hints(declared, include_extras=True)
+    hints = _hints(declared)
     return next(((name, hint) for name, hint in hints.items() if FROM_KEY in attached(hint)), None)
 
 
 @cache
 def other_keys(declared: type[Declared]) -> tuple[str, Any, OtherKeys] | None:
     """The field that holds undeclared keys, the annotation of their values, and its mark; ``None`` if it has none."""
-    hints = get_type_hints(declared, include_extras=True)
+    hints = _hints(declared)
     marked = ((name, hint, mark) for name, hint in hints.items() for mark in attached(hint))
     found = ((name, get_args(get_args(hint)[0])[1], mark) for name, hint, mark in marked if isinstance(mark, OtherKeys))
     return next(found, None)

@@ -14,8 +14,6 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 from pydantic import (
-    AfterValidator,
-    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -30,6 +28,7 @@ from pydantic_core import CoreSchema, core_schema
 from proxylab.encoding import Record
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import (
+    Check,
     Declared,
     DeclaredKey,
     Form,
@@ -118,7 +117,7 @@ def _base(declared: type[Declared]) -> type[Shape]:
 
 def placed(value: Placed, location: Location, name: str = "") -> Placed:
     """The record, with the positions of the mapping at ``location``, and as an entry of a mapping with its name."""
-    own = {field.name for field in fields(value)} - {key.name for key in declared_keys(type(value))}
+    own = {*value.__struct_fields__} - {key.name for key in declared_keys(type(value))}
     changes: dict[str, object] = {}
     if name and (field := key_field(type(value))):
         changes[field[0]] = name
@@ -148,6 +147,7 @@ def _placed(value: Any, location: Location) -> Any:
     return value
 
 
+@cache
 def _maker(declared: type[Declared]) -> Callable[[Shape], Declared]:
     names = [key.name for key in declared_keys(declared)]
     others = other_keys(declared)
@@ -208,13 +208,13 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
         case origin if origin is tuple:
             if isinstance(arguments[0], type) and issubclass(arguments[0], Declared) and key_field(arguments[0]):
                 return _entries(arguments[0])
-            return list[read_as(arguments[0])], [], [AfterValidator(tuple)]  # type: ignore[misc]
+            return list[read_as(arguments[0])], [], [Check(tuple)]  # type: ignore[misc]
         case origin if origin is Mapping:
             return dict[read_as(arguments[0]), read_as(arguments[1])], [], []  # type: ignore[misc]
         case origin if origin in (Union, UnionType):
             return read_as(hint), [], []
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint, [BeforeValidator(word_of(hint))], []
+        return hint, [Read(word_of(hint))], []
     if isinstance(hint, type) and issubclass(hint, Record) and not issubclass(hint, Declared):
         return InstanceOf[hint], [], []  # type: ignore[misc]
     return hint, [], []
@@ -262,12 +262,12 @@ def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:
     """A mapping in the file, whose entries know their keys in the model."""
     found = key_field(declared)
     name, hint = found if found else ("", str)
-    entry: Any = _annotated(declared, [BeforeValidator(_empty_for_null)])
+    entry: Any = _annotated(declared, [Read(_empty_for_null)])
 
     def named(entries: dict[str, Declared]) -> tuple[Declared, ...]:
         return tuple(replace(each, **{name: key}) for key, each in entries.items())
 
-    return dict[read_as(hint), entry], [], [AfterValidator(named)]  # type: ignore[misc]
+    return dict[read_as(hint), entry], [], [Check(named)]  # type: ignore[misc]
 
 
 def _empty_for_null(value: object) -> object:

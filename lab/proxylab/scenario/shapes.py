@@ -7,9 +7,9 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, model_validator
 
-from proxylab.scenario.keys import refused
+from proxylab.scenario.keys import Read, refused
 from proxylab.scenario.problems import describe, listed, shown
 
 __all__ = ["HAS_VALUE", "LooseShape", "ManifestShape", "ScenarioShape", "Shape", "word_of"]
@@ -32,7 +32,7 @@ def _has_value(value: object) -> object:
     return value
 
 
-HAS_VALUE: Final = BeforeValidator(_has_value)
+HAS_VALUE: Final = Read(_has_value)
 
 
 class ScenarioShape(Shape):
