@@ -24,12 +24,15 @@ __all__ = [
     "DeclaredKey",
     "Form",
     "Key",
+    "Manifest",
     "NotEmpty",
     "OtherKeys",
     "Read",
     "RefusedError",
     "TaggedDeclared",
+    "attached",
     "declared_keys",
+    "ignored_keys",
     "key_field",
     "other_keys",
     "refused",
@@ -185,6 +188,17 @@ class TaggedDeclared(TaggedRecord, Declared, frozen=True):
     """One of several mappings that a key may hold."""
 
 
+class Manifest(Declared, frozen=True):
+    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server.
+
+    ``without_effect`` are the keys that change nothing for a proxy, each with its text. A ``loose`` mapping may have
+    any further keys.
+    """
+
+    without_effect: ClassVar[Mapping[str, str]] = {}
+    loose: ClassVar[bool] = False
+
+
 class DeclaredKey(Struct, frozen=True):
     """One key of a ``Declared`` record.
 
@@ -212,7 +226,7 @@ def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
             default=_default(field),
         )
         for field in fields(declared)
-        for key in _metadata(hints[field.name])
+        for key in attached(hints[field.name])
         if isinstance(key, Key)
     )
 
@@ -227,30 +241,50 @@ def _default(field: FieldInfo) -> Any:
 
 
 @cache
+def _by_alias(declared: type[Declared]) -> Mapping[str, DeclaredKey]:
+    return {key.alias: key for key in declared_keys(declared)}
+
+
+def ignored_keys(manifest: Manifest, written: Any, path: str = "") -> Iterator[str]:
+    """The keys without effect that the author wrote in a manifest, as paths without indexes."""
+    keys = _by_alias(type(manifest))
+    for alias, value in written.items():
+        if value is not None and alias in manifest.without_effect:
+            yield path + alias
+        elif isinstance(value, dict | list) and alias in keys:
+            inner = getattr(manifest, keys[alias].name)
+            if isinstance(inner, Manifest):
+                yield from ignored_keys(inner, value, f"{path}{alias}.")
+            elif isinstance(inner, tuple) and isinstance(value, list):
+                for each, item in zip(inner, value, strict=True):
+                    yield from ignored_keys(each, item, f"{path}{alias}[].") if isinstance(each, Manifest) else ()
+
+
+@cache
 def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
     """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
     hints = _hints(declared)
-    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in _metadata(hint)), None)
+    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in attached(hint)), None)
 
 
 @cache
 def other_keys(declared: type[Declared]) -> tuple[str, Any, OtherKeys] | None:
     """The field that holds undeclared keys, the annotation of their values, and its mark; ``None`` if it has none."""
     hints = _hints(declared)
-    marked = ((name, hint, mark) for name, hint in hints.items() for mark in _metadata(hint))
+    marked = ((name, hint, mark) for name, hint in hints.items() for mark in attached(hint))
     found = ((name, get_args(get_args(hint)[0])[1], mark) for name, hint, mark in marked if isinstance(mark, OtherKeys))
     return next(found, None)
 
 
-def _metadata(hint: Any) -> Iterator[Any]:
+def attached(hint: Any) -> Iterator[Any]:
     """Everything that is attached to an annotation or, if it may be absent, to the type that it has otherwise."""
     if get_origin(hint) is Annotated:
-        inner, *attached = get_args(hint)
-        yield from attached
+        inner, *metadata = get_args(hint)
+        yield from metadata
         hint = inner
     options = [option for option in get_args(hint) if option is not type(None)]
     if type(None) in get_args(hint) and len(options) == 1:
-        yield from _metadata(options[0])
+        yield from attached(options[0])
 
 
 def _camel(name: str) -> str:

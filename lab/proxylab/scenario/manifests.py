@@ -12,17 +12,17 @@ from msgspec import Struct, field
 from proxylab.addresses import IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location
+from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.model import Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
-from proxylab.scenario.schema.base import ignored_keys
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape, EndpointsShape, NodeObjectShape, PodObjectShape
-from proxylab.scenario.services import DEFAULT_NAMESPACE, service_of
+from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validation import validated
-from proxylab.scenario.validity import check_service
+from proxylab.scenario.validity import check_labels, check_service, check_slice
 from proxylab.scenario.workloads import (
-    check_labels,
-    check_slice,
+    EndpointSliceManifest,
+    EndpointsManifest,
+    NodeManifest,
+    PodManifest,
     mirrored_slices,
     node_of_object,
     pod_of_object,
@@ -170,7 +170,7 @@ class _Reader:
 
     def _read_service(self, location: Location) -> None:
         problems, found = self._problems, self.found
-        shape = validated(ServiceShape, location, problems)
+        shape = validated(ServiceManifest, location, problems)
         service_id = self._first("Service", location)
         if service_id is None:
             return
@@ -181,10 +181,10 @@ class _Reader:
             check_service(shape, location, self._service_networks, problems)
             if len(problems) == before:
                 found.services[service_id] = service_of(shape)
-            found.ignored.update(ignored_keys(shape))
+            found.ignored.update(ignored_keys(shape, location.value))
 
     def _read_slice(self, location: Location) -> None:
-        shape = validated(EndpointSliceShape, location, self._problems)
+        shape = validated(EndpointSliceManifest, location, self._problems)
         name = self._first("EndpointSlice", location)
         service = location["metadata"]["labels"][SERVICE_NAME_LABEL].value
         if name is not None and isinstance(service, str):
@@ -194,9 +194,9 @@ class _Reader:
         if not service:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} has no label {SERVICE_NAME_LABEL}")
         before = len(self._problems)
-        check_labels(shape.metadata.labels or {}, location["metadata"]["labels"], self._problems)
+        check_labels(shape.metadata.labels, location["metadata"]["labels"], self._problems)
         check_slice(shape, location, self._problems)
-        self.found.ignored.update(ignored_keys(shape))
+        self.found.ignored.update(ignored_keys(shape, location.value))
         if len(self._problems) > before:
             return
         made = slice_of(shape)
@@ -207,7 +207,7 @@ class _Reader:
             self.found.slice_spots[name] = location
 
     def _read_endpoints(self, location: Location) -> None:
-        shape = validated(EndpointsShape, location, self._problems)
+        shape = validated(EndpointsManifest, location, self._problems)
         if self._first("Endpoints", location) is not None and shape is not None:
             self._mirrors.append((location, shape))
 
@@ -217,7 +217,7 @@ class _Reader:
             return
 
         for _, shape in self._mirrors:
-            key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
+            key = (shape.metadata.namespace, shape.metadata.name)
             service = self.found.services.get(key)
             if service is None or service.selector:
                 reason = "there is no Service of that name" if service is None else "its Service has a selector"
@@ -230,10 +230,10 @@ class _Reader:
             self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
 
     def _read_pod(self, location: Location) -> None:
-        self._keep(PodObjectShape, pod_of_object, self.found.pods, location, "Pod")
+        self._keep(PodManifest, pod_of_object, self.found.pods, location, "Pod")
 
     def _read_node(self, location: Location) -> None:
-        self._keep(NodeObjectShape, node_of_object, self.found.nodes, location, "Node")
+        self._keep(NodeManifest, node_of_object, self.found.nodes, location, "Node")
 
     def _keep(
         self,
@@ -257,7 +257,7 @@ class _Reader:
             make(read, location["metadata"]["name"]) if read is not None else None, location
         )
         if read is not None:
-            check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
+            check_labels(read.metadata.labels, location["metadata"]["labels"], self._problems)
 
 
 def _kind(location: Location, problems: Problems, inside: str = "") -> str | None:

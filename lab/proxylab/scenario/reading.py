@@ -20,6 +20,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     InstanceOf,
     Tag,
+    TypeAdapter,
     create_model,
 )
 from pydantic_core import CoreSchema, core_schema
@@ -32,18 +33,21 @@ from proxylab.scenario.keys import (
     DeclaredKey,
     Form,
     Key,
+    Manifest,
     NotEmpty,
     OtherKeys,
     Read,
+    attached,
     declared_keys,
     key_field,
     other_keys,
 )
-from proxylab.scenario.schema.base import HAS_VALUE, ScenarioShape, word_of
+from proxylab.scenario.shapes import HAS_VALUE, LooseShape, ManifestShape, ScenarioShape, Shape, word_of
 from proxylab.scenario.words import Position
 
-__all__ = ["form_schema", "placed", "read_as", "schema_of", "shape_of"]
+__all__ = ["form_schema", "placed", "read", "read_as", "schema_of", "shape_of"]
 
+Made = TypeVar("Made", bound=Declared)
 Placed = TypeVar("Placed", bound=Declared)
 
 _NOWHERE: Final = Position("", 1, 1)
@@ -61,11 +65,24 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 
 
 @cache
-def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
+def _adapter(declared: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(declared)
+
+
+def read(declared: type[Made], value: object) -> Made:
+    """The record of a value, without positions. Raises pydantic's ``ValidationError``."""
+    made: Made = _adapter(declared).validate_python(value)
+    return made
+
+
+@cache
+def shape_of(declared: type[Declared]) -> type[Shape]:
     """The pydantic model with the record's keys."""
     keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
+    for alias, text in declared.without_effect.items() if issubclass(declared, Manifest) else ():
+        keys[alias] = (Any, Field(default=None, alias=alias, description=text))
     return create_model(
-        f"{declared.__name__}Shape",
+        f"{declared.__name__.lstrip('_')}Shape",
         __base__=_base(declared),
         __doc__=declared.__doc__,
         __module__=declared.__module__,
@@ -73,8 +90,10 @@ def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
     )
 
 
-def _base(declared: type[Declared]) -> type[ScenarioShape]:
-    """The base of a record's shape; it says what becomes of undeclared keys."""
+def _base(declared: type[Declared]) -> type[Shape]:
+    """The base of a record's shape; it says what becomes of undeclared keys, and of null."""
+    if issubclass(declared, Manifest):
+        return LooseShape if declared.loose else ManifestShape
     found = other_keys(declared)
     if found is None:
         return ScenarioShape
@@ -129,7 +148,7 @@ def _placed(value: Any, location: Location) -> Any:
 
 
 @cache
-def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
+def _maker(declared: type[Declared]) -> Callable[[Shape], Declared]:
     names = [key.name for key in declared_keys(declared)]
     others = other_keys(declared)
     # ``placed`` fills in the positions, and ``_entries`` the name of an entry.
@@ -139,7 +158,7 @@ def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
         if field.name not in names and field.default is NODEFAULT and field.default_factory is NODEFAULT
     }
 
-    def make(shape: ScenarioShape) -> Declared:
+    def make(shape: Shape) -> Declared:
         if others:
             return declared(
                 **{name: getattr(shape, name) for name in names}, **unwritten, **{others[0]: shape.model_extra}
@@ -157,8 +176,9 @@ def _field(key: DeclaredKey) -> Any:
         return Field(**options)
     if key.default is NODEFAULT:
         return Field(**options, default_factory=lambda: key.key.implied)
-    # Editors show a default that says something, so not an empty list.
-    if key.default in ("", (), {}) or isinstance(key.default, Declared):
+    # Editors show a default that says something as an author writes it: not an empty list, nor milliseconds.
+    otherwise = any(isinstance(each, Read | Form) for each in attached(key.hint))
+    if otherwise or key.default in ("", (), {}) or isinstance(key.default, Declared):
         return Field(**options, default_factory=lambda: key.default)
     return Field(**options, default=key.default)
 

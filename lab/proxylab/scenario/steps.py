@@ -77,9 +77,9 @@ class Until(Declared, frozen=True, kw_only=True):
     elapsed: Annotated[
         Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
     ] = None
-    within: Annotated[Duration, Key("The deadline. The step fails if a condition does not hold by then.", ["30s"])] = (
-        DEADLINE
-    )
+    within: Annotated[
+        Duration, Key("The deadline, 10s by default. The step fails if a condition does not hold by then.", ["30s"])
+    ] = DEADLINE
     position: Position
 
 

@@ -1,43 +1,35 @@
-"""``validated``: check a value against a shape or a record, with a plain message for each of pydantic's errors."""
+"""``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
 from enum import StrEnum
-from functools import cache
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, TypeAdapter, ValidationError
+from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
-from proxylab.scenario.keys import Declared, Form, RefusedError, declared_keys, other_keys
+from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
 from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.reading import read_as
-from proxylab.scenario.schema.base import Shape
+from proxylab.scenario.reading import read, read_as
 
 __all__ = ["validated"]
 
-AnyRead = TypeVar("AnyRead", bound=Shape | Declared)
+Wanted = TypeVar("Wanted", bound=Declared)
 
 _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
 
 
-def validated(wanted: type[AnyRead], where: Location, problems: Problems) -> AnyRead | None:
-    """The value at ``where`` as that shape or record, or ``None`` after noting its mistakes."""
+def validated(shape: type[Wanted], where: Location, problems: Problems) -> Wanted | None:
+    """The value at ``where`` as that record, without positions, or ``None`` after noting its mistakes."""
     try:
-        read: AnyRead = _reader(wanted).validate_python(where.value)  # type: ignore[arg-type]  # a type is hashable
+        return read(shape, where.value)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _tell(detail, wanted, where, problems)
+            _tell(detail, shape, where, problems)
         return None
-    return read
-
-
-@cache
-def _reader(wanted: Any) -> "TypeAdapter[Any]":
-    return TypeAdapter(wanted)
 
 
 def _tell(detail: ErrorDetails, shape: Any, root: Location, problems: Problems) -> None:
@@ -111,17 +103,16 @@ def _step(annotation: Any, part: str | int) -> Any:
             return next((step for step in steps if step is not None), None)
         case origin if origin in (dict, list):
             return arguments[-1]
-        case _ if isinstance(annotation, type) and issubclass(annotation, Declared | BaseModel):
-            others = other_keys(annotation) if issubclass(annotation, Declared) else None
+        case _ if isinstance(annotation, type) and issubclass(annotation, Declared):
+            others = other_keys(annotation)
             return _keys(annotation).get(str(part), read_as(others[1]) if others else None)
     return None
 
 
-def _keys(found: type[Declared] | type[BaseModel]) -> dict[str, Any]:
+def _keys(declared: type[Declared]) -> dict[str, Any]:
     """The declared keys of a mapping, each with its annotation."""
-    if issubclass(found, Declared):
-        return {key.alias: read_as(key.hint) for key in declared_keys(found)}
-    return {str(field.alias): field.annotation for field in found.model_fields.values()}
+    known = {key.alias: read_as(key.hint) for key in declared_keys(declared)}
+    return {**known, **dict.fromkeys(declared.without_effect, Any)} if issubclass(declared, Manifest) else known
 
 
 def _bare(annotation: Any) -> Any:

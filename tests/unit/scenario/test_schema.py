@@ -7,8 +7,8 @@ import pytest
 
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.reading import shape_of
-from proxylab.scenario.schema.base import Shape
-from proxylab.scenario.schema.service import ServiceShape
+from proxylab.scenario.services import ServiceManifest
+from proxylab.scenario.shapes import Shape
 from proxylab.scenario.spec import ScenarioDocument
 
 json_schema()  # makes the shapes of the declared records
@@ -28,6 +28,6 @@ def test_every_shape_and_every_key_is_described(shape: type[Shape]) -> None:
         assert field.description.endswith("."), f"{shape.__name__}.{name}"
 
 
-@pytest.mark.parametrize("shape", [shape_of(ScenarioDocument), ServiceShape])
+@pytest.mark.parametrize("shape", [shape_of(ScenarioDocument), shape_of(ServiceManifest)])
 def test_a_json_schema_can_be_made(shape: type[Shape]) -> None:
     assert json.loads(json.dumps(shape.model_json_schema()))["additionalProperties"] is False
