@@ -264,7 +264,10 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
 
 
 def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) -> None:
-    """The rules between keys (pkg/proxy/apis/config/validation)."""
+    """The rules between keys (pkg/proxy/apis/config/validation), and the modes that no engine has."""
+    if manifest.mode == Mode.IPVS:
+        what = f"not yet: this version cannot run mode {manifest.mode}"
+        problems.add(location["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     needed = {
         DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", manifest.detect_local.bridge_interface),
         DetectLocalMode.INTERFACE_NAME_PREFIX: ("interfaceNamePrefix", manifest.detect_local.interface_name_prefix),

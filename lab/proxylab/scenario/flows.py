@@ -51,6 +51,8 @@ def check_probes(
             problems.add(at["name"].spot, what, allowed="the names of probes are unique")
         subject = around(probe, at)
         check_flow(subject)
+        if (every := at["send"]["every"]).exists:
+            problems.add(every.key, "only a stream has it: a probe sends its packets at once", allowed="remove the key")
         check_expectations(subject)
     _check_agreement(probes, location, problems)
 

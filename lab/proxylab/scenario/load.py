@@ -3,9 +3,8 @@
 A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
 parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
 part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``,
-``references``, ``flows``, ``streams``), and features that this version cannot run (``missing``). A malformed part
-still counts as declared, so references to it are no mistakes. The module builds the ``Scenario`` only if no layer found
-a mistake.
+``references``, ``flows``, ``streams``). A malformed part still counts as declared, so references to it are no mistakes.
+The module builds the ``Scenario`` only if no layer found a mistake.
 """
 
 import stat
@@ -21,7 +20,6 @@ from proxylab.scenario.flows import check_probes
 from proxylab.scenario.insertion import with_probes, with_steps
 from proxylab.scenario.inventory import Inventory, take_inventory
 from proxylab.scenario.manifests import Manifests, read_manifests
-from proxylab.scenario.missing import refuse_missing
 from proxylab.scenario.model import Position, Scenario
 from proxylab.scenario.networks import check_network, service_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
@@ -36,19 +34,18 @@ __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 _OWN_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
-def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+def load_scenario(path: Path, *, strict: str | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the file.
-        to_run: refuse what this version cannot run; otherwise the scenario is for display only.
         strict: also check manifests against this Kubernetes version's schema (see ``proxylab.scenario.strict``).
 
     Raises:
         ScenarioError: with a line for each mistake, or the reason why the file is unreadable.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return parse_scenario(read_text(path), str(path), to_run=to_run, strict=strict)
+    return parse_scenario(read_text(path), str(path), strict=strict)
 
 
 def read_text(path: Path) -> str:
@@ -59,20 +56,19 @@ def read_text(path: Path) -> str:
     return text
 
 
-def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+def parse_scenario(text: str, file: str, *, strict: str | None = None) -> Scenario:
     """Read a scenario from text.
 
     Args:
         text: the YAML of one scenario file.
         file: the name for positions; the paths of ``spec.manifests`` are relative to its folder.
-        to_run: refuse what this version cannot run.
         strict: as for ``load_scenario``.
 
     Raises:
         ScenarioError: with a line for each mistake.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
+    return _scenario(text, file, Problems(), strict=strict)
 
 
 def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
@@ -82,7 +78,7 @@ def parse_with_probes(text: str, file: str, probes: Sequence[object], position: 
         ScenarioError: with a line for each mistake; those in the probes at ``position``.
     """
     return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_probes(location, probes, position)
+        text, file, Problems(), strict=None, amend=lambda location: with_probes(location, probes, position)
     )
 
 
@@ -92,9 +88,7 @@ def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[obje
     Raises:
         ScenarioError: with a line for each mistake; those in a step at its own position.
     """
-    return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_steps(location, kept, steps)
-    )
+    return _scenario(text, file, Problems(), strict=None, amend=lambda location: with_steps(location, kept, steps))
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
@@ -128,7 +122,6 @@ def _scenario(
     file: str,
     problems: Problems,
     *,
-    to_run: bool,
     strict: str | None,
     amend: Callable[[Location], Location] = lambda location: location,
 ) -> Scenario:
@@ -168,8 +161,6 @@ def _scenario(
             problems,
         )
         states = _steps(parts, inventory, manifests, problems)
-        if to_run:
-            refuse_missing(parts, configurations, problems)
     problems.raise_any()
     return build_scenario(file, parts, manifests, states, configured)
 

@@ -15,13 +15,24 @@ from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import EngineAction, EngineState, Step, StepExpect, StreamExpect, Until
+from proxylab.scenario.model import (
+    EngineAction,
+    EngineState,
+    Frontend,
+    Manner,
+    ServiceTarget,
+    Step,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import Subject, single_pods
 
 __all__ = ["check_steps", "check_streams"]
 
+_DIALLED = (Frontend.CLUSTER_IP, Frontend.NODE_PORT, Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
 _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 
 
@@ -36,17 +47,32 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
     """
     spec = parts.location["spec"]
     for name, stream in parts.streams.items():
-        location = spec["streams"][name]
-        check_flow(Subject(stream, location, parts, inventory, manifests, single_pods(parts), problems))
-        if stream.send is not None and stream.send.flows != 1:
-            problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
-        if stream.send is not None and stream.send.protocol is Transport.ICMP:
-            what = "a stream cannot send echo requests: it needs answers from a backend"
-            problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
+        subject = Subject(stream, spec["streams"][name], parts, inventory, manifests, single_pods(parts), problems)
+        check_flow(subject)
+        _check_stream(subject)
     if parts.streams and not parts.steps:
         problems.add(
             spec["streams"].key, "streams need steps, which expect something of them", allowed="add spec.steps"
         )
+
+
+def _check_stream(subject: Subject) -> None:
+    """Note packets that only a probe sends, and frontends that only a probe dials."""
+    target, send, location, problems = subject.probe.target, subject.probe.send, subject.location, subject.problems
+    if isinstance(target, ServiceTarget) and target.via not in _DIALLED:
+        what = f"a stream cannot dial {target.via}"
+        problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {listed(_DIALLED)}")
+    if send is None:
+        return
+    if send.flows != 1:
+        problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
+    if send.protocol in (Transport.ICMP, Transport.SCTP):
+        echo = "echo requests: it needs answers from a backend"
+        what = f"a stream cannot send {echo if subject.echo else send.protocol}"
+        problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
+    if send.manner is not Manner.CONNECT:
+        what = "a stream is a flow of the kernel's sockets"
+        problems.add(location["send"]["as"].spot, what, allowed=f"allowed: {Manner.CONNECT}")
 
 
 def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterState], problems: Problems) -> None:

@@ -23,7 +23,7 @@ EXCEPT = """\
 
 def scenario(matrix: str, exceptions: str = "") -> Scenario:
     text = BASE.replace("spec:\n  nodes", f"spec:\n  matrix: {matrix}\n  nodes", 1)
-    return parse_scenario(text.replace("---\n", exceptions or "---\n", 1), "f", to_run=False)
+    return parse_scenario(text.replace("---\n", exceptions or "---\n", 1), "f")
 
 
 def test_a_scenario_without_matrix_is_its_only_case() -> None:
