@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxylab.scenario.change import FIRST_DEVICE
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
-from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
+from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
 from proxylab.scenario.model import (
     Change,
     EngineAction,
@@ -28,7 +28,6 @@ from proxylab.scenario.model import (
 from proxylab.scenario.networks import service_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import check_services, single_pods
 from proxylab.scenario.updates import patched, patched_service
 
 __all__ = ["ClusterState", "read_changes"]
@@ -61,9 +60,7 @@ def read_changes(
         manifests: its objects when the lab begins.
         problems: takes the mistakes in the changes.
     """
-    now = ClusterState(
-        change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes)
-    )
+    now = ClusterState(change=Change(), manifests=manifests, pods=parts.single_pods, running=frozenset(inventory.nodes))
     states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]
@@ -159,7 +156,7 @@ class _Reader(Struct, frozen=True):
     ) -> tuple[dict[str, PodChange], Mapping[str, PodGroup] | None]:
         changes: dict[str, PodChange] = {}
         after = dict(pods or {})
-        declared = single_pods(self.parts)
+        declared = self.parts.single_pods
         inventory, known = self.inventory, (*self.parts.pods, *self.inventory.pods)
         for name, change in written.items():
             location = self.location["pods"][name]

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location
-from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -11,13 +12,13 @@ from proxylab.scenario.model import (
     Frontend,
     NodeDevice,
     Outcome,
+    PodGroup,
     Send,
     ServiceTarget,
     Shares,
     Spread,
 )
 from proxylab.scenario.problems import Problems, listed
-from proxylab.scenario.references import Subject, ready_pods
 from proxylab.scenario.syntax import is_address
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
@@ -217,7 +218,21 @@ def _endpoints(subject: Subject, target: ServiceTarget) -> int | None:
         return None
     if (given := subject.manifests.endpoints(target.id)) is not None:
         return given
-    return ready_pods(service, subject.pods)
+    return _ready_pods(service, subject.pods)
+
+
+def _ready_pods(service: Service, pods: Mapping[str, PodGroup]) -> int:
+    """How many of the pods are ready endpoints of the Service."""
+    if not service.selector:
+        return 0
+    wanted = service.selector.items()
+    return sum(
+        pod.present
+        and pod.namespace == service.namespace
+        and wanted <= pod.labels.items()
+        and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
+        for pod in pods.values()
+    )
 
 
 def check_conntrack(shape: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:

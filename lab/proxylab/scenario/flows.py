@@ -7,6 +7,7 @@ from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_expectations
+from proxylab.scenario.inventory import Subject
 from proxylab.scenario.model import (
     AddressTarget,
     Frontend,
@@ -19,7 +20,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import Subject
 
 __all__ = ["check_flow", "check_probes"]
 

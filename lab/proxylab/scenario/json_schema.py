@@ -10,9 +10,8 @@ from typing import Any, Final
 from pydantic.json_schema import models_json_schema
 
 from proxylab.scenario.configuration import KubeProxyManifest
-from proxylab.scenario.reading import shape_of
+from proxylab.scenario.reading import Shape, shape_of
 from proxylab.scenario.services import ServiceManifest
-from proxylab.scenario.shapes import Shape
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.workloads import EndpointSliceManifest
 

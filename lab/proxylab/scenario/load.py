@@ -2,8 +2,8 @@
 
 A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
 parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
-part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``,
-``references``, ``flows``, ``streams``). A malformed part still counts as declared, so references to it are no mistakes.
+part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``, ``flows``,
+``streams``). A malformed part still counts as declared, so references to it are no mistakes.
 The module builds the ``Scenario`` only if no layer found a mistake.
 """
 
@@ -15,16 +15,14 @@ from proxylab.scenario.build import build_scenario
 from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
-from proxylab.scenario.document import Document, Location, Spot
+from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
-from proxylab.scenario.insertion import with_probes, with_steps
-from proxylab.scenario.inventory import Inventory, take_inventory
-from proxylab.scenario.manifests import Manifests, read_manifests
+from proxylab.scenario.inventory import Inventory, Subject, take_inventory
+from proxylab.scenario.manifests import Manifests, check_services, read_manifests
 from proxylab.scenario.model import Position, Scenario
 from proxylab.scenario.networks import check_network, service_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.references import Subject, check_services, single_pods
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
@@ -72,7 +70,7 @@ def parse_scenario(text: str, file: str, *, strict: str | None = None) -> Scenar
 
 
 def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
-    """Read a scenario with these probes instead of its own (``insertion.with_probes``), for a run.
+    """Read a scenario with these probes instead of its own (``document.with_probes``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in the probes at ``position``.
@@ -83,7 +81,7 @@ def parse_with_probes(text: str, file: str, probes: Sequence[object], position: 
 
 
 def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[object, Position]]) -> Scenario:
-    """Read a scenario with these steps after its first ones (``insertion.with_steps``), for a run.
+    """Read a scenario with these steps after its first ones (``document.with_steps``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in a step at its own position.
@@ -153,7 +151,7 @@ def _scenario(
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
         check_conditions(parts, problems)
-        pods = single_pods(parts)
+        pods = parts.single_pods
         check_probes(
             parts.probes,
             parts.location["spec"]["probes"],

@@ -1,7 +1,8 @@
 """Read Kubernetes manifests as the objects of the cluster.
 
-The module owns which kinds a scenario file may hold, and how the lab uses each kind. ``proxylab.scenario.validity``
-compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and ports.
+The module owns which kinds a scenario file may hold, how the lab uses each kind, and what two Services cannot share.
+``proxylab.scenario.validity`` compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and
+ports.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct, field
 
-from proxylab.addresses import IPNetwork
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import ignored_keys
@@ -29,11 +30,12 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests"]
+__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "check_services", "read_manifests"]
 
 ServiceId = tuple[str, str]
 """Namespace and name."""
 
+_FREE: Final = "choose another, or remove it"
 _KINDS: Final = {
     "Service": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
@@ -287,3 +289,26 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
     else:
         problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     return None
+
+
+def check_services(manifests: Manifests, problems: Problems) -> None:
+    """Note addresses and node ports that two Services have."""
+    addresses: dict[IPAddress, ServiceId] = {}
+    node_ports: dict[int, ServiceId] = {}
+    for service_id_, service in manifests.services.items():
+        if service is None:
+            continue
+        spec = manifests.locations[service_id_]["spec"]
+        listed_ips = spec["clusterIPs"].exists
+        for index, address in enumerate(service.cluster_ips):
+            owner = addresses.setdefault(address, service_id_)
+            if owner != service_id_:
+                spot = (spec["clusterIPs"][index] if listed_ips else spec["clusterIP"]).spot
+                problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
+        asked = [(spec["ports"][index]["nodePort"], port.node_port) for index, port in enumerate(service.ports)]
+        for location, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
+            owner = node_ports.setdefault(number, service_id_) if number else service_id_
+            if owner != service_id_:
+                problems.add(
+                    location.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE
+                )

@@ -83,6 +83,11 @@ class Parts(Struct, frozen=True, kw_only=True):
     steps: tuple[StepParts, ...]
     in_manifests: Mapping[tuple[str, str], Location] = field(default_factory=dict)
 
+    @property
+    def single_pods(self) -> dict[str, PodGroup]:
+        """The entry of every single pod, by the pod's name."""
+        return {each: pod for pod in self.pods.values() if pod is not None for each in pod.pod_names}
+
     def at(self, kind: str, name: str) -> Location:
         """The place of an entry of ``nodes``, ``pods`` or ``hosts``, in the spec or in a manifest."""
         return self.in_manifests.get((kind, name)) or self.location["spec"][kind][name]

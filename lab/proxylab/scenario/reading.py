@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
 from pydantic import (
+    BaseModel,
     ConfigDict,
     Discriminator,
     Field,
@@ -22,6 +23,7 @@ from pydantic import (
     Tag,
     TypeAdapter,
     create_model,
+    model_validator,
 )
 from pydantic_core import CoreSchema, core_schema
 
@@ -41,17 +43,67 @@ from proxylab.scenario.keys import (
     declared_keys,
     key_field,
     other_keys,
+    refused,
 )
-from proxylab.scenario.shapes import HAS_VALUE, LooseShape, ManifestShape, ScenarioShape, Shape, word_of
+from proxylab.scenario.problems import describe, listed, shown
 from proxylab.scenario.words import Position
 
-__all__ = ["form_schema", "placed", "read", "read_as", "schema_of", "shape_of"]
+__all__ = ["Shape", "form_schema", "placed", "read", "read_as", "schema_of", "shape_of"]
 
 Made = TypeVar("Made", bound=Declared)
 Placed = TypeVar("Placed", bound=Declared)
 
 _NOWHERE: Final = Position("", 1, 1)
 _NOT_EMPTY: Final = Field(min_length=1)
+
+
+class Shape(BaseModel):
+    """A mapping with known keys."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,  # a file uses a few of the shapes; the others need no validator
+    )
+
+
+def _has_value(value: object) -> object:
+    if value is None:
+        raise refused("has no value", allowed="give it one, or leave the key out")
+    return value
+
+
+_HAS_VALUE: Final = Read(_has_value)
+
+
+class _ScenarioShape(Shape):
+    """A mapping of the scenario format: a key without a value is an error."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: object) -> None:
+        """Check that every key has a value, before any other validator."""
+        for field in cls.model_fields.values():
+            if _HAS_VALUE not in field.metadata:
+                field.metadata.append(_HAS_VALUE)
+
+
+class _ManifestShape(Shape):
+    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, value: object) -> object:
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: each for key, each in value.items() if each is not None or key not in known}
+
+
+class _LooseShape(_ManifestShape):
+    """A mapping of a Kubernetes object with more keys than these."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def form_schema(form: Form, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -93,10 +145,10 @@ def shape_of(declared: type[Declared]) -> type[Shape]:
 def _base(declared: type[Declared]) -> type[Shape]:
     """The base of a record's shape; it says what becomes of undeclared keys, and of null."""
     if issubclass(declared, Manifest):
-        return LooseShape if declared.loose else ManifestShape
+        return _LooseShape if declared.loose else _ManifestShape
     found = other_keys(declared)
     if found is None:
-        return ScenarioShape
+        return _ScenarioShape
     _, hint, mark = found
 
     def with_pattern(schema: dict[str, Any]) -> None:
@@ -109,10 +161,10 @@ def _base(declared: type[Declared]) -> type[Shape]:
     body = {
         "__module__": declared.__module__,
         "__doc__": declared.__doc__,
-        "__annotations__": {"__pydantic_extra__": dict[str, _annotated(read_as(hint), [HAS_VALUE])]},  # type: ignore[misc]
+        "__annotations__": {"__pydantic_extra__": dict[str, _annotated(read_as(hint), [_HAS_VALUE])]},  # type: ignore[misc]
         "model_config": ConfigDict(extra="allow", json_schema_extra=with_pattern),
     }
-    return new_class(declared.__name__, (ScenarioShape,), exec_body=lambda made: made.update(body))
+    return new_class(declared.__name__, (_ScenarioShape,), exec_body=lambda made: made.update(body))
 
 
 def placed(value: Placed, location: Location, name: str = "") -> Placed:
@@ -214,7 +266,7 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
         case origin if origin in (Union, UnionType):
             return read_as(hint), [], []
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint, [Read(word_of(hint))], []
+        return hint, [Read(_word_of(hint))], []
     if isinstance(hint, type) and issubclass(hint, Record) and not issubclass(hint, Declared):
         return InstanceOf[hint], [], []  # type: ignore[misc]
     return hint, [], []
@@ -277,3 +329,17 @@ def _empty_for_null(value: object) -> object:
 
 def _annotated(hint: Any, attached: list[Any]) -> Any:
     return Annotated[hint, *attached] if attached else hint
+
+
+def _word_of(words: type[StrEnum]) -> Callable[[object], StrEnum]:
+    """A validator for a closed set of words."""
+    known = tuple(words)
+
+    def validate(value: object) -> StrEnum:
+        if isinstance(value, str):
+            if value in known:
+                return words(value)
+            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(known)}", word=value, known=known)
+        raise refused(f"must be one of {listed(known)}, is {describe(value)}")
+
+    return validate

@@ -12,7 +12,7 @@ from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
 from proxylab.scenario.flows import check_flow, check_probes
-from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
 from proxylab.scenario.model import (
@@ -28,7 +28,6 @@ from proxylab.scenario.model import (
 )
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import Subject, single_pods
 
 __all__ = ["check_steps", "check_streams"]
 
@@ -47,7 +46,7 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
     """
     spec = parts.location["spec"]
     for name, stream in parts.streams.items():
-        subject = Subject(stream, spec["streams"][name], parts, inventory, manifests, single_pods(parts), problems)
+        subject = Subject(stream, spec["streams"][name], parts, inventory, manifests, parts.single_pods, problems)
         check_flow(subject)
         _check_stream(subject)
     if parts.streams and not parts.steps:

@@ -1,7 +1,7 @@
 """The rules between the fields of a Service or an EndpointSlice, as the API server checks them.
 
 The rules and their messages are those of ``ValidateService`` in pkg/apis/core/validation/validation.go and of the
-allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.references`` compares Services with each
+allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.manifests`` compares Services with each
 other.
 """
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from proxylab.scenario.json_schema import json_schema
-from proxylab.scenario.reading import shape_of
+from proxylab.scenario.reading import Shape, shape_of
 from proxylab.scenario.services import ServiceManifest
-from proxylab.scenario.shapes import Shape
 from proxylab.scenario.spec import ScenarioDocument
 
 json_schema()  # makes the shapes of the declared records
