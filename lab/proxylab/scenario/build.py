@@ -11,7 +11,6 @@ from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured
 from proxylab.scenario.manifests import Manifests, ServiceId
 from proxylab.scenario.model import (
-    Axis,
     Probe,
     Scenario,
     Step,
@@ -69,7 +68,7 @@ def build_scenario(
         steps=steps,
         failures=spec.exceptions,
         dns=spec.dns,
-        matrix=tuple(Axis(name=axis, values=values) for axis, values in spec.matrix.axes.items()),
+        matrix=spec.matrix,
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
     )

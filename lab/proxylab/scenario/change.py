@@ -4,10 +4,10 @@ An author names entries of ``spec.pods``, all engines at once, and patches. ``pr
 against the cluster's state at the step, and puts single pods, nodes and whole objects in their place.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
 from msgspec import field
 
@@ -18,6 +18,7 @@ from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
 __all__ = [
+    "FIRST_DEVICE",
     "Change",
     "EngineAction",
     "LinkChange",
@@ -27,7 +28,7 @@ __all__ = [
     "SliceChange",
 ]
 
-_FIRST_DEVICE: Final = "eth0"
+FIRST_DEVICE: Final = "eth0"
 
 
 class EngineAction(StrEnum):
@@ -67,22 +68,38 @@ class _LinkState(StrEnum):
     MENDED = "mended"
 
 
-class ServiceChange(Record, frozen=True, kw_only=True):
+class _ObjectChange(Record, frozen=True, kw_only=True):
+    """An object that is added, changed or deleted."""
+
+    namespace: str
+    name: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """The object's namespace and name."""
+        return self.namespace, self.name
+
+    @classmethod
+    def of(cls, patches: Mapping[str, object]) -> tuple[Self, ...]:
+        """The changes by the names that an author writes: ``NAME`` or ``NAMESPACE/NAME``."""
+        full = (written if "/" in written else f"default/{written}" for written in patches)
+        return tuple(
+            cls(namespace=namespace, name=name) for namespace, _, name in (each.partition("/") for each in full)
+        )
+
+
+class ServiceChange(_ObjectChange, frozen=True, kw_only=True):
     """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
 
     It has no allocated fields, even if the API server has allocated some for its former state.
     """
 
-    namespace: str
-    name: str
     service: Service | None = None
 
 
-class SliceChange(Record, frozen=True, kw_only=True):
+class SliceChange(_ObjectChange, frozen=True, kw_only=True):
     """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
 
-    namespace: str
-    name: str
     slice: EndpointSlice | None = None
 
 
@@ -162,25 +179,10 @@ class NodeChange(Declared, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
 
 
-def _identities(patches: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """Namespace and name of each object."""
-    for written in patches:
-        namespace, slash, name = written.partition("/")
-        yield (namespace, name) if slash else ("default", written)
-
-
-def _service_changes(patches: Mapping[str, object]) -> tuple[ServiceChange, ...]:
-    return tuple(ServiceChange(namespace=namespace, name=name) for namespace, name in _identities(patches))
-
-
-def _slice_changes(patches: Mapping[str, object]) -> tuple[SliceChange, ...]:
-    return tuple(SliceChange(namespace=namespace, name=name) for namespace, name in _identities(patches))
-
-
 def _link_changes(states: Mapping[str, _LinkState]) -> tuple[LinkChange, ...]:
     named = ((written.partition("/"), state) for written, state in states.items())
     return tuple(
-        LinkChange(netns_name=name, device=device or _FIRST_DEVICE, up=state is _LinkState.MENDED)
+        LinkChange(netns_name=name, device=device or FIRST_DEVICE, up=state is _LinkState.MENDED)
         for (name, _, device), state in named
     )
 
@@ -198,7 +200,7 @@ class Change(Declared, frozen=True, kw_only=True):
     # Once they are checked, objects are whole, pods are single, and engines are by node.
     services: Annotated[
         tuple[ServiceChange, ...],
-        Form(_Patches, _service_changes),
+        Form(_Patches, ServiceChange.of),
         Key(
             "Services as NAME or NAMESPACE/NAME, each with a merge patch of its manifest (RFC 7386), as `kubectl patch "
             "--type merge` takes it: it replaces lists, and null removes a key. A new name adds a Service; null "
@@ -208,7 +210,7 @@ class Change(Declared, frozen=True, kw_only=True):
     ] = ()
     slices: Annotated[
         tuple[SliceChange, ...],
-        Form(_Patches, _slice_changes),
+        Form(_Patches, SliceChange.of),
         Key(
             "EndpointSlices by name, each with a merge patch, as for services.",
             [{"echo-1": {"endpoints": [{"addresses": ["203.0.113.10"]}]}}],

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPNetwork
+from proxylab.scenario.change import FIRST_DEVICE
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
@@ -32,7 +32,6 @@ from proxylab.scenario.updates import patched, patched_service
 
 __all__ = ["ClusterState", "read_changes"]
 
-_FIRST_DEVICE: Final = "eth0"
 _Patcher = Callable[[Location, Location], Location]
 
 
@@ -82,83 +81,73 @@ class _Reader(Struct, frozen=True):
     problems: Problems
 
     def after(self, now: ClusterState, written: Change) -> ClusterState:
-        services, slices, manifests = self._objects(now.manifests, written)
+        manifests = self._objects(now.manifests, written)
         changes, pods = self._pods(now.pods, written.pods)
         engines, running = self._engines(now.running, written.engines)
         cut = self._links(now.cut, written.links)
         for name in written.nodes:
             self._check_node(name, self.location["nodes"][name])
-        change = replace(written, services=services, slices=slices, pods=changes, engines=engines)
+        change = replace(
+            written,
+            services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
+            slices=tuple(replace(each, slice=manifests.slices.get(each.id)) for each in written.slices),
+            pods=changes,
+            engines=engines,
+        )
         return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
 
-    def _objects(
-        self, manifests: Manifests, written: Change
-    ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
+    def _objects(self, before: Manifests, written: Change) -> Manifests:
         """Apply the patches of Services and slices, and read each result like any manifest."""
-        networks = service_networks(self.parts)
-        services, locations = dict(manifests.services), dict(manifests.locations)
-        slices, slice_spots, sliced = dict(manifests.slices), dict(manifests.slice_spots), set(manifests.sliced)
-        service_changes, slice_changes = [], []
-        for key, location in self._patches("services", written.services, manifests.complete, services, "Service"):
-            services.pop(key, None)
-            if location.value is not None:
-                made = self._patched("Service", key, locations.get(key), location, patched_service, networks)
-                services[key] = made.services.get(key)
-                locations |= made.locations if key in made.locations else {}
-            service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
-        for key, location in self._patches(
-            "endpointSlices", written.slices, manifests.complete, slices, "EndpointSlice"
-        ):
-            slices.pop(key, None)
-            if location.value is not None:
-                made = self._patched("EndpointSlice", key, slice_spots.get(key), location, patched, networks)
-                slices.update(made.slices)
-                slice_spots.update(made.slice_spots)
-                sliced |= made.sliced
-            slice_changes.append(SliceChange(namespace=key[0], name=key[1], slice=slices.get(key)))
         after = replace(
-            manifests,
-            services=services,
-            locations=locations,
-            slices=slices,
-            slice_spots=slice_spots,
-            sliced=sliced,
+            before,
+            services={**before.services},
+            locations={**before.locations},
+            slices={**before.slices},
+            slice_spots={**before.slice_spots},
+            sliced={*before.sliced},
         )
-        if service_changes:
+        for key, patch in self._patches("services", "Service", written.services, after.services, after):
+            after.services.pop(key, None)
+            if patch.value is not None:
+                made = self._patched("Service", key, after.locations.get(key), patch, patched_service)
+                after.services[key] = made.services.get(key)
+                after.locations |= made.locations if key in made.locations else {}
+        for key, patch in self._patches("endpointSlices", "EndpointSlice", written.slices, after.slices, after):
+            after.slices.pop(key, None)
+            if patch.value is not None:
+                made = self._patched("EndpointSlice", key, after.slice_spots.get(key), patch, patched)
+                after.slices |= made.slices
+                after.slice_spots |= made.slice_spots
+                after.sliced |= made.sliced
+        if written.services:
             check_services(after, self.problems)
-        return tuple(service_changes), tuple(slice_changes), after
+        return after
 
     def _patches(
         self,
-        key: str,
-        changes: Sequence[ServiceChange | SliceChange],
-        complete: bool,
-        there: Mapping[ServiceId, object],
+        alias: str,
         kind: str,
+        changes: Sequence[ServiceChange | SliceChange],
+        there: Mapping[ServiceId, object],
+        manifests: Manifests,
     ) -> Iterator[tuple[ServiceId, Location]]:
         """Every patch, with the name of its object."""
-        for name, change in zip(self.location[key].keys, changes, strict=True):
-            location, found = self.location[key][name], (change.namespace, change.name)
-            if location.value is None and complete and found not in there:
+        for name, change in zip(self.location[alias].keys, changes, strict=True):
+            location = self.location[alias][name]
+            if location.value is None and manifests.complete and change.id not in there:
                 known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
-                what = f"there is no {kind} {'/'.join(found)} to delete at this step"
+                what = f"there is no {kind} {'/'.join(change.id)} to delete at this step"
                 self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=str(name), known=known)
             else:
-                yield found, location
+                yield change.id, location
 
     def _patched(
-        self,
-        kind: str,
-        key: ServiceId,
-        base: Location | None,
-        patch: Location,
-        patcher: _Patcher,
-        networks: tuple[IPNetwork, ...],
+        self, kind: str, key: ServiceId, base: Location | None, patch: Location, patcher: _Patcher
     ) -> Manifests:
-        before = len(self.problems)
-        made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
+        count = len(self.problems)
+        made = read_manifests([patcher(base or _head(kind, key), patch)], service_networks(self.parts), self.problems)
         named = made.services if kind == "Service" else made.slice_spots
-        if key not in named and len(self.problems) == before:
+        if key not in named and len(self.problems) == count:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made
 
@@ -255,7 +244,7 @@ class _Reader(Struct, frozen=True):
         if pod is not None and (pod.host_network or pod.shared_netns):
             self.problems.add(location.key, f"{name} has no link of its own", allowed="name its node")
             return False
-        devices = [_FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
+        devices = [FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
         if device not in devices:
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)

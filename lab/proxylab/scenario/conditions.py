@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import Any
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.matrix import axis_names, value_text
+from proxylab.scenario.matrix import axis_names, network_axes, value_text
 from proxylab.scenario.model import EngineFailure, Exceptional, Mode, StepException
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
@@ -92,7 +91,7 @@ def _check_exceptions(
     location: Location,
     problems: Problems,
 ) -> None:
-    possible = None if parts.matrix is None or parts.network is None else _values(parts)
+    possible = _values(parts)
     checked: list[tuple[Location, dict[str, str], VersionRange | None]] = []
     for index, exception in enumerate(exceptions):
         when = location[index]["when"]
@@ -102,8 +101,9 @@ def _check_exceptions(
         conditions, version = exception.when.values, exception.when.version
         if not conditions and version is None:
             problems.add(when.spot, "always holds", allowed="add a condition, or change expect instead")
-        for axis, value in conditions.items() if possible is not None else ():
-            _check_condition(axis, value, (possible or {}).get(axis), when[axis], problems)
+        if possible is not None:
+            for axis, value in conditions.items():
+                _check_condition(axis, value, possible.get(axis), when[axis], problems)
         for other, earlier, versions in checked:
             alike = all(earlier.get(axis, value) == value for axis, value in conditions.items())
             if alike and (version is None or versions is None or version.meets(versions)):
@@ -114,17 +114,12 @@ def _check_exceptions(
         checked.append((location[index], conditions, version))
 
 
-def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
+def _values(parts: Parts) -> dict[str, tuple[str, ...]] | None:
     """The values that each axis has in some case; ``None`` if they are unknown."""
-    network, matrix = parts.network, parts.matrix
-    fixed: Mapping[str, Any] = {
-        "families": network and network.families,
-        "podNetwork": network and network.pod_network,
-        "interNode": network and network.inter_node,
-        "hairpin": network and network.hairpin,
-    }
-    values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
-    return {**values, "family": (), "mode": tuple(Mode), **(matrix.axes if matrix else {})}
+    if parts.network is None or parts.matrix is None:
+        return None
+    fixed = {axis: (value,) for axis, value in network_axes(parts.network).items()}
+    return {**fixed, "family": (), "mode": tuple(Mode), **parts.matrix.axes}
 
 
 def _check_condition(

@@ -25,7 +25,7 @@ from proxylab.cluster.configuration import (
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
 from proxylab.scenario.problems import Problems, describe, listed, shown
-from proxylab.scenario.syntax import Address
+from proxylab.scenario.syntax import Address, read_network
 from proxylab.scenario.validation import validated
 from proxylab.scenario.words import RUNNING_MODES, Mode
 
@@ -79,11 +79,8 @@ def _socket_address(default_port: int) -> Callable[[object], SocketAddress]:
 
 
 def _networks(value: object) -> list[IPNetwork]:
-    with suppress(ValueError):
-        if isinstance(value, str):
-            return [ip_network(text.strip(), strict=False) for text in value.split(",") if value]
-    allowed = "write it as 10.244.0.0/16, or as one of each family, separated by a comma"
-    raise refused(f"must be networks, is {describe(value)}", allowed=allowed)
+    texts = value.split(",") if isinstance(value, str) else [value]
+    return [read_network(each) for each in texts if each != ""]
 
 
 def _network_or_primary(value: object) -> IPNetwork | str:
@@ -96,11 +93,9 @@ def _network_or_primary(value: object) -> IPNetwork | str:
     raise refused(f"must be a network, is {describe(value)}", allowed=allowed, word=text, known=[_PRIMARY])
 
 
-def _mode(value: object) -> str:
-    if value in ("", "iptables"):
-        return "iptables"
-    if isinstance(value, str) and value in tuple(Mode):
-        return value
+def _mode(value: object) -> object:
+    if value in ("", *Mode):
+        return value or Mode.IPTABLES
     word = value if isinstance(value, str) else ""
     allowed = f"allowed: {listed(RUNNING_MODES)}"
     raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=RUNNING_MODES)
@@ -192,7 +187,7 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
 
     api_version: Annotated[str, Key("It is kubeproxy.config.k8s.io/v1alpha1.")]
     kind: Annotated[str, Key("It is KubeProxyConfiguration.")]
-    mode: Annotated[str, Read(_mode), Key("The proxy mode.")] = "iptables"
+    mode: Annotated[Mode, Read(_mode), Key("The proxy mode.")] = Mode.IPTABLES
     detect_local_mode: Annotated[
         DetectLocalMode | None,
         _UNSET_IF_EMPTY,
@@ -265,7 +260,7 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
 
 def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) -> None:
     """The rules between keys (pkg/proxy/apis/config/validation), and the modes that no engine has."""
-    if manifest.mode == Mode.IPVS:
+    if manifest.mode is Mode.IPVS:
         what = f"not yet: this version cannot run mode {manifest.mode}"
         problems.add(location["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     needed = {

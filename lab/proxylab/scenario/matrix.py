@@ -4,24 +4,26 @@
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 from msgspec import field
 
 from proxylab.addresses import Family
 from proxylab.scenario.expect import Expect
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, OtherKeys, Read, declared_keys, refused
-from proxylab.scenario.network import Families, Hairpin, InterNode, PodNetwork
+from proxylab.scenario.network import Families, Hairpin, InterNode, Network, PodNetwork
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import SysctlValue, distinct
 from proxylab.scenario.versions import VersionRange, read_range
 from proxylab.scenario.words import Mode, Position
 
-__all__ = ["EngineFailure", "Exceptional", "Matrix", "When", "axis_names", "value_text"]
+__all__ = ["EngineFailure", "Exceptional", "Matrix", "When", "axis_names", "network_axes", "value_text"]
 
 _RANGES: Final = "write it as '<1.30', '>=1.29', '>=1.29 <1.33.6' or '1.34'"
 _SYSCTLS: Final = OtherKeys("^net\\.")
-_DISTINCT: Final = Check(distinct)
+
+T = TypeVar("T")
+_Axis = Annotated[tuple[T, ...], NOT_EMPTY, Check(distinct)]
 
 
 def value_text(value: object) -> str:
@@ -36,9 +38,19 @@ def _by_axis(record: "Matrix | When") -> dict[str, Any]:
     for name in record.__struct_fields__:
         if name == "sysctls":
             values |= record.sysctls
-        elif getattr(record, name) is not None:
-            values[aliases[name]] = getattr(record, name)
+        elif value := getattr(record, name):
+            values[aliases[name]] = value
     return values
+
+
+def network_axes(network: Network) -> dict[str, str]:
+    """The value of each axis that the network itself has."""
+    return {
+        "families": value_text(network.families),
+        "podNetwork": network.pod_network,
+        "interNode": network.inter_node,
+        "hairpin": network.hairpin,
+    }
 
 
 class Matrix(Declared, frozen=True, kw_only=True):
@@ -46,36 +58,34 @@ class Matrix(Declared, frozen=True, kw_only=True):
 
     # The fields are in the order in which a case's id names their values.
     families: Annotated[
-        Annotated[tuple[Families, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[Families],
         Key("Values of network.families.", [[["IPv4"], ["IPv6"]]]),
-    ] = None
+    ] = ()
     family: Annotated[
-        Annotated[tuple[Family, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[Family],
         Key(
             "Values of to.family, for every probe and stream that has no to.family and dials no address. It makes no "
             "further labs: each lab sends such a probe once over each of its families.",
             [["IPv4", "IPv6"]],
         ),
-    ] = None
+    ] = ()
     pod_network: Annotated[
-        Annotated[tuple[PodNetwork, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[PodNetwork],
         Key("Values of network.podNetwork.", [["ptp", "bridge"]]),
-    ] = None
+    ] = ()
     inter_node: Annotated[
-        Annotated[tuple[InterNode, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[InterNode],
         Key("Values of network.interNode.", [["host-gw", "vxlan"]]),
-    ] = None
+    ] = ()
     hairpin: Annotated[
-        Annotated[tuple[Hairpin, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[Hairpin],
         Key("Values of network.hairpin.", [["hairpin-veth", "none"]]),
-    ] = None
-    sysctls: Annotated[Mapping[str, Annotated[tuple[SysctlValue, ...], NOT_EMPTY, _DISTINCT]], _SYSCTLS] = field(
-        default_factory=dict
-    )
+    ] = ()
+    sysctls: Annotated[Mapping[str, _Axis[SysctlValue]], _SYSCTLS] = field(default_factory=dict)
     mode: Annotated[
-        Annotated[tuple[Mode, ...], NOT_EMPTY, _DISTINCT] | None,
+        _Axis[Mode],
         Key("The proxy modes that the scenario is about. The default is all of them.", [["iptables", "ipvs"]]),
-    ] = None
+    ] = ()
 
     @property
     def axes(self) -> dict[str, tuple[str, ...]]:

@@ -68,7 +68,6 @@ __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
-    "Axis",
     "Case",
     "Change",
     "ConntrackExpect",
@@ -151,13 +150,6 @@ class Case(Record, frozen=True, kw_only=True):
         return name.removesuffix(next(filter(name.endswith, endings), ""))
 
 
-class Axis(Record, frozen=True, kw_only=True):
-    """One axis of a matrix, with its values in the form that reports print (see ``Case``)."""
-
-    name: str
-    values: tuple[str, ...]
-
-
 class Scenario(Record, frozen=True, kw_only=True):
     """One ``*.lab.yaml`` file. Services are as written, without the addresses and ports that the API server allocates.
 
@@ -187,7 +179,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
-    matrix: tuple[Axis, ...] = ()
+    matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
 

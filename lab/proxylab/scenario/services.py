@@ -7,16 +7,15 @@ ports.
 
 from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import field
 
 from proxylab.addresses import Family, IPNetwork, Protocol
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, refused
-from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.syntax import Address, PortNumber, is_port_name, read_address, read_port_reference
+from proxylab.scenario.keys import Between, Check, Key, Manifest, Read
+from proxylab.scenario.syntax import Address, PortNumber, port_name, read_address, read_network, read_port_reference
 
 __all__ = [
     "DEFAULT_NAMESPACE",
@@ -64,21 +63,7 @@ class _IngressMode(StrEnum):
 
 
 def _target_port(value: object) -> object:
-    if isinstance(value, str) and not is_port_name(value):
-        raise refused(
-            f"{shown(value)} is not a port's name",
-            allowed="allowed: 15 lower-case letters, digits and '-' at most, with a letter among them (RFC 6335)",
-        )
-    return read_port_reference(value)
-
-
-def _source_range(value: object) -> object:
-    if not isinstance(value, str):
-        raise refused(f"must be a network such as 10.0.0.0/16, is {describe(value)}")
-    try:
-        return ip_network(value.strip(), strict=False)  # the API server allows spaces around it, and host bits
-    except ValueError:
-        raise refused(f"{shown(value)} is not a network", allowed="write it as 10.0.0.0/16") from None
+    return port_name(value) if isinstance(value, str) else read_port_reference(value)
 
 
 def _cluster_ip(text: str) -> str:
@@ -172,7 +157,7 @@ class ServiceSpec(Manifest, frozen=True, kw_only=True):
     session_affinity_config: Annotated[_AffinityConfig | None, Key("For sessionAffinity: ClientIP.")] = None
     publish_not_ready_addresses: Annotated[bool, Key("Whether the Service uses pods before they are ready.")] = False
     load_balancer_source_ranges: Annotated[
-        tuple[Annotated[IPNetwork, Read(_source_range, str)], ...],
+        tuple[Annotated[IPNetwork, Read(read_network, str)], ...],
         Key("The networks that may use the load balancer."),
     ] = ()
     allocate_load_balancer_node_ports: Annotated[

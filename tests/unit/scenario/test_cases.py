@@ -46,7 +46,7 @@ def test_every_axis_is_set_where_it_belongs() -> None:
     assert (network.pod_network, network.inter_node, network.hairpin) == ("bridge", "vxlan", "none")
     assert [str(cidr) for cidr in network.pod_cidrs] == ["fd00:10:244::/56"]
     assert [node.sysctls for node in case.nodes] == [{"net.core.x": "7"}] * 2
-    assert case.matrix == ()
+    assert case.matrix.axes == {}
 
 
 def test_each_case_has_the_networks_of_its_own_families() -> None:

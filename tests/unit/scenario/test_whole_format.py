@@ -12,7 +12,6 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import (
-    Axis,
     Change,
     ConntrackExpect,
     Count,
@@ -90,10 +89,8 @@ def test_probes_streams_and_steps() -> None:
     assert itself.source.loopback
     assert SCENARIO.streams[0].send.every == 20
     assert SCENARIO.dns
-    assert SCENARIO.matrix[:2] == (
-        Axis(name="families", values=("IPv4", "IPv4+IPv6")),
-        Axis(name="family", values=("IPv4", "IPv6")),
-    )
+    axes = SCENARIO.matrix.axes
+    assert (axes["families"], axes["family"]) == (("IPv4", "IPv4+IPv6"), ("IPv4", "IPv6"))
 
 
 def test_what_changes_in_steps() -> None:
