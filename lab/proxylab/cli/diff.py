@@ -19,11 +19,11 @@ from proxylab.engines.names import mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines
+from proxylab.report.step_timeline import timeline
+from proxylab.report.trace_text import journey
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario, Step
-from proxylab.verdict.journey import journey
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.timeline import timeline
 
 __all__ = ["command"]
 

@@ -15,9 +15,9 @@ from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
+from proxylab.report.failure_text import briefly, explain
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from proxylab.text import wrapped
-from proxylab.verdict.explain import briefly, explain
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 
 __all__ = ["command"]

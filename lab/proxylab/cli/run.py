@@ -30,7 +30,7 @@ from proxylab.errors import CapabilityError, ExitCode, LabError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
-from proxylab.report.terminal import closing_lines
+from proxylab.report.run_text import closing_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.scenario.versions import Version

@@ -12,10 +12,10 @@ from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.report.trace_summary import trace_summary
+from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Manner, Probe, Scenario, Send
 from proxylab.text import WIDTH, wrapped
-from proxylab.verdict.journey import journey
-from proxylab.verdict.trace_summary import trace_summary
 
 __all__ = ["command", "trace_lines"]
 

@@ -5,9 +5,9 @@ from typing import Final
 
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
+from proxylab.report.informative_rules import action_of, informative_rules
+from proxylab.report.trace_text import journey
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import action_of, informative_rules
-from proxylab.verdict.journey import journey
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
 from proxylab.verdict.rules import Rule

@@ -5,9 +5,9 @@ from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, l
 from msgspec.structs import replace
 
 from proxylab.evidence.streams import Break, BreakKind
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import Count
 from proxylab.verdict.causes.table import why_step
-from proxylab.verdict.explain import explain
 from proxylab.verdict.model import StepVerdict
 
 BEFORE = answered(9, 0.2, "old")

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from proxylab.evidence.words import amount
+from proxylab.report.failure_text import briefly, explain
 from proxylab.report.matrix import Painter, result_table, slowest
+from proxylab.report.trace_text import journey
 from proxylab.text import WIDTH, wrapped
-from proxylab.verdict.explain import briefly, explain
-from proxylab.verdict.journey import journey
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
 __all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines"]

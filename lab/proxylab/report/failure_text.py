@@ -9,15 +9,15 @@ import shlex
 from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, endpoint
+from proxylab.report.hop_table import brief, hop_table, rule_table
+from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
-from proxylab.verdict.hop_table import brief, hop_table, rule_table
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.timeline import expected_streams, memory_of_streams, stream_head, timeline
 
 __all__ = ["briefly", "command", "explain", "intent", "summary"]
 

@@ -10,7 +10,7 @@ from scenario_cases import frontend, probe
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TraceStep
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.journey import journey
+from proxylab.report.trace_text import journey
 
 CLIENT, VIP, GATEWAY = ip_address("10.244.0.2"), ip_address("10.96.0.1"), ip_address("10.244.0.1")
 RESOLVED = verdict_on(probe("p", "c", frontend())).resolved

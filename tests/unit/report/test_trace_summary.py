@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence
+from proxylab.report.trace_summary import trace_summary
 from proxylab.scenario.model import Outcome
-from proxylab.verdict.trace_summary import trace_summary
 
 WORLD = World(outcome=Outcome.REJECTED)  # what was expected does not matter
 OUTSIDE = replace(WORLD, addresses={"debug": ip_address("203.0.113.10")})

@@ -10,12 +10,12 @@ from itertools import chain
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.scenario.model import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import hops
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import action_of, informative_rules
 from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.model import ProbeVerdict, expectations
 from proxylab.verdict.rule_words import short
