@@ -20,9 +20,9 @@ from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
-from proxylab.verdict.drop_reasons import reported_drop
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
+from proxylab.verdict.reported_drop import reported_drop
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]

@@ -17,8 +17,8 @@ from proxylab.scenario.model import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.causes.table import cause, why
+from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
-from proxylab.verdict.rules import translations
 
 __all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_translation"]
 

@@ -37,8 +37,8 @@ from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Probe
+from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import ProbeVerdict, Verdict
-from proxylab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",

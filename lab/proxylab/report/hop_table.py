@@ -16,8 +16,8 @@ from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import hops
 from proxylab.verdict.case import Case
-from proxylab.verdict.drop_reasons import reason_words, reported_drop
 from proxylab.verdict.model import ProbeVerdict, expectations
+from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import short
 
 __all__ = ["brief", "hop_table", "missing", "rule_table", "testimony"]

@@ -2,8 +2,8 @@
 
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.verdict.case import Case
+from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.rule_words import rule_action
-from proxylab.verdict.rules import Rule
 
 __all__ = ["action_of", "informative_rules"]
 

@@ -9,11 +9,11 @@ from itertools import groupby
 from typing import NamedTuple
 
 from proxylab.addresses import Transport
-from proxylab.evidence.streams import BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.stream_records import BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.causes.streams import owner
+from proxylab.verdict.causes.stream_failures import owner
 from proxylab.verdict.model import StepVerdict
 
 __all__ = ["expected_streams", "memory_of_streams", "step_events", "stream_head", "stream_log", "timeline"]

@@ -13,9 +13,9 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet,
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.drop_reasons import reason_words, reported_drop
+from proxylab.verdict.counted_rules import Rule, read
+from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import rule_action, short
-from proxylab.verdict.rules import Rule, read
 
 __all__ = ["journey"]
 

@@ -7,7 +7,7 @@ until a link is mended. An answer that comes after that is recorded as late.
 import time
 from dataclasses import dataclass
 
-from proxylab.evidence.streams import Break, BreakKind, StreamPacket, StreamPacketFate
+from proxylab.evidence.stream_records import Break, BreakKind, StreamPacket, StreamPacketFate
 from proxylab.traffic.answer import read_answer
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, answer_to
 

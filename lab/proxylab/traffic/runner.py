@@ -32,7 +32,7 @@ from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.connect import Dialogues, has_sctp
-from proxylab.traffic.conntrack import ConntrackReader
+from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from proxylab.evidence.streams import BreakKind, StreamPacketFate
+from proxylab.evidence.stream_records import BreakKind, StreamPacketFate
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, request_line

@@ -23,14 +23,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.streams import BreakKind, StreamRecord
+from proxylab.evidence.stream_records import BreakKind, StreamRecord
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.affinity import one_cpu
-from proxylab.traffic.conntrack import ConntrackReader
+from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.ledger import Ledger

@@ -1,6 +1,6 @@
 """The fate of each packet of a stream."""
 
-from proxylab.evidence.streams import BreakKind, StreamPacketFate
+from proxylab.evidence.stream_records import BreakKind, StreamPacketFate
 from proxylab.traffic.answer import AnswerWriter, request_line
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.ledger import Ledger

@@ -4,7 +4,7 @@ from proxylab.encoding import Record
 from proxylab.report.failure_text import command, explain, intent, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag
-from proxylab.report.html.rules import rules, traced
+from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
 from proxylab.verdict.case import open_case

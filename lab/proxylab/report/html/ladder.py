@@ -19,9 +19,9 @@ from proxylab.report.informative_rules import informative_rules
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import Ends, Stop, stops
 from proxylab.verdict.case import Case
+from proxylab.verdict.counted_rules import Rule, ending
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
-from proxylab.verdict.rules import Rule, ending
 
 __all__ = ["MOST_COLUMNS", "ladder"]
 

@@ -17,10 +17,10 @@ from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.causes import loss, reply, streams, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.conntrack_tables import Tables, remaining_entry
 from proxylab.verdict.expectations.streams.subject import Stream, stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.tables import Tables, remaining_entry
 
 __all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
 

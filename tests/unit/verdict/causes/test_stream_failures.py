@@ -4,7 +4,7 @@ import pytest
 from made_steps import NEW, OLD, ZERO, answered, entry, entry_remains, judged, lost, record, rejected, step, tracked
 from msgspec.structs import replace
 
-from proxylab.evidence.streams import Break, BreakKind
+from proxylab.evidence.stream_records import Break, BreakKind
 from proxylab.report.failure_text import explain
 from proxylab.scenario.model import Count
 from proxylab.verdict.causes.table import why_step

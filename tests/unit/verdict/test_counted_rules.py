@@ -8,8 +8,8 @@ from recorded import World
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import RuleCount
+from proxylab.verdict.counted_rules import ending, read, translations
 from proxylab.verdict.rule_words import rule_action, short, the_rule
-from proxylab.verdict.rules import ending, read, translations
 
 WORLD = World()
 

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 from recorded import World
 
-from proxylab.report.reproduction.rules import rulesets
+from proxylab.report.reproduction.reduced_rules import rulesets
 
 DIALLED = replace(World().resolved, destination=ip_address("10.96.0.10"), port=80)
 

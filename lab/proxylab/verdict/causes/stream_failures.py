@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.streams import BreakKind, StreamPacket, StreamPacketFate
+from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
 from proxylab.verdict.expectations.streams.subject import MILLISECOND, Stream, when
 

@@ -8,9 +8,9 @@ from proxylab.report.html.markup import Markup, tag
 from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.report.trace_text import journey
 from proxylab.verdict.case import Case
+from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
-from proxylab.verdict.rules import Rule
 
 __all__ = ["rules", "traced"]
 
