@@ -7,7 +7,7 @@ from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.engines.engine_names import ENGINES, IPTABLES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import load_scenario
 

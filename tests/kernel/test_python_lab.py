@@ -10,7 +10,7 @@ import pytest
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import ENGINES
+from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.evidence.segments import Spoken

@@ -7,7 +7,7 @@ import sys
 import pytest
 from sandboxed import ROOT
 
-from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.engines.engine_names import ENGINES, IPTABLES
 from proxylab.errors import ExitCode
 
 FILES = (

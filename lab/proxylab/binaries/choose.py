@@ -17,7 +17,7 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.names import EngineName
+from proxylab.engines.engine_names import EngineName
 from proxylab.errors import CapabilityError
 
 __all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers"]

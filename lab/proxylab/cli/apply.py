@@ -14,7 +14,7 @@ from proxylab.cli.terminal import COLOR, wants_color
 from proxylab.cli.which import NAME, standing
 from proxylab.client.edit import Edit
 from proxylab.client.standing_lab import StandingLab, attach_to
-from proxylab.engines.names import mode_of
+from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario

@@ -14,8 +14,8 @@ from proxylab.cli.run import SessionMaker
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
+from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines

@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.binaries.upstream import read_gates, upstream_for
-from proxylab.engines.names import ENGINES, IPTABLES, read_engine, where_of
+from proxylab.engines.engine_names import ENGINES, IPTABLES, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 
 __all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]

@@ -9,7 +9,7 @@ import click
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers
 from proxylab.cli.terminal import terminal_width
-from proxylab.engines.names import EMBEDDED, ENGINES, read_engine
+from proxylab.engines.engine_names import EMBEDDED, ENGINES, read_engine
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
 

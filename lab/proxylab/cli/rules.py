@@ -10,8 +10,8 @@ from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.engine_names import EMBEDDED, mode_of, version_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import EMBEDDED, mode_of, version_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
 

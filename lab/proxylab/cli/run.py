@@ -24,7 +24,7 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
 from proxylab.report.document import to_json

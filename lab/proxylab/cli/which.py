@@ -17,7 +17,7 @@ from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.client.standing_lab import attach_to
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.scenario.model import Scenario
 
 __all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_file"]

@@ -33,8 +33,8 @@ from proxylab.diagnosis.path_tests import (
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
 from proxylab.diagnosis.subject import Backend, Subject
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import HttpReport, Lookup
 from proxylab.scenario.model import (

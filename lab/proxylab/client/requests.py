@@ -7,8 +7,8 @@ from pathlib import Path
 import proxylab
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
-from proxylab.plan.names import ROUTER
 from proxylab.protocol.messages import Advance, Built, CollectedState
 from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances

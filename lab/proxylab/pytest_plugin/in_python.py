@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from proxylab.engines.names import ENGINES
+from proxylab.engines.engine_names import ENGINES
 from proxylab.pytest_plugin.options import flag
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_of_test, show

@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from proxylab.engines.names import ENGINES, IPTABLES, read_engine
+from proxylab.engines.engine_names import ENGINES, IPTABLES, read_engine
 
 __all__ = [
     "ON_FAILURE",

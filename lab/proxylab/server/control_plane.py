@@ -14,8 +14,8 @@ from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.names import mode_of
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import EngineError, ScenarioError

@@ -40,9 +40,9 @@ from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.kernel.sandbox.sysctl import read_sysctl
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
-from proxylab.plan.names import ROUTER
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecord, Stage
 from proxylab.protocol.standing_labs import Attach

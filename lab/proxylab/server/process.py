@@ -14,7 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from proxylab.engines.names import IPTABLES
+from proxylab.engines.engine_names import IPTABLES
 from proxylab.errors import InternalError, LabError
 from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.engines.names import ABOUT, ENGINES, version_of, where_of
+from proxylab.engines.engine_names import ABOUT, ENGINES, version_of, where_of
 from proxylab.engines.protocol import EngineChoice, Upstream
 
 
