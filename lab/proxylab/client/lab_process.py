@@ -56,7 +56,7 @@ class LabProcess(Connection):
         with theirs:
             self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxylab.server.boot", *map(str, (theirs.fileno(), *given))],
+                [sys.executable, "-P", "-m", "proxylab.server.main", *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,

@@ -15,7 +15,7 @@ from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Ended, Feed, Lines, Log, Signal
-from proxylab.server.conversation import accept_clients, converse
+from proxylab.server.client_connections import accept_clients, converse
 
 
 class RequestHandler:

@@ -1,4 +1,4 @@
-"""The entry point of a lab process: ``python -m proxylab.server.boot FD [SOCKET FOLDER]``.
+"""The entry point of a lab process: ``python -m proxylab.server.main FD [SOCKET FOLDER]``.
 
 It enters the sandbox, forks the launcher and starts the event loop, in this order. Supervisor, init and launcher are
 copies of this process, so it imports nothing heavy before the launcher is forked.
@@ -45,7 +45,7 @@ def main() -> None:
         os._exit(int(error.exit_code))
     launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
     gc.set_threshold(GC_THRESHOLD)
-    from proxylab.server.process import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
+    from proxylab.server.event_loop import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
 

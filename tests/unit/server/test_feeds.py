@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.server.streams import news
+from proxylab.server.feeds import news
 
 
 @pytest.mark.parametrize(

@@ -65,11 +65,11 @@ from proxylab.protocol.standing_labs import (
     ObjectList,
     Remember,
 )
-from proxylab.server.conversation import accept_clients, converse, first_of
-from proxylab.server.detached import Detachment
+from proxylab.server.client_connections import accept_clients, converse, first_of
+from proxylab.server.detachment import Detachment
+from proxylab.server.feeds import Signals, feed
 from proxylab.server.lab import Lab
 from proxylab.server.network import Network
-from proxylab.server.streams import Signals, feed
 from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 
 __all__ = ["serve"]
