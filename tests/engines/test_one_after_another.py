@@ -15,7 +15,7 @@ from proxylab.engines.barrier import without_barrier
 from proxylab.engines.embedded.nftables.names import TABLE
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 
 A = Addresses(Family.IPV4)

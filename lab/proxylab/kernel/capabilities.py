@@ -22,8 +22,8 @@ from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
-from proxylab.kernel.netfilter.rules import choose_iptables
-from proxylab.kernel.netfilter.trace import Tracer
+from proxylab.kernel.netfilter.iptables_tool import choose_iptables
+from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.netlink.connections import end_connections

@@ -21,8 +21,8 @@ from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import EngineError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
-from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
-from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
+from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Plan, Role

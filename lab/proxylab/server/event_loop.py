@@ -17,7 +17,7 @@ from typing import Final
 from proxylab.engines.engine_names import IPTABLES
 from proxylab.errors import InternalError, LabError
 from proxylab.kernel.capabilities import examine
-from proxylab.kernel.netfilter.rules import IptablesVariant, choose_iptables
+from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.leftovers import Census, Departed, leftovers

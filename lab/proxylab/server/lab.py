@@ -31,7 +31,7 @@ from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, Lookup
 from proxylab.evidence.segments import Spoken
-from proxylab.kernel.netfilter.rules import IptablesVariant
+from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes

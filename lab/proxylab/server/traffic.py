@@ -15,7 +15,7 @@ from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.meters import Meter
-from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build

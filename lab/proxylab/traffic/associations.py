@@ -12,8 +12,8 @@ from typing import Final
 from proxylab.addresses import Protocol
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import nftables as nft
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable
+from proxylab.kernel.netfilter import nft_tables as nft
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.traffic.chunks import abort, init_ack

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
-from proxylab.kernel.netfilter.nft import listed_rules
+from proxylab.kernel.netfilter.nft_tool import listed_rules
 from proxylab.plan.masquerade import is_masquerade
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]

@@ -19,8 +19,8 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter import nftables as nft
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable
+from proxylab.kernel.netfilter import nft_tables as nft
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 

@@ -17,7 +17,7 @@ from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import DropReason, Packet, TraceStep
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
-from proxylab.kernel.netfilter.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
+from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEvent, Tracer
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe

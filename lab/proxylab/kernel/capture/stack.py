@@ -22,7 +22,7 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, expression
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable, expression
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, expect, message, messages, nested, open_netfilter
-from proxylab.kernel.netfilter.nftables import number
+from proxylab.kernel.netfilter.nft_tables import number
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 

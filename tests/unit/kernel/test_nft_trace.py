@@ -7,8 +7,8 @@ from typing import Any
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.nftables.meter import TraceMeter, counted_reports
-from proxylab.kernel.netfilter.nft import ListedRule
-from proxylab.kernel.netfilter.nftrace import NftEvent
+from proxylab.kernel.netfilter.nft_tool import ListedRule
+from proxylab.kernel.netfilter.nft_trace import NftEvent
 from proxylab.kernel.sandbox.netns import NetNs
 
 TABLE = "kube-proxy"

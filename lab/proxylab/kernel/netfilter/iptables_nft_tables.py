@@ -13,8 +13,8 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, counters
 from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, Dump, open_netfilter
-from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NftTableReader"]
@@ -40,7 +40,7 @@ _NFGENMSG_BYTES: Final = 4  # its last two bytes change with every transaction
 
 
 class NftTableReader:
-    """Reads the tables of one family in one namespace; ``xtables.TableReader`` is the same for legacy tables."""
+    """Reads the tables of one family in one namespace; ``iptables_legacy_tables.TableReader`` does so for legacy ones."""
 
     def __init__(self, netns: NetNs, family: Family) -> None:
         with inside(netns):

@@ -6,7 +6,7 @@ of iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``
 * x_tables logs each matching rule, each return and each policy as ``TRACE: table:chain:kind:number``, with the packet
   as it is there (``trace_packet`` in net/ipv4/netfilter/ip_tables.c). ``kernel.netfilter.nflog`` reads the log.
 * nf_tables reports each matching rule, each end of a chain and each policy to NFNLGRP_NFTRACE, by handle and verdict,
-  with the headers as they are at the start of a base chain. The reports bear no time. ``kernel.netfilter.nftrace``
+  with the headers as they are at the start of a base chain. The reports bear no time. ``kernel.netfilter.nft_trace``
   reads them.
 
 So the lab's own rule also logs the packet. This log line, the *entry*, has the whole packet with its time, and opens a
@@ -30,10 +30,10 @@ from msgspec import Struct
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter import nftables as nft
+from proxylab.kernel.netfilter import nft_tables as nft
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable
-from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace, RuleOrder
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
+from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["ENTRY", "Bytes", "Match", "TraceEvent", "Tracer"]

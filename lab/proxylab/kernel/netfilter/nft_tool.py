@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError, EngineError
-from proxylab.kernel.netfilter.rules import is_too_long, no_room
+from proxylab.kernel.netfilter.iptables_tool import is_too_long, no_room
 from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline

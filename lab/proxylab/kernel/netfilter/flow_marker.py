@@ -2,7 +2,7 @@
 
 The chains of ``FlowMarker`` have priority -190: after connection tracking (-200), and before every table that
 translates or filters. They mark only a packet that conntrack has not seen before, since rules decide about that one
-(``ct state new``). ``kernel.netfilter.nftrace`` reads the trace.
+(``ct state new``). ``kernel.netfilter.nft_trace`` reads the trace.
 """
 
 import struct
@@ -10,7 +10,7 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, equal, expression, number
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable, equal, expression, number
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["FlowMarker"]

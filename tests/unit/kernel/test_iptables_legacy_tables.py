@@ -6,7 +6,7 @@ import pytest
 from table_entries import ACCEPT, BOTH, DROP, RETURN, entry, error, snapshot, verdict
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, counters, walk
+from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, counters, walk
 
 
 def table(family: Family) -> tuple[Snapshot, bytes]:

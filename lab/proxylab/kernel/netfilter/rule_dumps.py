@@ -10,8 +10,8 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netfilter.nfnetlink import ask, nested
-from proxylab.kernel.netfilter.xtables import TableReader
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
