@@ -40,7 +40,7 @@ _NFGENMSG_BYTES: Final = 4  # its last two bytes change with every transaction
 
 
 class NftTableReader:
-    """Reads the tables of one family in one namespace; ``iptables_legacy_tables.TableReader`` does so for legacy ones."""
+    """Reads the tables of one family in one namespace; ``TableReader`` reads those of legacy iptables."""
 
     def __init__(self, netns: NetNs, family: Family) -> None:
         with inside(netns):
