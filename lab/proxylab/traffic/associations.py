@@ -12,7 +12,7 @@ from typing import Final
 from proxylab.addresses import Protocol
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import nft_tables as nft
+from proxylab.kernel.netfilter import nft_expressions as nft
 from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
@@ -85,4 +85,4 @@ class Associations:
 
 def _drop(protocol: int, kind: bytes) -> list[bytes]:
     """A rule that drops ICMP of one type and code."""
-    return [*nft.of_protocol(protocol), *nft.has_bytes(nft.TRANSPORT_HEADER, 0, kind), nft.DROPPED]
+    return [*nft.match_protocol(protocol), *nft.match_bytes(nft.TRANSPORT_HEADER, 0, kind), nft.DROP]

@@ -19,8 +19,8 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter import nft_tables as nft
-from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
+from proxylab.kernel.netfilter import nft_expressions as nft
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable, Rule
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 
@@ -59,16 +59,16 @@ class KernelBypass:
             CapabilityError: the kernel has no nf_tables.
         """
         address, dialled_port = dialled
-        source = nft.has_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
-        ports = nft.has_bytes(nft.TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
-        family, tcp = nft.of_family(Family.of(address)), nft.of_protocol(TCP)
+        source = nft.match_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
+        ports = nft.match_bytes(nft.TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
+        family, tcp = nft.match_family(Family.of(address)), nft.match_protocol(TCP)
         theirs, ours = (each.to_bytes(2, "big") for each in numbers)
         self._stack = ExitStack()
         with ExitStack() as opened:
-            from_dialled = [*family, *tcp, *source, *ports, nft.DROPPED]
+            from_dialled = [*family, *tcp, *source, *ports, nft.DROP]
             self._install(opened, client, _INPUT if of_node else _PREROUTING, [from_dialled])
-            bearing = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 4, theirs), nft.DROPPED]
-            acknowledging = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 8, ours), nft.DROPPED]
+            bearing = [*tcp, *nft.match_bytes(nft.TRANSPORT_HEADER, 4, theirs), nft.DROP]
+            acknowledging = [*tcp, *nft.match_bytes(nft.TRANSPORT_HEADER, 8, ours), nft.DROP]
             self._install(opened, server, _PREROUTING, [bearing, acknowledging])
             self._stack = opened.pop_all()
 
@@ -77,7 +77,7 @@ class KernelBypass:
         self._stack.close()
 
     @staticmethod
-    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]) -> None:
+    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Rule]) -> None:
         try:
             table = OwnTable(netns, _TABLE, chain)
             opened.callback(table.close)

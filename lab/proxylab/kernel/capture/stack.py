@@ -20,9 +20,9 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable, expression
+from proxylab.kernel.netfilter.nft_expressions import log
+from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]
@@ -58,7 +58,7 @@ class StackTap:
                 opened.callback(self._log.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
                 opened.callback(self._table.close)
-                self._table.append([[expression("log", nla.short(1, _LOG_GROUP))]])
+                self._table.append([[log(_LOG_GROUP)]])
             except OSError as error:
                 raise CapabilityError(
                     f"capturing what the programs of a node send and receive ({error})",

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = [
     "ATTRIBUTE",
+    "NFPROTO",
     "NLM_F_ACK",
     "NLM_F_APPEND",
     "NLM_F_CREATE",
@@ -32,6 +34,9 @@ __all__ = [
 ]
 
 ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
+NFPROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}  # include/uapi/linux/netfilter.h
+"""The number of a family in messages about its tables."""
+
 NLM_F_ACK: Final = 0x4
 NLM_F_EXCL: Final = 0x200
 NLM_F_CREATE: Final = 0x400

@@ -1,13 +1,11 @@
-"""nf_tables by netlink: tables of the lab's own, and the deletion of a table.
+"""Makes nf_tables' tables of the lab's own, and deletes tables, by netlink instead of nft(8).
 
 ``OwnTable`` has the flag NFT_TABLE_F_OWNER: it belongs to its socket, no other process can change it, and the kernel
-removes it when the socket closes. The module encodes chains, rules and the few expressions that the lab's own rules
-need (include/uapi/linux/netfilter/nf_tables.h).
+removes it when the socket closes. ``kernel.netfilter.nft_expressions`` builds the rules' expressions.
 """
 
 import errno
 import socket
-import struct
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -16,6 +14,7 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import (
+    NFPROTO,
     NLM_F_ACK,
     NLM_F_APPEND,
     NLM_F_CREATE,
@@ -26,21 +25,7 @@ from proxylab.kernel.netfilter.nfnetlink import (
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = [
-    "DROPPED",
-    "NETWORK_HEADER",
-    "TRANSPORT_HEADER",
-    "Hook",
-    "OwnTable",
-    "delete_table",
-    "equal",
-    "expression",
-    "has_bytes",
-    "number",
-    "of_family",
-    "of_protocol",
-    "transact",
-]
+__all__ = ["Hook", "OwnTable", "Rule", "delete_table"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 _NFPROTO_INET: Final = 1
@@ -54,18 +39,19 @@ _NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
 _NEWRULE: Final = _SUBSYS_NFTABLES | 6
 _DELRULE: Final = _SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
-_VERDICT_REGISTER, _REGISTER_1 = 0, 1
-_META_NFPROTO, _META_L4PROTO = 15, 16
-_NF_DROP: Final = 0
-NETWORK_HEADER: Final = 1
-TRANSPORT_HEADER: Final = 2
-_PROTOCOLS: Final = {Family.IPV4: 2, Family.IPV6: 10}  # NFPROTO_IPV4, NFPROTO_IPV6
+_TABLE_NAME, _TABLE_FLAGS = 1, 2
+_CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_TYPE = 1, 3, 4, 7
+_HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
+_RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 
 # The kernel has no nf_tables, or none for this family: then there is no table either.
 _NO_TABLE: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL, errno.EPROTONOSUPPORT})
 
 Request = tuple[int, int, bytes]
 """The type of a message, its flags, and its attributes."""
+
+Rule = Sequence[bytes]
+"""The expressions of a rule, in order."""
 
 
 class Hook(Struct, frozen=True):
@@ -88,11 +74,11 @@ class OwnTable:
             self._socket = open_netfilter()
         self._name = name
         self._chains = tuple(chains)
-        table = nla.text(1, name)
-        requests = [(_NEWTABLE, NLM_F_CREATE, table + number(2, _TABLE_F_OWNER))]
+        table = nla.text(_TABLE_NAME, name) + nla.number(_TABLE_FLAGS, _TABLE_F_OWNER)
+        requests = [(_NEWTABLE, NLM_F_CREATE, table)]
         for chain, hook in chains.items():
-            where = nla.nested(4, number(1, hook.number), number(2, hook.priority & 0xFFFFFFFF))
-            requests.append((_NEWCHAIN, NLM_F_CREATE, table + nla.text(3, chain) + where + nla.text(7, "filter")))
+            body = nla.text(_CHAIN_TABLE, name) + nla.text(_CHAIN_NAME, chain) + _hook_attribute(hook)
+            requests.append((_NEWCHAIN, NLM_F_CREATE, body + nla.text(_CHAIN_TYPE, "filter")))
         try:
             self._transact(requests)
         except OSError:
@@ -103,11 +89,11 @@ class OwnTable:
         """The descriptor of the socket that owns the table."""
         return self._socket.fileno()
 
-    def append(self, rules: Sequence[Sequence[bytes]]) -> None:
-        """Append rules, each a sequence of expressions, to every chain, in one transaction."""
+    def append(self, rules: Sequence[Rule]) -> None:
+        """Append rules to every chain, in one transaction."""
         self._transact(
             [
-                (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(4, *rule))
+                (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(_RULE_EXPRESSIONS, *rule))
                 for chain in self._chains
                 for rule in rules
             ]
@@ -122,14 +108,19 @@ class OwnTable:
         self._socket.close()
 
     def _in(self, chain: str) -> bytes:
-        return nla.text(1, self._name) + nla.text(2, chain)
+        return nla.text(_RULE_TABLE, self._name) + nla.text(_RULE_CHAIN, chain)
 
     def _transact(self, requests: Sequence[Request]) -> None:
         self._socket.send(_batch(_NFPROTO_INET, requests))
         expect(self._socket, len(requests))
 
 
-def transact(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
+def _hook_attribute(hook: Hook) -> bytes:
+    unsigned = hook.priority & 0xFFFFFFFF
+    return nla.nested(_CHAIN_HOOK, nla.number(_HOOK_NUMBER, hook.number), nla.number(_HOOK_PRIORITY, unsigned))
+
+
+def _carry_out(netns: NetNs, protocol: int, requests: Sequence[Request]) -> None:
     """Carry out requests to tables of one family (``NFPROTO_*``) in one transaction. Raises ``OSError``."""
     with inside(netns):
         control = open_netfilter()
@@ -147,14 +138,14 @@ def delete_table(netns: NetNs, family: Family, name: str) -> bool:
     Raises:
         OSError: the kernel refuses; the table may belong to a socket (NFT_TABLE_F_OWNER).
     """
-    protocol, name_attribute = _PROTOCOLS[family], nla.text(1, name)
+    protocol, name_attribute = NFPROTO[family], nla.text(_TABLE_NAME, name)
     try:
         ask(netns, _GETTABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
     except OSError as error:
         if error.errno in _NO_TABLE:
             return False
         raise
-    transact(netns, protocol, [(_DELTABLE, 0, name_attribute)])
+    _carry_out(netns, protocol, [(_DELTABLE, 0, name_attribute)])
     return True
 
 
@@ -164,44 +155,3 @@ def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
     subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
     whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
     return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))
-
-
-def expression(name: str, *attributes: bytes) -> bytes:
-    """One expression of a rule."""
-    return nla.nested(1, nla.text(1, name), nla.nested(2, *attributes))
-
-
-def equal(load: bytes, value: bytes) -> tuple[bytes, bytes]:
-    """Run ``load``, which fills register 1, and end the rule unless the register equals ``value``."""
-    return load, expression("cmp", number(1, _REGISTER_1), number(2, 0), nla.nested(3, nla.raw(1, value)))
-
-
-def of_family(family: Family) -> tuple[bytes, bytes]:
-    """End the rule for packets of the other family."""
-    return equal(_meta(_META_NFPROTO), bytes([_PROTOCOLS[family]]))
-
-
-def of_protocol(protocol: int) -> tuple[bytes, bytes]:
-    """End the rule for packets of any other transport protocol (IANA's number)."""
-    return equal(_meta(_META_L4PROTO), bytes([protocol]))
-
-
-def has_bytes(header: int, at: int, value: bytes) -> tuple[bytes, bytes]:
-    """End the rule for packets without ``value`` at that offset of ``NETWORK_HEADER`` or ``TRANSPORT_HEADER``."""
-    location = (number(2, header), number(3, at), number(4, len(value)))
-    return equal(expression("payload", number(1, _REGISTER_1), *location), value)
-
-
-def _meta(key: int) -> bytes:
-    return expression("meta", number(1, _REGISTER_1), number(2, key))
-
-
-def number(kind: int, value: int) -> bytes:
-    """A 32-bit number in network byte order, as nf_tables encodes all numbers."""
-    return nla.raw(kind, struct.pack("!I", value))
-
-
-DROPPED: Final = expression(
-    "immediate", number(1, _VERDICT_REGISTER), nla.nested(2, nla.nested(2, number(1, _NF_DROP)))
-)
-"""Drop the packet."""

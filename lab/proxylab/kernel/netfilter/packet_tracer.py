@@ -29,9 +29,8 @@ from typing import Final
 from msgspec import Struct
 
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter import nft_tables as nft
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
+from proxylab.kernel.netfilter.nft_expressions import TRACE, TRANSPORT_HEADER, log, match_bytes, match_protocol
 from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
@@ -44,8 +43,6 @@ ENTRY: Final = "entry"
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
 _CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
-_REGISTER_1: Final = 1
-_META_NFTRACE: Final = 12
 _GROUP: Final = 0  # legacy iptables logs traces to this group
 _LEGACY: Final = "TRACE: "
 _ENTRY_PREFIX: Final = "proxylab entry"  # rules under test may log to the group, too
@@ -258,9 +255,8 @@ def _legacy_events(lines: Sequence[Logged]) -> Iterator[tuple[_Where, TraceEvent
 
 def _tracing(match: Match) -> Iterator[bytes]:
     """The expressions of a rule that logs and traces a packet."""
-    yield from nft.of_protocol(match.protocol)
+    yield from match_protocol(match.protocol)
     for wanted in match.bytes:
-        yield from nft.has_bytes(nft.TRANSPORT_HEADER, wanted.offset, wanted.value)
-    yield nft.expression("immediate", nft.number(1, _REGISTER_1), nla.nested(2, nla.raw(1, b"\1")))
-    yield nft.expression("meta", nft.number(2, _META_NFTRACE), nft.number(3, _REGISTER_1))
-    yield nft.expression("log", nla.short(1, _GROUP), nla.text(2, _ENTRY_PREFIX))
+        yield from match_bytes(TRANSPORT_HEADER, wanted.offset, wanted.value)
+    yield from TRACE
+    yield log(_GROUP, _ENTRY_PREFIX)

@@ -4,14 +4,13 @@ Comments of iptables rules stand there as text, and so do names of nftables chai
 second, so the module reads the rules in this process and starts no program.
 """
 
-import socket
 import struct
 from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
-from proxylab.kernel.netfilter.nfnetlink import ask, nested
+from proxylab.kernel.netfilter.nfnetlink import NFPROTO, ask, nested
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
@@ -27,8 +26,6 @@ _SET_NAME: Final = 2
 _SET_TIMEOUT: Final = 11
 _HEAD: Final = struct.Struct("=BBH")  # struct nfgenmsg: family, version, resource
 
-_PROTOCOLS: Final = {Family.IPV4: socket.AF_INET, Family.IPV6: socket.AF_INET6}
-
 
 def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """A table of legacy iptables in one piece (xt_comment stores a comment as text)."""
@@ -42,7 +39,7 @@ def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
 
 def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """Every rule of a table of iptables-nft."""
-    return _dump(netns, _GETRULE, _HEAD.pack(_PROTOCOLS[family], 0, 0) + nla.text(_TABLE, table))
+    return _dump(netns, _GETRULE, _HEAD.pack(NFPROTO[family], 0, 0) + nla.text(_TABLE, table))
 
 
 def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
@@ -60,7 +57,7 @@ def nft_sets(netns: NetNs, family: Family, table: str) -> dict[str, int]:
 
 def _of_table(netns: NetNs, family: Family, table: str, kind: int) -> list[dict[int, bytes]]:
     """The attributes of each chain or set of a table; both have the table's name first."""
-    dumped = [nested(found, _HEAD.size) for found in _dump(netns, kind, _HEAD.pack(_PROTOCOLS[family], 0, 0))]
+    dumped = [nested(found, _HEAD.size) for found in _dump(netns, kind, _HEAD.pack(NFPROTO[family], 0, 0))]
     wanted = table.encode()
     return [each for each in dumped if each[_TABLE].rstrip(b"\0") == wanted]
 
