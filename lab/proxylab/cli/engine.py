@@ -8,7 +8,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.binaries.upstream import read_gates, upstream_for
-from proxylab.engines.engine_names import ENGINES, IPTABLES, read_engine, where_of
+from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
 
 __all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
@@ -75,7 +75,7 @@ _OPTIONS: Final = (
     ),
     click.option(
         "--iptables",
-        type=click.Choice(IPTABLES),
+        type=click.Choice(IPTABLES_VARIANTS),
         help="The iptables variant that loads the rules; by default the first that works on this machine.",
     ),
 )

@@ -18,7 +18,7 @@ __all__ = [
     "ABOUT",
     "EMBEDDED",
     "ENGINES",
-    "IPTABLES",
+    "IPTABLES_VARIANTS",
     "KUBE_PROXY",
     "EngineName",
     "mode_of",
@@ -53,7 +53,7 @@ ABOUT: Final[Mapping[str, str]] = {
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Engines whose rules can be printed without running anything."""
 
-IPTABLES: Final = ("legacy", "nft")
+IPTABLES_VARIANTS: Final = ("legacy", "nft")
 """The variants of iptables. By default the first that works on this machine loads the rules."""
 
 _NAME: Final = re.compile(r"(?P<proxy>[a-z-]+)(?:@(?P<version>[^/@]+))?/(?P<mode>[a-z]+)")

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Final
 
-from proxylab.engines.engine_names import IPTABLES
+from proxylab.engines.engine_names import IPTABLES_VARIANTS
 from proxylab.errors import InternalError, LabError
 from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
@@ -234,7 +234,7 @@ class _RequestHandler:
     async def _iptables(self, asked: str) -> IptablesVariant:
         """The variant of that name, or the best one; chosen once."""
         if asked not in self._variants:
-            tried = (asked,) if asked else IPTABLES
+            tried = (asked,) if asked else IPTABLES_VARIANTS
             self._variants[asked] = await choose_iptables(self._launcher, tried)
         return self._variants[asked]
 

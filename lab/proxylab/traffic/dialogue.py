@@ -116,7 +116,7 @@ class Conversation:
                     if stopped:
                         break
                     await self._take(number, turn)
-                losses = self._watch.losses()
+                losses = self._watch.take_losses()
         finally:
             bypass.close()
         doubt = f"the dialogue could not be kept on one CPU: {unpinned}" if unpinned else ""

@@ -96,9 +96,9 @@ class Exchange:
                 await self._send_sentinels(deadline)
         return ""
 
-    def losses(self) -> tuple[TapLoss, ...]:
+    def take_losses(self) -> tuple[TapLoss, ...]:
         """What the taps could not keep of this run."""
-        return self._watch.losses()
+        return self._watch.take_losses()
 
     def close(self) -> None:
         """Close what the run opened."""

@@ -250,7 +250,7 @@ class Runner:
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
         unfinished = await self._take(turns, resolved)
-        losses = turns.losses()
+        losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
         entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
