@@ -1,4 +1,8 @@
-"""``proxylab up``: start a lab that keeps running after the command ends (a detached lab)."""
+"""``proxylab up``: start a lab that keeps running after the command ends (a standing lab).
+
+``command`` reads the scenario, claims the lab's name, and opens the lab: ``client.session.Session.open`` starts the lab
+process and has it build the lab. Then the lab is detached from this command, which prints what runs in it and ends.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -80,7 +84,7 @@ def command(
 def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
 ) -> Iterator[tuple[Session, Callable[[str], str]]]:
-    """A session for a detached lab with its engine, and a function that claims the lab's name.
+    """A session for a standing lab with its engine, and a function that claims the lab's name.
 
     It makes a control socket without a name, and obtains the engine. The session starts the lab process when it opens a
     lab.

@@ -1,7 +1,7 @@
 """A client's connection to a lab process.
 
 ``Connection`` sends one request after the other. ``ControlConnection`` is one to a standing lab.
-``proxylab.client.lab_process`` starts and ends lab processes.
+``proxylab.client.lab_process`` starts and ends lab processes; ``proxylab.server.client_connections`` is the other end.
 """
 
 import socket

@@ -1,4 +1,4 @@
-"""Keeps the labs of failed probes running.
+"""Keeps the labs of failed probes running, as standing labs (``--keep``).
 
 ``KeptLabs`` chooses their names, limits their number, and formats the message about each.
 """

@@ -1,6 +1,8 @@
 """A session: one lab process, and one lab after the other in it.
 
-``proxylab run`` and the pytest plugin both go from a scenario to verdicts through it. Nothing here prints.
+``proxylab run``, ``proxylab up`` and the pytest plugin all come from a scenario to its lab by ``Session.open``. It
+plans the lab, starts the lab process (``client.lab_process``), sends it the plan as a ``Build``, and returns the built
+lab as an ``OpenLab`` (``client.open_lab``).
 """
 
 from collections.abc import Callable

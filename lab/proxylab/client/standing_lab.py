@@ -1,4 +1,8 @@
-"""A standing lab that a client has attached to over its control socket."""
+"""A standing lab, opened over its control socket by a client that has not built it.
+
+``attach_to`` reads the record that earlier clients have left in it. ``proxylab.client.control_sockets`` finds the
+socket.
+"""
 
 from typing import Final
 

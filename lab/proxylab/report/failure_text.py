@@ -1,8 +1,10 @@
-"""The explanation of a verdict, as plain lines of 80 columns or the terminal's width, without colour.
+"""The text of a failed probe or step, as plain lines of 80 columns or the terminal's width, without colour.
 
-The order serves a reader who must fix something: the position in the file, what the probe sent, expected against
-observed, the reasons, the path of one packet that shows it, the shares of flows, what the rules did, the cause in one
-sentence, the command that shows it again. Long rules and commands keep their words whole.
+``explain`` writes the whole text, which terminal, pytest, HTML page and bundle show alike. The judgements and their
+reasons come from ``verdict.expectations``, the sentence behind ``why:`` from ``verdict.causes``. The order serves a
+reader who must fix something: the position in the file, what the probe sent, expected against observed, the reasons,
+the path of one packet that shows it, the shares of flows, what the rules did, the cause in one sentence, the command
+that shows it again. Long rules and commands keep their words whole.
 """
 
 import shlex

@@ -1,8 +1,9 @@
 """A run as lines of text: the lines at each verbosity, and their order. The caller prints and chooses the colours.
 
 From top to bottom: a line for each scenario as soon as it ends, with ``-v`` one for each of its probes; the traces; the
-explanation of each probe that failed or stayed inconclusive; skipped scenarios with their fix, and scenarios that ended
-in an error; in a large run the slowest scenarios and a table of scenarios and engines; a summary.
+text of each probe that failed or stayed inconclusive (``report.failure_text`` writes it); skipped scenarios with their
+fix, and scenarios that ended in an error; in a large run the slowest scenarios and a table of scenarios and engines; a
+summary.
 """
 
 from collections import Counter

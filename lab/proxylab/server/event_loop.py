@@ -1,6 +1,9 @@
-"""The lab process: an event loop that carries out the requests of its clients.
+"""The event loop of a lab process, which carries out the requests of its clients.
 
-It ends with its client unless its lab is detached. It reads no files of the user.
+``serve`` greets the client with ``Ready``. The first request is ``Build``, which makes a ``Network`` and a ``Lab`` on
+it; ``server.lab`` carries out most of the others. ``server.client_connections`` receives requests and returns answers.
+
+The loop ends with its client unless its lab is detached. It reads no files of the user.
 """
 
 import asyncio

@@ -129,7 +129,7 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
             left = None if left is None else left - len(frames)
             if frames:
                 captured = tuple(CapturedFrame(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
-                yield Frames(captured, tap.lost())
+                yield Frames(captured, tap.take_lost())
         yield Ended()
     finally:
         tap.close()

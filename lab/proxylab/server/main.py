@@ -1,7 +1,8 @@
 """The entry point of a lab process: ``python -m proxylab.server.main FD [SOCKET FOLDER]``.
 
-It enters the sandbox, forks the launcher and starts the event loop, in this order. Supervisor, init and launcher are
-copies of this process, so it imports nothing heavy before the launcher is forked.
+It enters the sandbox (``kernel.sandbox.sandbox``), forks the launcher (``kernel.sandbox.launcher_child``) and starts
+the event loop (``server.event_loop``), in this order. Supervisor, init and launcher are copies of this process, so it
+imports nothing heavy before the launcher is forked.
 """
 
 import gc

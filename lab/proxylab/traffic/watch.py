@@ -131,7 +131,7 @@ class Watch:
     def take_losses(self) -> tuple[TapLoss, ...]:
         """How many frames each tap could not keep since the last call. The count begins at zero again."""
         return tuple(
-            TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost())
+            TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.take_lost())
         )
 
     def close(self) -> None:

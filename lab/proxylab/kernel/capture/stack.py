@@ -81,9 +81,9 @@ class StackTap:
         """Note the time: the caller has drained this tap and all others."""
         self._settled_at = time.time_ns()
 
-    def lost(self) -> int:
+    def take_lost(self) -> int:
         """How many packets were lost since the last call."""
-        return self._log.lost()
+        return self._log.take_lost()
 
     def send(self, frame: bytes) -> None:
         """Send the packet of a frame as a program would, without its link header.

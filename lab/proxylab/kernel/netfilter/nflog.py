@@ -95,7 +95,7 @@ class PacketLog:
                 continue
             found += (self._logged(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
 
-    def lost(self) -> int:
+    def take_lost(self) -> int:
         """How many packets were lost since the last call, by the sequence numbers read so far."""
         lost = max(self._lost, int(self._overrun))  # no later sequence number shows the loss of the last packets
         self._lost, self._overrun = 0, False

@@ -137,7 +137,7 @@ class Tracer:
     def arm(self, matches: Sequence[Match]) -> None:
         """Trace packets that fit any of ``matches`` from now on, and discard earlier events."""
         self._log.read()
-        self._log.lost()
+        self._log.take_lost()
         self._trace.read()
         self._table.append([[*_tracing(match)] for match in matches])
 
@@ -154,7 +154,7 @@ class Tracer:
             OSError: ENOBUFS if events did not fit the buffer: the trace is incomplete.
         """
         logged, reports = self._log.read(), self._trace.read()
-        if self._log.lost():
+        if self._log.take_lost():
             raise OSError(errno.ENOBUFS, os.strerror(errno.ENOBUFS))
         self._order.forget()
         events: list[TraceEvent] = []
