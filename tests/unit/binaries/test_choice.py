@@ -49,6 +49,17 @@ def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
     assert newest("", known, quiet).version == "v1.36.1"
 
 
+def test_a_named_source_is_asked_though_another_one_has_given_that_version(sources: Make) -> None:
+    release = BundleStore(("v1.34.2",))
+    known = sources(release=release)
+    with known.cache.workspace("image") as folder:
+        known.cache.keep(program(folder / "kube-proxy", "v1.34.2", "# with a patch"), "image example.org/patched")
+    for _ in range(2):
+        binary = obtain(read_engine(wanted("")), "release:v1.34.2", known, quiet)
+        assert binary.origin == release.origin("v1.34.2")
+    assert release.asked == ["v1.34.2"]
+
+
 def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sources: Make) -> None:
     release, module = BundleStore(("v1.36.3",), fails="it is torn"), BundleStore(("v1.35.4", "v1.36.1"))
     assert newest("", sources(release=release, module=module), quiet).version == "v1.36.1"
