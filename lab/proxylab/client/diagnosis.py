@@ -16,8 +16,7 @@ from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
 from proxylab.diagnosis.checked import Checked, due_on, judge_health
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
-from proxylab.diagnosis.nameserver import judge_name_server
-from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
+from proxylab.diagnosis.naming import judge_name, judge_name_server, missing_service, whole_name
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
 from proxylab.diagnosis.path_tests import (
     Dialler,

@@ -1,4 +1,7 @@
-"""The first stage: does the Service exist, and does its name resolve to it."""
+"""Judges names: does the Service exist, does its name resolve to it, and does the lab's name server answer.
+
+The name server answers no probes, so the stage of translation queries it through its own Service.
+"""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -11,7 +14,7 @@ from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
 
-__all__ = ["judge_name", "missing_service", "whole_name"]
+__all__ = ["judge_name", "judge_name_server", "missing_service", "whole_name"]
 
 
 def whole_name(service: Service) -> str:
@@ -92,3 +95,21 @@ def _kind(service: Service) -> str:
         return "headless Service"
     address = f" {service.cluster_ips[0]}" if service.cluster_ips else ""
     return f"{service.type} Service{address}"
+
+
+def judge_name_server(subject: Subject, lookups: Sequence[tuple[str, Lookup]]) -> Finding:
+    """Judge whether the name server answers queries to its Service.
+
+    Args:
+        subject: the Service kube-dns.
+        lookups: the name of each pod, node or host that sent a query, and the result.
+    """
+    for netns_name, lookup in lookups:
+        if lookup.error:
+            frontend = subject.service.cluster_ips[0]
+            cause = f"{netns_name} queried {frontend} by UDP, but no name server answered ({lookup.error})."
+            target = f"{subject.service.namespace}/{subject.service.name}:dns"
+            return breaks(Stage.DNAT, (f"{netns_name} got no answer",), cause, f"trace {netns_name} {target}")
+    served = dict.fromkeys(lookup.served_by for _, lookup in lookups if lookup.served_by)
+    senders = listed([netns_name for netns_name, _ in lookups])
+    return holds(Stage.DNAT, f"{listed(list(served))} answered {senders}")

@@ -22,8 +22,7 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.slices import derive_slices
 from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
 from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.nameserver import judge_name_server
-from proxylab.diagnosis.naming import judge_name, missing_service
+from proxylab.diagnosis.naming import judge_name, judge_name_server, missing_service
 from proxylab.diagnosis.proxies import judge_engines
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
