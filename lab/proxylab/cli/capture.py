@@ -15,10 +15,10 @@ from typing import BinaryIO, Final
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_netns, complete_netns
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_netns
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction

@@ -14,9 +14,9 @@ from typing import Any
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.netns import check_netns, complete_services
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_services
 from proxylab.cli.terminal import COLOR, wants_color
-from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round

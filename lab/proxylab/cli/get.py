@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.which import NAME, standing, with_file
+from proxylab.cli.chosen_lab import NAME, standing, with_file
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.errors import ExitCode

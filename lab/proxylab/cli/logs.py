@@ -4,9 +4,9 @@ from typing import Final
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_nodes
 from proxylab.errors import ExitCode
 from proxylab.protocol.standing_labs import Lines, Log
 from proxylab.timing import Deadline

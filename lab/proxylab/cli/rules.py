@@ -3,8 +3,8 @@
 import click
 
 from proxylab.cli.case_option import choose_case
-from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_nodes
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts

@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from proxylab.cli.engine import choices_of, engines_options
-from proxylab.cli.files import files_argument, load_all
+from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore

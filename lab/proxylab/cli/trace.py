@@ -4,10 +4,10 @@ from typing import Any
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
-from proxylab.cli.netns import complete_netns_and_services
+from proxylab.cli.netns_argument import complete_netns_and_services
 from proxylab.cli.terminal import terminal_width
-from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.engine import choice_of, engine_options
+from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.client.open_lab import OpenLab
