@@ -10,7 +10,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.path_tests import Kind, PathTest
-from proxylab.diagnosis.ruling import Rules
+from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Frontend, Outcome

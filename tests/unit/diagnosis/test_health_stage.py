@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
-from proxylab.diagnosis.checked import Checked, due_on, judge_health
+from proxylab.diagnosis.health_stage import Checked, due_on, judge_health
 from proxylab.diagnosis.model import Standing
 from proxylab.diagnosis.path_tests import Dialler, Kind, Terms, askers, nodes_at
 from proxylab.diagnosis.subject import Subject
