@@ -13,7 +13,7 @@ from traffic_plan import NODE, PODS, resolved, spread, traffic_plan
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
-from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.report.trace_text import journey

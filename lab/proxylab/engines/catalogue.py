@@ -21,7 +21,7 @@ from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import node_mode, other_modes
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.answering import read_addresses
+from proxylab.kernel.netlink.addresses_answer import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls

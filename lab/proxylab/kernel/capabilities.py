@@ -25,8 +25,8 @@ from proxylab.kernel.capture.taps import WANTED_BUFFER
 from proxylab.kernel.netfilter.iptables_tool import choose_iptables
 from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.netlink.connections import end_connections
+from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.netlink.messages import Content, Kind, Request
 from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink

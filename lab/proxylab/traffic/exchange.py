@@ -10,8 +10,8 @@ from typing import Final, Protocol
 from proxylab.evidence.evidence import ConnectReport, TapLoss
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.associations import Associations
+from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.match import Matcher, TapPoint
 from proxylab.traffic.responder import Responders

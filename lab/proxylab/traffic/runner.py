@@ -43,7 +43,7 @@ from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, Sender
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
-from proxylab.traffic.stacks import Stacks
+from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing
 from proxylab.traffic.watch import Watch

@@ -22,7 +22,7 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, request_line
 from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
 from proxylab.traffic.craft import filling
-from proxylab.traffic.ledger import Ledger
+from proxylab.traffic.stream_ledger import Ledger
 
 __all__ = ["Connection", "Datagrams", "StreamSocket"]
 

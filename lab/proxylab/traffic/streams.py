@@ -29,14 +29,14 @@ from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.conntrack_reader import ConntrackReader
+from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
-from proxylab.traffic.ledger import Ledger
 from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
+from proxylab.traffic.stream_ledger import Ledger
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.watch import AnyTap, Watch
 

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.tracepoint import Record, Tracepoint
-from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.netlink.links_carry import kernel_release
 
 __all__ = ["Drop", "DropReasons", "Layout"]
 

@@ -80,7 +80,7 @@ class Launcher:
         """Run one command in ``netns`` and wait for its end.
 
         With ``fed``, the command gets its standard input by a pipe once its netlink sockets have the largest send
-        buffer that this machine allows (``kernel.sandbox.feeding``).
+        buffer that this machine allows (``kernel.sandbox.command_input``).
 
         Raises:
             TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.

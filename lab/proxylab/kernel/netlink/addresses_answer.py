@@ -1,6 +1,6 @@
 """The addresses of a namespace: reading them, and waiting until IPv6 addresses answer.
 
-The wait is the second gate of every build with IPv6, after ``kernel.netlink.carry``.
+The wait is the second gate of every build with IPv6, after ``kernel.netlink.links_carry``.
 
 RTM_NEWADDR returns before an IPv6 address works, even one without duplicate address detection. A work item
 (``addrconf_dad_work``, net/ipv6/addrconf.c) joins the solicited-node group and then inserts the address's route into

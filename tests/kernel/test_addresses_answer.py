@@ -11,7 +11,7 @@ from network_scenarios import BASIC
 from sandboxed import sandboxed
 
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.answering import make_addresses_answer
+from proxylab.kernel.netlink.addresses_answer import make_addresses_answer
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside

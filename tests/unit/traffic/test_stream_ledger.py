@@ -3,7 +3,7 @@
 from proxylab.evidence.stream_records import BreakKind, StreamPacketFate
 from proxylab.traffic.answer import AnswerWriter, request_line
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.ledger import Ledger
+from proxylab.traffic.stream_ledger import Ledger
 
 ANSWERED, LOST, REJECTED = StreamPacketFate.ANSWERED, StreamPacketFate.LOST, StreamPacketFate.REJECTED
 
