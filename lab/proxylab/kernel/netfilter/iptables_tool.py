@@ -110,7 +110,7 @@ class IptablesTool:
         self._netns = netns
         self._netns_name = netns_name
         self.variant = variant
-        self._hold_input = False  # most texts fit, and ``feeding`` costs a process
+        self._hold_input = False  # most texts fit, and holding input back costs a process
 
     async def load(self, family: Family, text: str) -> None:
         """Load ``text``. Each table is replaced as a whole at its COMMIT; a packet never sees half of one.

@@ -29,7 +29,7 @@ class NftTool:
         self._launcher = launcher
         self._netns = netns
         self._netns_name = netns_name
-        self._hold_input = False  # most texts fit, and ``feeding`` costs a process
+        self._hold_input = False  # most texts fit, and holding input back costs a process
 
     def require(self) -> None:
         """Raise ``CapabilityError`` where the machine has no nft."""
