@@ -16,7 +16,7 @@ from proxylab.text import WIDTH, wrapped
 __all__ = ["command", "engines_lines"]
 
 _NEWEST = "newest"
-_SHOWN = 5
+_MOST_VERSIONS = 5
 _BY_HAND = (
     ("a file", "--kube-proxy FILE"),
     ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with uncommitted changes"),
@@ -100,8 +100,8 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
         if offer.silence:
             yield offer.word, f"needs {offer.silence}"
             continue
-        shown = ", ".join(reversed(offer.versions[-_SHOWN:]))
-        more = len(offer.versions) - _SHOWN
+        shown = ", ".join(reversed(offer.versions[-_MOST_VERSIONS:]))
+        more = len(offer.versions) - _MOST_VERSIONS
         yield offer.word, f"--kube-proxy {offer.word}:VERSION: {shown}{f' and {more} more' if more > 0 else ''}"
 
 

@@ -25,7 +25,7 @@ __all__ = [
     "complete_services",
 ]
 
-_SECONDS: Final = 1.0
+_ANSWER_SECONDS: Final = 1.0
 
 
 def _netns_names_of(scenario: Scenario) -> list[str]:
@@ -49,8 +49,8 @@ def _record_of_lab(ctx: click.Context) -> LabRecord | None:
         name = ctx.params.get("name") or (names[0] if len(names) == 1 else "")
         if not name:
             return None
-        with ControlConnection(control_sockets.connect(name, _SECONDS), name) as connection:
-            return connection.request(Remember(), LabRecord, Deadline.after(_SECONDS))
+        with ControlConnection(control_sockets.connect(name, _ANSWER_SECONDS), name) as connection:
+            return connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS))
     except (LabError, NoSuchLabError, TimeoutError):
         return None
 

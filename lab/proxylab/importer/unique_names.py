@@ -8,7 +8,7 @@ from proxylab.scenario.syntax import is_label
 
 __all__ = ["Names"]
 
-_LONGEST: Final = 63
+_LABEL_CHARACTERS: Final = 63
 
 
 class Names:
@@ -35,8 +35,8 @@ def _tries(wanted: tuple[str, ...]) -> Iterator[str]:
     labels = [_cut(each.lower().replace(".", "-").replace("_", "-")) for each in wanted]
     yield from labels
     last = labels[-1] if is_label(labels[-1]) else "nameless"
-    yield from (f"{_cut(last[: _LONGEST - 6])}-{number}" for number in count(2))
+    yield from (f"{_cut(last[: _LABEL_CHARACTERS - 6])}-{number}" for number in count(2))
 
 
 def _cut(text: str) -> str:
-    return text[:_LONGEST].strip("-")
+    return text[:_LABEL_CHARACTERS].strip("-")

@@ -18,7 +18,7 @@ __all__ = ["OPEN", "OpenLabs"]
 OPEN: "pytest.StashKey[OpenLab]" = pytest.StashKey()
 """The lab that an item has last used."""
 
-_MOST: Final = 3
+_MOST_LABS: Final = 3
 """The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
 
 
@@ -46,7 +46,7 @@ class OpenLabs(Generic[_Session]):
             self._sessions[name] = self._begin(name)
         self._open.pop(name, None)
         self._open[name] = None
-        while len(self._open) > _MOST:
+        while len(self._open) > _MOST_LABS:
             least_recent = next(iter(self._open))
             del self._open[least_recent]
             self._sessions[least_recent].rest()

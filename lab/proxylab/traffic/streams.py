@@ -45,7 +45,7 @@ __all__ = ["Streams"]
 _SENTINEL_SECONDS: Final = 1.0
 _SENDING_AGAIN: Final = 1.0
 """A TCP without an acknowledgement sends again after 200 ms (TCP_RTO_MIN) and 400 ms: a second holds two attempts."""
-_ROUNDS: Final = 6
+_SETTLING_ROUNDS: Final = 6
 """A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
 """How many packets a step sends after its wait before it may end."""
@@ -251,7 +251,7 @@ class Streams:
 
     def _turn(self) -> None:
         """Answer and receive all that is ready now."""
-        for _ in range(_ROUNDS):
+        for _ in range(_SETTLING_ROUNDS):
             answered = self._responders.pump()
             received = [stream.socket.receive() for stream in self._streams.values()]
             if not answered and not any(received):

@@ -26,7 +26,7 @@ __all__ = ["IptablesTool", "IptablesVariant", "RestoreRefusedError", "choose_ipt
 
 _VARIANTS: Final = ("legacy", "nft")
 _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has chains
-_SECONDS: Final = 60.0
+_COMMAND_SECONDS: Final = 60.0
 
 # Each table in which kube-proxy has chains (in mangle just its canary), and one rule for each extension that its rules
 # need; the names are those of iptables-extensions(8).
@@ -131,7 +131,7 @@ class IptablesTool:
             raise RestoreRefusedError(_output(done))
 
     async def _restore(self, argv: Sequence[str], text: str) -> Completed:
-        deadline = Deadline.after(_SECONDS)
+        deadline = Deadline.after(_COMMAND_SECONDS)
         return await self._launcher.run(
             self._netns, argv, netns_name=self._netns_name, stdin=text.encode(), fed=self._hold_input, deadline=deadline
         )
@@ -212,7 +212,9 @@ def _without_comments(text: str) -> str:
 
 
 async def _run(launcher: Launcher, netns: NetNs, netns_name: str, argv: Sequence[str], stdin: bytes) -> Completed:
-    return await launcher.run(netns, argv, netns_name=netns_name, stdin=stdin, deadline=Deadline.after(_SECONDS))
+    return await launcher.run(
+        netns, argv, netns_name=netns_name, stdin=stdin, deadline=Deadline.after(_COMMAND_SECONDS)
+    )
 
 
 def no_room(text: str) -> CapabilityError:

@@ -29,8 +29,8 @@ _COPY_BYTES: Final = 0xFFFF
 _FLAG_SEQUENCE: Final = 1
 _TIME: Final = struct.Struct("!QQ")  # seconds, microseconds
 _ETHERTYPE_AND_HOOK: Final = struct.Struct("!HB")  # struct nfulnl_msg_packet_hdr
-_BUFFER: Final = 1 << 20
-_ROOM: Final = 16 << 20  # of the socket, in bytes of truesize
+_READ_BYTES: Final = 1 << 20
+_SOCKET_BYTES: Final = 16 << 20  # of the socket, in bytes of truesize
 
 
 class Logged(Struct, frozen=True):
@@ -85,7 +85,7 @@ class PacketLog:
         found: list[Logged] = []
         while True:
             try:
-                data = self._socket.recv(_BUFFER)
+                data = self._socket.recv(_READ_BYTES)
             except BlockingIOError:
                 return found
             except OSError as error:
@@ -106,7 +106,7 @@ class PacketLog:
         self._socket.close()
 
     def _begin(self) -> None:
-        raise_receive_buffer(self._socket, _ROOM)
+        raise_receive_buffer(self._socket, _SOCKET_BYTES)
         for family in (socket.AF_INET, socket.AF_INET6):
             self._configure(family, 0, nla.raw(_CONFIG_COMMAND, bytes([_BIND_FAMILY])))
         self._configure(socket.AF_UNSPEC, self._group, nla.raw(_CONFIG_COMMAND, bytes([_BIND])))

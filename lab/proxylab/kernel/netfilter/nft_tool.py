@@ -12,8 +12,8 @@ from proxylab.timing import Deadline
 
 __all__ = ["ListedRule", "NftRefusedError", "NftTool", "listed_rules"]
 
-_SECONDS = 60.0
-_ATTEMPTS = 2  # another program may make the table between the two commands
+_COMMAND_SECONDS = 60.0
+_LIST_ATTEMPTS = 2  # another program may make the table between the two commands
 _CHAIN: Final = re.compile(r"\tchain (\S+) \{")
 _RULE: Final = re.compile(r"\t\t(.*\S)\s+# handle (\d+)")
 
@@ -62,7 +62,7 @@ class NftTool:
         """
         kind = "ip" if family is Family.IPV4 else "ip6"
         argv = (*(("--handle",) if handles else ()), "list", "table", kind, table)
-        for _ in range(_ATTEMPTS):
+        for _ in range(_LIST_ATTEMPTS):
             done = await self._run(*argv)
             if done.status == 0:
                 return done.stdout.decode(errors="replace")
@@ -87,7 +87,7 @@ class NftTool:
         return done.stdout.decode(errors="replace")
 
     async def _run(self, *arguments: str, stdin: str = "") -> Completed:
-        argv, deadline = ("nft", *arguments), Deadline.after(_SECONDS)
+        argv, deadline = ("nft", *arguments), Deadline.after(_COMMAND_SECONDS)
         return await self._launcher.run(
             self._netns,
             argv,

@@ -39,14 +39,14 @@ _VERDICTS: Final = {
     2: "stolen",
     3: "queue",
 }
-_BUFFER: Final = 1 << 20
+_READ_BYTES: Final = 1 << 20
 _MOST_KNOWN: Final = 10_000
 
 # The offset of the packet's identity in a report (nft_trace_notify): after its nfgenmsg and two numbers.
 _ID_AT: Final = 4 + 8 + 8 + 4
 _ID_BYTES: Final = 4
 _ID_HEAD: Final = ATTRIBUTE.pack(8, _IDENTITY)
-_ROOM: Final = 128 << 20  # in bytes of truesize
+_SOCKET_BYTES: Final = 128 << 20  # in bytes of truesize
 _TRUESIZE: Final = 1280  # of one report: a kilobyte, of which it uses a third, and its struct sk_buff
 
 
@@ -85,7 +85,7 @@ class NftTrace:
         with inside(netns):
             self._socket = open_netfilter()
         try:
-            raise_receive_buffer(self._socket, _ROOM)
+            raise_receive_buffer(self._socket, _SOCKET_BYTES)
             # The kernel sends reports to all ports but 0, the port of a socket before bind(2).
             self._socket.bind((0, 0))
             self._socket.setsockopt(_SOL_NETLINK, _ADD_MEMBERSHIP, _GROUP)
@@ -112,7 +112,7 @@ class NftTrace:
         found: list[NftEvent] = []
         while True:
             try:
-                data = self._socket.recv(_BUFFER)
+                data = self._socket.recv(_READ_BYTES)
             except BlockingIOError:
                 return found
             found += (self._report(body) for kind, _, _, body in messages(data) if kind == _TRACE)

@@ -21,10 +21,10 @@ from proxylab.kernel.sandbox.linux import borrow_descriptor
 
 __all__ = ["feed"]
 
-_ALL: Final = 1 << 30
+_BUFFER_BYTES: Final = 1 << 30
 """More than any limit. The kernel caps it, and doubles it for its own book-keeping (socket(7))."""
 
-_PATIENCE: Final = 5.0
+_SOCKET_SECONDS: Final = 5.0
 _LOOK_MILLISECONDS: Final = 1
 
 
@@ -33,7 +33,7 @@ def feed(pid: int, text: int, pipe: int) -> None:
 
     A process that opens no netlink socket in time gets its input all the same.
     """
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _SOCKET_SECONDS
     clock = select.poll()
     with suppress(OSError):  # it has ended
         process = os.pidfd_open(pid)
@@ -57,6 +57,6 @@ def _raise_send_buffers(pid: int, process: int) -> int:
                 continue
             with socket.socket(fileno=borrow_descriptor(process, int(number))) as borrowed:
                 if borrowed.family == socket.AF_NETLINK:
-                    borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ALL)
+                    borrowed.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
                     raised += 1
     return raised

@@ -14,7 +14,7 @@ from proxylab.verdict.rule_words import short
 
 __all__ = ["rules", "traced"]
 
-_MOST: Final = 30
+_MOST_RULES: Final = 30
 
 
 def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
@@ -26,13 +26,13 @@ def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
         "tr",
         [tag("th", word, scope="col", class_=kind) for word, kind in _COLUMNS],
     )
-    others = len(case.evidence.counts) - min(len(found), _MOST)
+    others = len(case.evidence.counts) - min(len(found), _MOST_RULES)
     return tag(
         "details",
-        tag("summary", f"{amount(min(len(found), _MOST), 'rule')} of Services, and what they did"),
+        tag("summary", f"{amount(min(len(found), _MOST_RULES), 'rule')} of Services, and what they did"),
         tag(
             "div",
-            tag("table", tag("thead", head), tag("tbody", [_row(rule, case) for rule in found[:_MOST]])),
+            tag("table", tag("thead", head), tag("tbody", [_row(rule, case) for rule in found[:_MOST_RULES]])),
             class_="scroll",
         ),
         tag("p", f"and {amount(others, 'more rule')} that counted a packet", class_="said") if others > 0 else None,
