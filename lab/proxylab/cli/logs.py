@@ -32,9 +32,9 @@ def command(chosen: ChosenLab, /, *, follow: bool) -> ExitCode:
     with chosen.opened() as lab:
         (node,) = chosen.words
         check_netns(lab.scenario, node, "NODE")
-        lab.connection.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
+        lab.connection.begin_feed(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
         with ending_on_interrupt(lab.connection):
-            while isinstance(said := lab.connection.heard(Deadline.after(_A_DAY)), Lines):
+            while isinstance(said := lab.connection.next_answer(Deadline.after(_A_DAY)), Lines):
                 for each in said.lines:
                     click.echo(each)
     return ExitCode.OK

@@ -89,7 +89,7 @@ def _on_own_streams(connection: Connection, request: Attach, awake: int, stack: 
     reading = 0 if interactive else os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     if not interactive:
         stack.callback(os.close, reading)
-    connection.begin(request, Deadline.after(_BEGIN_SECONDS), (reading, 1, 2))
+    connection.begin_feed(request, Deadline.after(_BEGIN_SECONDS), (reading, 1, 2))
     while True:
         ready, _, _ = select.select([connection.fileno(), awake], [], [])
         if awake in ready:
@@ -102,7 +102,7 @@ def _on_terminal(connection: Connection, request: Attach, awake: int, stack: Exi
     ours, theirs = pty.openpty()
     stack.callback(os.close, ours)
     _copy_size(ours)
-    connection.begin(request, Deadline.after(_BEGIN_SECONDS), (theirs, theirs, theirs))
+    connection.begin_feed(request, Deadline.after(_BEGIN_SECONDS), (theirs, theirs, theirs))
     os.close(theirs)
     sources = [ours, connection.fileno(), awake]
     if interactive:
@@ -130,7 +130,7 @@ def _on_terminal(connection: Connection, request: Attach, awake: int, stack: Exi
 
 
 def _ended(connection: Connection) -> int:
-    answer = connection.heard(Deadline.after(_ANSWER_SECONDS))
+    answer = connection.next_answer(Deadline.after(_ANSWER_SECONDS))
     if not isinstance(answer, Ended):
         raise InternalError(f"a command must end with Ended, not {type(answer).__name__}")
     return answer.status

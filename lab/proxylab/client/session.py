@@ -87,7 +87,7 @@ class Session:
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self.engine, self._seed, source)
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.
 
         Raises:
@@ -111,7 +111,7 @@ class Session:
             return
         try:
             if checked:
-                self.rest()
+                self.close_lab()
         finally:
             self._process = None
             process.close()

@@ -25,7 +25,7 @@ _MOST_LABS: Final = 3
 class Session(Protocol):
     """A session that can close its lab, and open another one later."""
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         """Close the lab."""
 
 
@@ -49,5 +49,5 @@ class OpenLabs(Generic[_Session]):
         while len(self._open) > _MOST_LABS:
             least_recent = next(iter(self._open))
             del self._open[least_recent]
-            self._sessions[least_recent].rest()
+            self._sessions[least_recent].close_lab()
         return self._sessions[name]

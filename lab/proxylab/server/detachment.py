@@ -49,7 +49,7 @@ class Detachment:
             busy=busy,
         )
 
-    async def over(self) -> None:
+    async def wait_until_over(self) -> None:
         """Return when its time is over: at once, unless it outlives its first client."""
         if self._ends_at is None:
             return
@@ -60,11 +60,11 @@ class Detachment:
         finally:
             timer.cancel()
 
-    async def opened(self) -> None:
+    async def wait_until_detached(self) -> None:
         """Return when ``Detach`` has come."""
         await self._opened.wait()
 
-    async def told_to_end(self) -> None:
+    async def wait_until_ended(self) -> None:
         """Return when ``End`` has come."""
         await self._ended.wait()
 

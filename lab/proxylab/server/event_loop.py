@@ -108,8 +108,8 @@ async def _serve(
     await channel.send(Ready(os.getpid(), os.uname().release, rootless))
     try:
         await first_of(
-            _until_over(channel, handler),
-            _receive(control_socket, handler),
+            _serve_first_client(channel, handler),
+            _serve_later_clients(control_socket, handler),
             terminated.wait(),
             launcher.gone.wait(),
         )
@@ -118,18 +118,18 @@ async def _serve(
         handler.leave()
 
 
-async def _until_over(channel: AsyncChannel, handler: "_RequestHandler") -> None:
+async def _serve_first_client(channel: AsyncChannel, handler: "_RequestHandler") -> None:
     """Serve the first client; then, if the lab is detached, wait for the end of its time."""
     await converse(channel, handler)
-    await handler.detachment.over()
+    await handler.detachment.wait_until_over()
 
 
-async def _receive(control_socket: socket.socket | None, handler: "_RequestHandler") -> None:
+async def _serve_later_clients(control_socket: socket.socket | None, handler: "_RequestHandler") -> None:
     """Once the lab is detached, serve other clients until one of them ends it."""
-    await handler.detachment.opened()
+    await handler.detachment.wait_until_detached()
     if control_socket is None:
         raise InternalError("a lab without a control socket was detached")
-    await first_of(accept_clients(control_socket, handler), handler.detachment.told_to_end())
+    await first_of(accept_clients(control_socket, handler), handler.detachment.wait_until_ended())
 
 
 def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:

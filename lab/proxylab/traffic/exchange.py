@@ -73,7 +73,7 @@ class Exchange:
         self._nodes = frozenset(resolved.nodes)
         self._sent_at_sentinels = 0
 
-    async def take(self, deadline: Deadline) -> str:
+    async def run(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably lost.
 
         Returns:

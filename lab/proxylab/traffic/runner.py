@@ -283,7 +283,7 @@ class Runner:
 
     async def _take(self, turns: Exchange, resolved: ResolvedProbe) -> str:
         try:
-            unfinished = await turns.take(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
+            unfinished = await turns.run(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         except BaseException:
             self._stop_tracing()  # later runs must not pay for it
             raise
@@ -334,13 +334,13 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
-            before_sentinels=partial(self._hold, resolved),
+            before_sentinels=partial(self._read_counters_again, resolved),
         )
 
-    async def _hold(self, resolved: ResolvedProbe) -> None:
+    async def _read_counters_again(self, resolved: ResolvedProbe) -> None:
         """Read the counters now: what comes later is not the run's."""
-        self._stacks.hold()
-        await together(self._foreign[node].hold() for node in resolved.nodes if node in self._foreign)
+        self._stacks.read_again()
+        await together(self._foreign[node].read_again() for node in resolved.nodes if node in self._foreign)
 
     def _sctp_responders(self) -> Associations | None:
         """The SCTP responders for a kernel without SCTP, opened when SCTP is first sent."""

@@ -27,7 +27,7 @@ class Stacks:
         self.counters_read_at = 0
         self._before = {name: self._counters(name).read() for name in namespaces}
 
-    def hold(self) -> None:
+    def read_again(self) -> None:
         """Read the counters now: what comes later is not the run's. A second call does nothing."""
         if not self._after:
             self.counters_read_at = time.time_ns()

@@ -88,19 +88,19 @@ class Ledger:
         if sent is not None:
             self._settled.append(StreamPacket(sent.number, sent.at, StreamPacketFate.LOST, error=error))
 
-    def turned_away(self, fate: StreamPacketFate, error: str) -> None:
+    def settle_all(self, fate: StreamPacketFate, error: str) -> None:
         """Record this fate for every packet under way."""
         self._settled += (StreamPacket(sent.number, sent.at, fate, error=error) for sent in self._out.values())
         self._out.clear()
 
-    def gone(self, at: int, kind: BreakKind) -> None:
+    def connection_ended(self, at: int, kind: BreakKind) -> None:
         """Record the end of a connection."""
         self.breaks.append(Break(at, kind))
 
     def close_step(self) -> tuple[tuple[StreamPacket, ...], tuple[StreamPacket, ...], tuple[Break, ...]]:
         """The step's packets, its late answers and its breaks. Packets under way are lost to it, and may come late."""
         self._given_up.update(self._out)
-        self.turned_away(StreamPacketFate.LOST, "")
+        self.settle_all(StreamPacketFate.LOST, "")
         settled, late, breaks = self._settled, self._late, self.breaks
         self._settled, self._late, self.breaks = [], [], []
         return tuple(sorted(settled, key=lambda packet: packet.number)), tuple(late), tuple(breaks)

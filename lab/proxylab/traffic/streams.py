@@ -291,7 +291,7 @@ class Streams:
 
     def _record(self, stream: _Stream) -> StreamRecord:
         for at in stream.sender_tap.resets():
-            stream.ledger.gone(at, BreakKind.RESET)  # a reset that ended no current connection
+            stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(

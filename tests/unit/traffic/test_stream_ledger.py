@@ -62,8 +62,8 @@ def test_a_connection_takes_along_what_is_under_way_on_it() -> None:
     kept = ledger()
     kept.issue()
     kept.issue()
-    kept.turned_away(LOST, "ECONNRESET")
-    kept.gone(5, BreakKind.RESET)
+    kept.settle_all(LOST, "ECONNRESET")
+    kept.connection_ended(5, BreakKind.RESET)
     packets, _, breaks = kept.close_step()
     assert [(each.fate, each.error) for each in packets] == [(LOST, "ECONNRESET")] * 2
     assert [(each.at, each.kind) for each in breaks] == [(5, BreakKind.RESET)]
