@@ -188,7 +188,7 @@ async def detoured(launcher: Launcher) -> list[list[str]]:
     with realise(draw(balanced())) as wiring:
         policy_routes = PolicyRoutes(wiring)
         for via in ("172.18.0.4", None, "172.18.0.2"):
-            policy_routes.take(None if via is None else policy_route(via))
+            policy_routes.install(None if via is None else policy_route(via))
             argv = ["ip", "-json", "route", "get", "192.0.2.33"]
             done = await launcher.run(
                 wiring.namespaces["router"], argv, netns_name="router", deadline=Deadline.after(10)

@@ -30,7 +30,7 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
-from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, misled
+from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Backend, Subject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
@@ -106,7 +106,7 @@ class Round:
         yield from self._test_paths(subject)
 
     def _test_paths(self, subject: Subject) -> Iterator[Finding]:
-        finding = misled(subject, self._rules, self._nodes)
+        finding = judge_targets(subject, self._rules, self._nodes)
         if finding is None and subject.service.key == KUBE_DNS:
             yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._resolvers()])
             yield nothing(Stage.MASQUERADE, "the lab's own name server answers questions, and no probes")

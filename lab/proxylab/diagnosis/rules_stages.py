@@ -15,7 +15,7 @@ from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
 from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 
-__all__ = ["Rules", "judge_balancing", "judge_entries", "misled"]
+__all__ = ["Rules", "judge_balancing", "judge_entries", "judge_targets"]
 
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
@@ -134,7 +134,7 @@ def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
     return None
 
 
-def misled(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
+def judge_targets(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
     """The finding that a rule translates to a wrong address, or not at all; ``None`` where all are right."""
     for node in nodes:
         for frontend in subject.frontends:

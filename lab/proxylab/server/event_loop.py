@@ -282,7 +282,7 @@ class _RequestHandler:
 
     async def _end(self, lab: Lab) -> None:
         try:
-            await lab.retire()
+            await lab.stop()
         finally:
             self._departed.append(lab.network.close(self._cleanup))
 

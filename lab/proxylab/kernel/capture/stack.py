@@ -22,14 +22,13 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nft_expressions import log
-from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]
 
-_INPUT, _OUTPUT = 1, 3
 _TABLE: Final = "proxylab-stack"
-_CHAINS: Final = {"output": Hook(_OUTPUT, -350), "input": Hook(_INPUT, 350)}
+_CHAINS: Final = {"output": Hook(OUTPUT, -350), "input": Hook(INPUT, 350)}
 _LOG_GROUP: Final = 1  # group 0 is the tracer's
 
 _ETHERNET_BYTES: Final = 14
@@ -119,4 +118,4 @@ class StackTap:
 
     def _frame(self, logged: Logged) -> Frame:
         header = _NO_LINK_HEADER.get(logged.packet[0] >> 4, b"")
-        return Frame(header + logged.packet, logged.hook == _OUTPUT, logged.at_ns or self._settled_at)
+        return Frame(header + logged.packet, logged.hook == OUTPUT, logged.at_ns or self._settled_at)

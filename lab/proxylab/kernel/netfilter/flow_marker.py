@@ -18,14 +18,14 @@ from proxylab.kernel.netfilter.nft_expressions import (
     match_family,
     match_protocol,
 )
-from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["FlowMarker"]
 
 _TABLE: Final = "proxylab-meter"
 _PRIORITY: Final = -190
-_CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
+_CHAINS: Final = {"PREROUTING": Hook(PREROUTING, _PRIORITY), "OUTPUT": Hook(OUTPUT, _PRIORITY)}
 
 # Offsets in headers, in bytes.
 _DESTINATION_PORT: Final = 2

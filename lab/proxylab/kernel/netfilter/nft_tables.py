@@ -25,7 +25,7 @@ from proxylab.kernel.netfilter.nfnetlink import (
 )
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Hook", "OwnTable", "Rule", "delete_table"]
+__all__ = ["INPUT", "OUTPUT", "PREROUTING", "Hook", "OwnTable", "Rule", "delete_table"]
 
 # include/uapi/linux/netlink.h, netfilter/nfnetlink.h, netfilter/nf_tables.h
 _NFPROTO_INET: Final = 1
@@ -44,6 +44,8 @@ _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_TYPE = 1, 3, 4, 7
 _HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 
+PREROUTING, INPUT, OUTPUT = 0, 1, 3  # NF_INET_* of include/uapi/linux/netfilter.h
+
 # The kernel has no nf_tables, or none for this family: then there is no table either.
 _NO_TABLE: Final = frozenset({errno.ENOENT, errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.EINVAL, errno.EPROTONOSUPPORT})
 
@@ -55,7 +57,7 @@ Rule = Sequence[bytes]
 
 
 class Hook(Struct, frozen=True):
-    """The hook of a base chain: the number of the netfilter hook (``NF_INET_*``), and the priority."""
+    """The hook of a base chain: its number (``PREROUTING``, ``INPUT`` or ``OUTPUT``), and the priority."""
 
     number: int
     priority: int

@@ -31,7 +31,7 @@ from msgspec import Struct
 from proxylab.errors import CapabilityError
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
 from proxylab.kernel.netfilter.nft_expressions import TRACE, TRANSPORT_HEADER, log, match_bytes, match_protocol
-from proxylab.kernel.netfilter.nft_tables import Hook, OwnTable
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
 
@@ -42,7 +42,7 @@ ENTRY: Final = "entry"
 
 _PRIORITY: Final = -350
 _TABLE: Final = "proxylab-trace"
-_CHAINS: Final = {"PREROUTING": Hook(0, _PRIORITY), "OUTPUT": Hook(3, _PRIORITY)}  # include/uapi/linux/netfilter.h
+_CHAINS: Final = {"PREROUTING": Hook(PREROUTING, _PRIORITY), "OUTPUT": Hook(OUTPUT, _PRIORITY)}
 _GROUP: Final = 0  # legacy iptables logs traces to this group
 _LEGACY: Final = "TRACE: "
 _ENTRY_PREFIX: Final = "proxylab entry"  # rules under test may log to the group, too
