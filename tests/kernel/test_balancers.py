@@ -47,7 +47,7 @@ class Daemons:
         for node in self.status:
             for everywhere in ("0.0.0.0", "::"):
                 listening = listen_inside(wiring.namespaces[node], ip_address(everywhere), PORT)
-                server = await HttpServer.on(listening, partial(self._answer, node))
+                server = HttpServer(listening, partial(self._answer, node))
                 stack.push_async_callback(server.close)
 
     def _answer(self, node: str, _path: str) -> Answer:

@@ -49,7 +49,7 @@ class ApiServer:
         except OSError as error:
             what = f"the API server cannot listen on {API_ADDRESS}:{API_PORT}: {error.strerror}"
             raise EngineError(netns.name, what, "") from error
-        self._servers[netns] = await HttpServer.on(listening, self._answer)
+        self._servers[netns] = HttpServer(listening, self._answer)
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
