@@ -66,7 +66,9 @@ def _sends_from(value: object) -> OneAddress | EachAddress:
 class Source(Declared, frozen=True, kw_only=True):
     """The sender."""
 
-    meant: ClassVar[Mapping[str, str]] = dict.fromkeys(("pod", "host", "node"), "write name: NAME, for a pod, a host or a node")
+    meant: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("pod", "host", "node"), "write name: NAME, for a pod, a host or a node"
+    )
 
     name: Annotated[str, Key("The pod, outside host or node that sends.", ["client"])]
     sends_from: Annotated[
