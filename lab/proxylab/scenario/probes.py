@@ -66,6 +66,10 @@ def _sends_from(value: object) -> OneAddress | EachAddress:
 class Source(Declared, frozen=True, kw_only=True):
     """The sender."""
 
+    meant: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("pod", "host", "node"), "write name: NAME, for a pod, a host or a node"
+    )
+
     name: Annotated[str, Key("The pod, outside host or node that sends.", ["client"])]
     sends_from: Annotated[
         Annotated[OneAddress | EachAddress, Read(_sends_from, str)] | None,
@@ -109,7 +113,12 @@ _Family = Annotated[
 class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
     """A frontend of a Service."""
 
-    meant: ClassVar[Mapping[str, str]] = {"name": "to dial the name of a Service, write via: dnsName"}
+    meant: ClassVar[Mapping[str, str]] = {
+        "name": "to dial the name of a Service, write via: dnsName",
+        "frontend": "write via: FRONTEND",
+        "ip": "write address: ADDRESS",
+        "targetPort": "write port: PORT, the Service's own; the Service says to which port that goes",
+    }
 
     service: Annotated[str, Key("The Service, as name or namespace/name.", ["echo", "prod/echo"])]
     namespace: Annotated[Name, Key("The Service's namespace, if service does not name it.", ["prod"])] = "default"
@@ -211,6 +220,8 @@ def _frame_to(text: str) -> str:
 
 class Send(Declared, frozen=True, kw_only=True):
     """The packets to send."""
+
+    meant: ClassVar[Mapping[str, str]] = {"count": "write flows: NUMBER", "size": "write payload: BYTES"}
 
     protocol: Annotated[
         Transport | None,

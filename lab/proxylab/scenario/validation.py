@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
 from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
-from proxylab.scenario.problems import Problems, describe, listed
+from proxylab.scenario.problems import Problems, describe, in_yaml, listed
 from proxylab.scenario.reading import read, read_as
 
 __all__ = ["validated"]
@@ -39,8 +39,7 @@ def _tell(detail: ErrorDetails, shape: Any, root: Location, problems: Problems) 
     if isinstance(refusal, RefusedError):
         problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **refusal.problem)
     elif kind == "missing":
-        words = _words_at(shape, location)
-        problems.add(where[location[-1]].key, "is missing", allowed=f"allowed: {listed(words)}" if words else "add it")
+        problems.add(where[location[-1]].key, "is missing", allowed=_what_to_add(shape, location))
     elif kind == "extra_forbidden":
         found = _annotation_at(shape, location[:-1])
         known = [*_keys(found)]
@@ -79,10 +78,13 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _words_at(shape: Any, location: Path) -> list[str]:
-    """The words that a key at ``location`` may have, if they are a closed set."""
-    found = _annotation_at(shape, location)
-    return list(found) if isinstance(found, type) and issubclass(found, StrEnum) else []
+def _what_to_add(shape: Any, location: Path) -> str:
+    """The words that the key at ``location`` may have, if they are a closed set; otherwise an example."""
+    found, owner = _annotation_at(shape, location), _annotation_at(shape, location[:-1])
+    if isinstance(found, type) and issubclass(found, StrEnum):
+        return f"allowed: {listed(found)}"
+    examples = next(key.key.examples for key in declared_keys(owner) if key.alias == location[-1])
+    return f"add it, such as {location[-1]}: {in_yaml(examples[0])}" if examples else "add it"
 
 
 def _annotation_at(shape: Any, location: Path) -> Any:
