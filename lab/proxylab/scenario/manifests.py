@@ -7,7 +7,7 @@ ports.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
@@ -33,6 +33,7 @@ from proxylab.scenario.workloads import (
 
 __all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "check_services", "read_manifests"]
 
+Entry = TypeVar("Entry", PodGroup, Node)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]
 """Namespace and name."""
@@ -50,10 +51,10 @@ _KINDS: Final = {
 }
 
 
-class ManifestObject(Struct, frozen=True):
-    """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
+class ManifestObject(Struct, Generic[Entry], frozen=True):
+    """A Pod or Node from a manifest; ``entry`` is its equivalent in the spec, ``None`` if it is not well-formed."""
 
-    shape: Any
+    entry: Entry | None
     location: Location
 
 
@@ -78,8 +79,8 @@ class Manifests(Struct):
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
     slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
-    pods: dict[str, ManifestObject] = field(default_factory=dict)
-    nodes: dict[str, ManifestObject] = field(default_factory=dict)
+    pods: dict[str, ManifestObject[PodGroup]] = field(default_factory=dict)
+    nodes: dict[str, ManifestObject[Node]] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -233,8 +234,8 @@ class _Reader:
     def _keep(
         self,
         wanted: type[Kept],
-        make: Callable[[Kept, Location], PodGroup | Node],
-        found: dict[str, ManifestObject],
+        make: Callable[[Kept, Location], Entry],
+        found: dict[str, ManifestObject[Entry]],
         location: Location,
     ) -> None:
         """Keep a Pod or Node as the entry of the spec that is equivalent."""
