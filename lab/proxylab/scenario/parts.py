@@ -4,12 +4,13 @@
 rest of the same probe. ``inventory`` and ``flows`` compare parts with each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import replace
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Declared, declared_keys
@@ -33,7 +34,7 @@ from proxylab.scenario.model import (
     Target,
 )
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.reading import placed, read_as
+from proxylab.scenario.reading import placed, read, read_key
 from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.validation import validated
 
@@ -100,10 +101,10 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         location: the document.
         problems: takes the mistakes in its shape.
     """
-    read = validated(ScenarioDocument, location, problems)
-    if read is None:
+    written = validated(ScenarioDocument, location, problems)
+    if written is None:
         return _salvaged(location)
-    document = placed(read, location)
+    document = placed(written, location)
     spec = document.spec
     return Parts(
         location=location,
@@ -187,10 +188,13 @@ def _salvaged(location: Location) -> Parts:
 
 def _sent(declared: type[Probe | Stream], location: Location) -> ProbeParts:
     """The parts of a probe or stream, each read on its own."""
-    parts = {
-        key.name: _part(key.hint, location[key.alias], None if key.default is NODEFAULT else key.default)
-        for key in declared_keys(declared)
-    }
+    parts: dict[str, Any] = {}
+    for key in declared_keys(declared):
+        at = location[key.alias]
+        if at.exists:
+            parts[key.name] = _well_formed(partial(read_key, declared, key.name), at.value, at)
+        else:
+            parts[key.name] = None if key.default is NODEFAULT else key.default
     parts["exceptions"] = tuple(_part(Exceptional, each) for each in _items(location["except"]))
     return ProbeParts(**parts)
 
@@ -206,19 +210,19 @@ def _entries(declared: type[AnyDeclared], location: Location) -> dict[str, AnyDe
     if not isinstance(entries, dict):
         return {}
     return {
-        name: _well_formed(declared, {} if entry is None else entry, location[name], name)
+        name: _well_formed(partial(read, declared), {} if entry is None else entry, location[name], name)
         for name, entry in entries.items()
     }
 
 
-def _part(wanted: Any, location: Location, otherwise: Any = None) -> Any:
-    """The value at ``location`` if it fits ``wanted``, else ``None``; if the author wrote none, ``otherwise``."""
-    return _well_formed(wanted, location.value, location) if location.exists else otherwise
+def _part(declared: type[AnyDeclared], location: Location, otherwise: AnyDeclared | None = None) -> AnyDeclared | None:
+    """The record at ``location`` if it is well-formed, else ``None``; if the author wrote none, ``otherwise``."""
+    return _well_formed(partial(read, declared), location.value, location) if location.exists else otherwise
 
 
-def _well_formed(wanted: Any, value: object, location: Location, name: str = "") -> Any:
+def _well_formed(reader: Callable[[object], Any], value: object, location: Location, name: str = "") -> Any:
     try:
-        read = TypeAdapter(read_as(wanted)).validate_python(value, strict=True)
+        made = reader(value)
     except ValidationError:
         return None
-    return placed(read, location, name) if isinstance(read, Declared) else read
+    return placed(made, location, name) if isinstance(made, Declared) else made

@@ -48,7 +48,7 @@ from proxylab.scenario.keys import (
 from proxylab.scenario.problems import describe, listed, shown
 from proxylab.scenario.words import Position
 
-__all__ = ["Shape", "form_schema", "placed", "read", "read_as", "schema_of", "shape_of"]
+__all__ = ["Shape", "form_schema", "placed", "read", "read_as", "read_key", "schema_of", "shape_of"]
 
 Made = TypeVar("Made", bound=Declared)
 Placed = TypeVar("Placed", bound=Declared)
@@ -117,14 +117,20 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 
 
 @cache
-def _adapter(declared: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(declared)
+def _adapter(declared: Any, key: str = "") -> TypeAdapter[Any]:
+    hints = {each.name: each.hint for each in declared_keys(declared)}
+    return TypeAdapter(read_as(hints[key]) if key else declared)
 
 
 def read(declared: type[Made], value: object) -> Made:
     """The record of a value, without positions. Raises pydantic's ``ValidationError``."""
     made: Made = _adapter(declared).validate_python(value)
     return made
+
+
+def read_key(declared: type[Declared], key: str, value: object) -> Any:
+    """The value of one field of a record, without positions. Raises pydantic's ``ValidationError``."""
+    return _adapter(declared, key).validate_python(value, strict=True)
 
 
 @cache
