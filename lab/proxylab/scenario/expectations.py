@@ -235,17 +235,17 @@ def _ready_pods(service: Service, pods: Mapping[str, PodGroup]) -> int:
     )
 
 
-def check_conntrack(shape: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:
+def check_conntrack(expect: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note unknown names in an expectation of connection tracking, and one that expects nothing."""
-    if shape.node is not None and shape.node not in inventory.nodes:
-        inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
-    if shape.some is None and shape.none is None:
+    if expect.node is not None and expect.node not in inventory.nodes:
+        inventory.refuse(location["node"].spot, expect.node, "a node", inventory.nodes, problems)
+    if expect.some is None and expect.none is None:
         problems.add(location.spot, "expects nothing", allowed="needed: some, none, or both")
-    if shape.some is not None and shape.some == shape.none:
+    if expect.some is not None and expect.some == expect.none:
         problems.add(
             location["none"].spot, "contradicts some, which needs the same entries", allowed="remove one of the two"
         )
-    for key, entries in (("some", shape.some), ("none", shape.none)):
+    for key, entries in (("some", expect.some), ("none", expect.none)):
         if entries is not None:
             _check_entries(entries, location[key], inventory, problems)
 

@@ -134,8 +134,8 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
     A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
     pods, nodes, in_manifests = dict(parts.pods), dict(parts.nodes), dict(parts.in_manifests)
-    for name, given in manifests.pods.items():
-        location = given.location["metadata"]["name"]
+    for name, pod in manifests.pods.items():
+        location = pod.location["metadata"]["name"]
         if name in pods:
             line = parts.at("pods", name).key.position.line
             problems.add(
@@ -144,17 +144,17 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 allowed="rename one of the two",
             )
             continue
-        pods[name], in_manifests["pods", name] = given.shape, location
-    for name, given in manifests.nodes.items():
+        pods[name], in_manifests["pods", name] = pod.entry, location
+    for name, node in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:
-            nodes[name], in_manifests["nodes", name] = given.shape, given.location["metadata"]["name"]
-        elif own is not None and given.shape is not None:
+            nodes[name], in_manifests["nodes", name] = node.entry, node.location["metadata"]["name"]
+        elif own is not None and node.entry is not None:
             update = {
-                "labels": {**given.shape.labels, **own.labels},
-                "taints": own.taints or given.shape.taints,
-                "terminating": own.terminating or given.shape.terminating,
-                "internal_ips": own.internal_ips or given.shape.internal_ips,
+                "labels": {**node.entry.labels, **own.labels},
+                "taints": own.taints or node.entry.taints,
+                "terminating": own.terminating or node.entry.terminating,
+                "internal_ips": own.internal_ips or node.entry.internal_ips,
             }
             nodes[name] = replace(own, **update)
     return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)

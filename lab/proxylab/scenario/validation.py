@@ -1,4 +1,4 @@
-"""``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
+"""``validated``: check a value of a document by its declaration, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -22,26 +22,26 @@ _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
 
 
-def validated(shape: type[Wanted], where: Location, problems: Problems) -> Wanted | None:
+def validated(declared: type[Wanted], where: Location, problems: Problems) -> Wanted | None:
     """The value at ``where`` as that record, without positions, or ``None`` after noting its mistakes."""
     try:
-        return read(shape, where.value)
+        return read(declared, where.value)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _tell(detail, shape, where, problems)
+            _tell(detail, declared, where, problems)
         return None
 
 
-def _tell(detail: ErrorDetails, shape: Any, root: Location, problems: Problems) -> None:
+def _tell(detail: ErrorDetails, declared: Any, root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
     refusal = detail.get("ctx", {}).get("error")
     if isinstance(refusal, RefusedError):
         problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **refusal.problem)
     elif kind == "missing":
-        problems.add(where[location[-1]].key, "is missing", allowed=_what_to_add(shape, location))
+        problems.add(where[location[-1]].key, "is missing", allowed=_what_to_add(declared, location))
     elif kind == "extra_forbidden":
-        found = _annotation_at(shape, location[:-1])
+        found = _annotation_at(declared, location[:-1])
         known = [*_keys(found)]
         word = str(location[-1])
         if word in found.meant:
@@ -78,17 +78,17 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _what_to_add(shape: Any, location: Path) -> str:
+def _what_to_add(declared: Any, location: Path) -> str:
     """The words that the key at ``location`` may have, if they are a closed set; otherwise an example."""
-    found, owner = _annotation_at(shape, location), _annotation_at(shape, location[:-1])
+    found, owner = _annotation_at(declared, location), _annotation_at(declared, location[:-1])
     if isinstance(found, type) and issubclass(found, StrEnum):
         return f"allowed: {listed(found)}"
     examples = next(key.key.examples for key in declared_keys(owner) if key.alias == location[-1])
     return f"add it, such as {location[-1]}: {in_yaml(examples[0])}" if examples else "add it"
 
 
-def _annotation_at(shape: Any, location: Path) -> Any:
-    reached: Any = shape
+def _annotation_at(declared: Any, location: Path) -> Any:
+    reached: Any = declared
     for part in location:
         reached = _step(reached, part)
     return _bare(reached)
