@@ -142,14 +142,19 @@ async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) ->
     fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
     progress = await fleet.engines[node].progress(deadline)
     if not healthz.port:
-        return ProxyRecord(node=node, progress=progress)
+        return ProxyRecord(node=node, mode=fleet.mode(node), progress=progress)
     address = healthz.address
     if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
     status, document = await _healthz(control_plane.contexts[node].netns, address, healthz.port)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"
     return ProxyRecord(
-        node=node, progress=progress, healthz=status, asked=asked, eligible=document.get("nodeEligible") is not False
+        node=node,
+        mode=fleet.mode(node),
+        progress=progress,
+        healthz=status,
+        asked=asked,
+        eligible=document.get("nodeEligible") is not False,
     )
 
 
