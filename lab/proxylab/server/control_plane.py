@@ -118,11 +118,7 @@ async def _run_engines(
     stack.push_async_callback(cluster.api.close)
 
     def make(node: str, mode: str) -> Engine:
-        try:
-            choice = request.engine.in_mode(mode)
-        except ValueError as error:
-            raise EngineError(node, f"cannot start in mode {mode}: {error}") from error
-        return make_engine(choice, node, contexts[node], cluster)
+        return make_engine(request.engine.in_mode(mode), node, contexts[node], cluster)
 
     async def flush(node: str, mode: str) -> None:
         on_node = node_mode(mode, contexts[node])
