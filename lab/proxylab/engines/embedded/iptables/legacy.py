@@ -11,8 +11,8 @@ How it differs from the current one:
 * Every load-balancer IP had a KUBE-FW- chain, with or without source ranges; it ended in KUBE-MARK-DROP.
 * KUBE-SVC- masqueraded for node ports and external IPs as well as for the cluster IP. Pods kept their address at an
   external IP.
-* Source ranges that include the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
-  where it serves both families.
+* Source ranges that include the node's address did not let the node in, as they do now: where 1.23.17 serves both
+  families, it takes 0.0.0.0 and :: for the node's addresses.
 * A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL, which only INPUT and OUTPUT called, so
   forwarded packets escaped it. The kubelet wrote both chains until KEP-3178. The lab has no kubelet, so this engine
   writes them itself, and the lab writes them for the real one.
@@ -200,6 +200,8 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
         yield f"{begin} -j {target}"
     for cidr in port.source_ranges:
         yield f"{begin} -s {cidr} -j {target}"
+    for vip in port.load_balancer_vips if any(cidr.network_address.is_unspecified for cidr in port.source_ranges) else ():
+        yield f"{begin} -s {vip} -j {target}"
     yield f"{begin} -j {MARK_DROP.name}"
 
 
@@ -234,8 +236,11 @@ def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> 
             yield f"-A {chain}{scope.of_port} {recent} -j {target}"
 
 
+_OF_KUBELET = tuple(jump for jump in JUMPS if jump.target == names.FIREWALL.name)
+_OWN = tuple(jump for jump in JUMPS if jump.target not in (names.FIREWALL.name, names.PROXY_FIREWALL.name))
+
 V1_23 = Shape(
-    jumps=tuple(jump for jump in JUMPS if jump.target != names.PROXY_FIREWALL.name),
+    jumps=(*_OF_KUBELET, *_OWN),
     kept=_kept_chains,
     shared=_shared_chains,
     head=_fixed_rules,
