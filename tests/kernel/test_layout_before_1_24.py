@@ -1,7 +1,6 @@
 """The scenario of KUBE-XLB and KUBE-MARK-DROP fails on embedded@v1.23 without the rules that it is about."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from mutated_labs import MutatedLabs, name_of
@@ -17,10 +16,10 @@ OF_POD = "load balancer IP with policy Local sends a pod to KUBE-SVC"
 OF_NODE = "load balancer IP with policy Local sends a node by KUBE-MARK-MASQ to KUBE-SVC"
 IN_INPUT = "NodePort with policy Local and no local endpoint drops in INPUT"
 IN_OUTPUT = "load balancer IP with source ranges drops a node outside the range in OUTPUT"
-BREAKAGES = [
-    ("KUBE-XLB is empty", "_external_local", "lambda *each: iter(())", {TO_ENDPOINT, OF_POD, OF_NODE, IN_INPUT}),
-    ("nothing drops marked packets", "_of_kubelet", "lambda family: ()", {IN_INPUT, IN_OUTPUT}),
-]
+BREAKAGES = {
+    "KUBE-XLB is empty": ("_external_local", "lambda *each: iter(())", {TO_ENDPOINT, OF_POD, OF_NODE, IN_INPUT}),
+    "nothing drops marked packets": ("_of_kubelet", "lambda family: ()", {IN_INPUT, IN_OUTPUT}),
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +29,7 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
     made.close()
 
 
-@pytest.mark.parametrize(("attribute", "becomes", "red"), [each[1:] for each in BREAKAGES], ids=[*zip(*BREAKAGES)][0])
+@pytest.mark.parametrize(("attribute", "becomes", "red"), BREAKAGES.values(), ids=BREAKAGES)
 def test_without_a_rule_its_probes_turn_red(labs: MutatedLabs, attribute: str, becomes: str, red: set[str]) -> None:
     ((_, verdicts),) = labs.run([FILE], Mutation(LEGACY, attribute, becomes))
     assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == red

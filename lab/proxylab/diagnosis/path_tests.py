@@ -147,7 +147,9 @@ def hairpin_tests(
     for frontend in subject.frontends:
         if frontend.is_internal:
             own = [each for each in senders if each.backs and each.kind is Kind.POD and each.node in nodes]
-            found += filter(None, (_path_test(subject, terms[dialler.node], dialler, frontend, dialler.node) for dialler in own))
+            found += filter(
+                None, (_path_test(subject, terms[dialler.node], dialler, frontend, dialler.node) for dialler in own)
+            )
     found = [
         path_test for path_test in found if any(address in path_test.dialler.addresses for address, _ in path_test.due)
     ]

@@ -18,7 +18,7 @@ from proxylab.engines.fleet import Fleet
 from proxylab.engines.names import mode_of
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.errors import EngineError, ScenarioError
+from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool

@@ -200,7 +200,9 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
         yield f"{begin} -j {target}"
     for cidr in port.source_ranges:
         yield f"{begin} -s {cidr} -j {target}"
-    for vip in port.load_balancer_vips if any(cidr.network_address.is_unspecified for cidr in port.source_ranges) else ():
+    for vip in (
+        port.load_balancer_vips if any(cidr.network_address.is_unspecified for cidr in port.source_ranges) else ()
+    ):
         yield f"{begin} -s {vip} -j {target}"
     yield f"{begin} -j {MARK_DROP.name}"
 
