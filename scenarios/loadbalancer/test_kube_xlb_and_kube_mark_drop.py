@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.pytest_plugin import Lab
 
 BY_SERVICE: Final = "FW|XLB|EXT|SVC|SVL|SEP"  # a hash of the Service follows in their names

@@ -1,6 +1,8 @@
 """A session: one lab process, and one lab after the other in it.
 
-``proxylab run`` and the pytest plugin both go from a scenario to verdicts through it. Nothing here prints.
+``proxylab run``, ``proxylab up`` and the pytest plugin all come from a scenario to its lab by ``Session.open``. It
+plans the lab, starts the lab process (``client.lab_process``), sends it the plan as a ``Build``, and returns the built
+lab as an ``OpenLab`` (``client.open_lab``).
 """
 
 from collections.abc import Callable
@@ -98,7 +100,7 @@ class Session:
                         what = f"cannot make step {step.name!r}, which changes it to mode {action.mode}"
                         raise EngineError(node, what, str(error)) from error
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.
 
         Raises:
@@ -122,7 +124,7 @@ class Session:
             return
         try:
             if checked:
-                self.rest()
+                self.close_lab()
         finally:
             self._process = None
             process.close()

@@ -15,14 +15,14 @@ from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import reached
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from proxylab.engines.names import mode_of
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netfilter.rules import IptablesTool
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
