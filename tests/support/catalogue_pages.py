@@ -22,7 +22,8 @@ describes the sources of binaries.
 
 [How a packet passes](../explanation/packet-flow.md) says how the modes differ. Within a mode, `tests/engines` compares
 the rules of the embedded engine with those of the newest kube-proxy by meaning, for every scenario and for generated
-clusters, and those of `embedded@v1.23` with those of kube-proxy 1.23.17. They are the same. These differences are known:
+clusters, and those of `embedded@v1.23` with those of kube-proxy 1.23.17. They are the same. These differences are
+known:
 
 | engines | the embedded engine | kube-proxy |
 | --- | --- | --- |
