@@ -1,4 +1,4 @@
-"""The scenario of KUBE-XLB and KUBE-MARK-DROP fails on embedded@v1.23 without the rules that it is about."""
+"""Scenarios on embedded@v1.23: those about its own layout hold, and fail without the rules that they are about."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,17 @@ from sandboxed import ROOT
 
 from proxylab.verdict.model import Judgement
 
-FILE = ROOT / "scenarios/loadbalancer/kube-xlb-and-kube-mark-drop.lab.yaml"
+SCENARIOS = ROOT / "scenarios"
+FILE = SCENARIOS / "loadbalancer/kube-xlb-and-kube-mark-drop.lab.yaml"
+HOLDING = (
+    FILE,
+    SCENARIOS / "externalip/hijacked-address.lab.yaml",
+    SCENARIOS / "nodeport/localhost-node-ports-off.lab.yaml",
+    SCENARIOS / "rejections/no-local-endpoint-or-no-endpoint.lab.yaml",
+    SCENARIOS / "steps/load-balancer-settings-change.lab.yaml",
+)
+"""Each of them expects something else of versions before 1.24 or 1.26."""
+
 LEGACY = "proxylab.engines.embedded.iptables.legacy"
 TO_ENDPOINT = "load balancer IP with policy Local reaches the endpoint of the node"
 OF_POD = "load balancer IP with policy Local sends a pod to KUBE-SVC"
@@ -33,3 +43,9 @@ def labs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MutatedLabs]:
 def test_without_a_rule_its_probes_turn_red(labs: MutatedLabs, attribute: str, becomes: str, red: set[str]) -> None:
     ((_, verdicts),) = labs.run([FILE], Mutation(LEGACY, attribute, becomes))
     assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == red
+
+
+def test_what_differs_by_version_holds(labs: MutatedLabs) -> None:
+    judged = {(path.name, name_of(each)): each.overall for path, every in labs.run(HOLDING, None) for each in every}
+    assert len(judged) > 20
+    assert {case: overall for case, overall in judged.items() if overall is not Judgement.PASS} == {}
