@@ -180,6 +180,12 @@ EDITS = [
         {"a daemon on a node is reached from outside", "a daemon on a node is reached from outside over IPv6"},
     ),
     Edit(
+        "network/fixed-addresses",
+        'outside: {addresses: [203.0.113.1, "2001:db8:113::1"]}',
+        'outside: {addresses: [203.0.113.3, "2001:db8:113::3"]}',
+        {"LoadBalancer source ranges admit the first address of a segment"},
+    ),
+    Edit(
         "network/outbound-masquerade",
         "outboundMasquerade: true",
         "outboundMasquerade: false",

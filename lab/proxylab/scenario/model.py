@@ -185,6 +185,11 @@ class Scenario(Record, frozen=True, kw_only=True):
     proxy: ProxyConfiguration | None = None
 
     @property
+    def machines(self) -> tuple[Node | Host, ...]:
+        """The nodes, then the outside hosts."""
+        return (*self.nodes, *self.hosts)
+
+    @property
     def all_probes(self) -> tuple[Probe, ...]:
         """Its own probes and those of its steps, in the order in which the lab sends them."""
         return (*self.probes, *(probe for step in self.steps for probe in step.probes))

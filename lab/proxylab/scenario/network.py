@@ -3,12 +3,13 @@
 ``proxylab.scenario.networks`` compares networks with each other.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from msgspec import field
 
-from proxylab.addresses import Family, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.scenario import syntax
 from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
 from proxylab.scenario.problems import listed
@@ -41,13 +42,16 @@ class Hairpin(StrEnum):
     NONE = "none"
 
 
-def _one_of_each_family(networks: list[IPNetwork]) -> list[IPNetwork]:
-    families = [Family.of(network) for network in networks]
+_AnyOf = TypeVar("_AnyOf", IPAddress, IPNetwork)
+
+
+def _one_of_each_family(given: list[_AnyOf]) -> list[_AnyOf]:
+    families = [Family.of(each) for each in given]
     for family in Family:
         if families.count(family) > 1:
-            several = listed(str(network) for network in networks if Family.of(network) is family)
-            raise refused(f"{several} are all {family}", allowed="allowed: one network of each family")
-    return networks
+            several = listed(str(each) for each in given if Family.of(each) is family)
+            raise refused(f"{several} are all {family}", allowed="allowed: one of each family")
+    return given
 
 
 def families_given(families: list[Family]) -> list[Family]:
@@ -60,6 +64,9 @@ def families_given(families: list[Family]) -> list[Family]:
 Families = Annotated[tuple[Family, ...], Check(families_given), Check(distinct)]
 _Networks = Annotated[
     tuple[syntax.Network, ...], NOT_EMPTY, Check(_one_of_each_family), Read(listed_if_single, str | list[str])
+]
+_Addresses = Annotated[
+    tuple[syntax.Address, ...], NOT_EMPTY, Check(_one_of_each_family), Read(listed_if_single, str | list[str])
 ]
 
 
@@ -143,6 +150,14 @@ class Network(Declared, frozen=True, kw_only=True):
     segments: Annotated[
         tuple[Segment, ...], Key("Further segments by name.", [{"storage": {"cidr": "172.19.0.0/16"}}])
     ] = ()
+    routers: Annotated[
+        Mapping[Name, _Addresses],
+        Key(
+            "The router's addresses by segment (nodes, outside, or one of segments), where it does not have the first "
+            "address of the segment.",
+            [{"nodes": "172.18.255.254"}],
+        ),
+    ] = field(default_factory=dict)
     router_sysctls: Annotated[
         Sysctls,
         Key(

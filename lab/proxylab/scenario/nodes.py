@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.addresses import Protocol
+from proxylab.addresses import IPAddress, Protocol
 from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
 from proxylab.scenario.syntax import (
     Address,
@@ -170,3 +170,8 @@ class Node(Declared, frozen=True, kw_only=True):
         ),
     ] = Leftovers()
     position: Position
+
+    @property
+    def fixed_addresses(self) -> tuple[IPAddress, ...]:
+        """Its own addresses that the author fixes."""
+        return self.internal_ips

@@ -147,23 +147,32 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
-    mappings = [option for option in options if _is_mapping(option)]
-    scalars = [option for option in options if option is not type(None) and option not in mappings]
-    if len(mappings) != 1 or len(scalars) != 1:
+    """A union. If one alternative is a mapping or a list and the other is not, the value decides which it has to be."""
+    containers = [option for option in options if _is_container(option)]
+    scalars = [option for option in options if option is not type(None) and option not in containers]
+    if len(containers) != 1 or len(scalars) != 1:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
-    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
-    chosen = _annotated(Union[tuple(tagged)], [Discriminator(_text_or_keys)])  # noqa: UP007
+    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<one>", scalars), ("<parts>", containers))]
+    decide = _one_or_list if get_origin(_bare(containers[0])) is tuple else _one_or_keys
+    chosen = _annotated(Union[tuple(tagged)], [Discriminator(decide)])  # noqa: UP007
     return _optional(Union[options], chosen)  # noqa: UP007
 
 
-def _text_or_keys(value: object) -> str:
-    return "<keys>" if isinstance(value, dict | Declared) else "<text>"
+def _one_or_keys(value: object) -> str:
+    return "<parts>" if isinstance(value, dict | Declared) else "<one>"
 
 
-def _is_mapping(hint: Any) -> bool:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
+def _one_or_list(value: object) -> str:
+    return "<parts>" if isinstance(value, list) else "<one>"
+
+
+def _is_container(hint: Any) -> bool:
+    bare = _bare(hint)
+    return get_origin(bare) in (Mapping, tuple) or (isinstance(bare, type) and issubclass(bare, Declared))
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _optional(hint: Any, written: Any) -> Any:
