@@ -186,6 +186,15 @@ EDITS = [
         {"LoadBalancer source ranges admit the first address of a segment"},
     ),
     Edit(
+        "nodeport/range-of-its-own",
+        "serviceNodePortRange: 20-8079",
+        "serviceNodePortRange: 20-1019",
+        {
+            "NodePort that the API server allocates is the first behind the lower band",
+            "IPv6 NodePort that the API server allocates is the first behind the lower band",
+        },
+    ),
+    Edit(
         "network/outbound-masquerade",
         "outboundMasquerade: true",
         "outboundMasquerade: false",

@@ -11,7 +11,6 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPNetwork
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
 from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
@@ -26,7 +25,7 @@ from proxylab.scenario.model import (
     ServiceChange,
     SliceChange,
 )
-from proxylab.scenario.networks import service_networks
+from proxylab.scenario.networks import known_network
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import check_services, service_id, single_pods
@@ -99,14 +98,13 @@ class _Reader(Struct, frozen=True):
         self, manifests: Manifests, shape: ChangeShape
     ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
         """Apply the patches of Services and slices, and read each result like any manifest."""
-        networks = service_networks(self.parts)
         services, locations = dict(manifests.services), dict(manifests.locations)
         slices, slice_spots, sliced = dict(manifests.slices), dict(manifests.slice_spots), set(manifests.sliced)
         service_changes, slice_changes = [], []
         for key, location in self._patches("services", shape.services, manifests.complete, services, "Service"):
             services.pop(key, None)
             if location.value is not None:
-                made = self._patched("Service", key, locations.get(key), location, patched_service, networks)
+                made = self._patched("Service", key, locations.get(key), location, patched_service)
                 services[key] = made.services.get(key)
                 locations |= made.locations if key in made.locations else {}
             service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
@@ -115,7 +113,7 @@ class _Reader(Struct, frozen=True):
         ):
             slices.pop(key, None)
             if location.value is not None:
-                made = self._patched("EndpointSlice", key, slice_spots.get(key), location, patched, networks)
+                made = self._patched("EndpointSlice", key, slice_spots.get(key), location, patched)
                 slices.update(made.slices)
                 slice_spots.update(made.slice_spots)
                 sliced |= made.sliced
@@ -152,10 +150,9 @@ class _Reader(Struct, frozen=True):
         base: Location | None,
         patch: Location,
         patcher: _Patcher,
-        networks: tuple[IPNetwork, ...],
     ) -> Manifests:
         before = len(self.problems)
-        made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
+        made = read_manifests([patcher(base or _head(kind, key), patch)], known_network(self.parts), self.problems)
         named = made.services if kind == "Service" else made.slice_spots
         if key not in named and len(self.problems) == before:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)

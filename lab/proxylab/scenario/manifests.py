@@ -4,15 +4,14 @@ The module owns which kinds a scenario file may hold, and how the lab uses each 
 compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and ports.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from msgspec import Struct, field
 
-from proxylab.addresses import IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location
-from proxylab.scenario.model import Node, PodGroup
+from proxylab.scenario.model import Network, Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.schema.base import ignored_keys
 from proxylab.scenario.schema.service import ServiceShape
@@ -95,17 +94,15 @@ class Manifests(Struct):
         )
 
 
-def read_manifests(
-    documents: Iterable[Location], service_networks: Sequence[IPNetwork], problems: Problems
-) -> Manifests:
+def read_manifests(documents: Iterable[Location], network: Network | None, problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
     Args:
         documents: the documents of other kinds than Scenario.
-        service_networks: the networks of cluster IPs; empty if they are not known.
+        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
         problems: takes the mistakes.
     """
-    reader = _Reader(service_networks, problems)
+    reader = _Reader(network, problems)
     for document in documents:
         reader.read(document)
     reader.mirror()
@@ -115,8 +112,8 @@ def read_manifests(
 class _Reader:
     """Reads document after document."""
 
-    def __init__(self, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
-        self._service_networks = service_networks
+    def __init__(self, network: Network | None, problems: Problems) -> None:
+        self._network = network
         self._problems = problems
         self._seen: dict[tuple[str, str, str], Location] = {}
         self._mirrors: list[tuple[Location, Any]] = []
@@ -178,7 +175,7 @@ class _Reader:
         found.services[service_id] = None
         if shape is not None:
             before = len(problems)
-            check_service(shape, location, self._service_networks, problems)
+            check_service(shape, location, self._network, problems)
             if len(problems) == before:
                 found.services[service_id] = service_of(shape)
             found.ignored.update(ignored_keys(shape))

@@ -18,7 +18,7 @@ from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 
-__all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
+__all__ = ["check_network", "families_of", "known_network", "networks_of", "with_networks"]
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -64,11 +64,9 @@ def with_networks(network: Network, matrix: MatrixShape) -> Network:
     )
 
 
-def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
-    """The networks of cluster IPs; empty if they are unknown."""
-    if parts.network is None or parts.matrix is None:
-        return ()
-    return networks_of(parts.network, families_of(parts.network, parts.matrix))["serviceCIDR"]
+def known_network(parts: Parts) -> Network | None:
+    """The network with the defaults of every family that some case has; ``None`` if it is not well-formed."""
+    return with_networks(parts.network, parts.matrix) if parts.network and parts.matrix else None
 
 
 def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, create_model
 from pydantic_core import CoreSchema, core_schema
@@ -106,7 +106,7 @@ def _field(key: DeclaredKey) -> Any:
     if key.default is NODEFAULT:
         return Field(**options, default_factory=lambda: key.key.implied)
     # Editors show a default that says something, so not an empty list.
-    if key.default in ("", (), {}) or isinstance(key.default, Declared):
+    if key.default in ("", (), {}) or isinstance(key.default, Struct):
         return Field(**options, default_factory=lambda: key.default)
     return Field(**options, default=key.default)
 
