@@ -186,6 +186,17 @@ EDITS = [
         {"LoadBalancer source ranges admit the first address of a segment"},
     ),
     Edit(
+        "manifests/leading-zeros",
+        "10.244.001.020",
+        "10.244.001.016",
+        {
+            "ClusterIP with leading zeros is the decimal one",
+            "external IP with leading zeros is the decimal one",
+            "LoadBalancer IP with leading zeros admits the decimal source range",
+            "another port of the old Service is published: ClusterIP with leading zeros survives an update",
+        },
+    ),
+    Edit(
         "nodeport/range-of-its-own",
         "serviceNodePortRange: 20-8079",
         "serviceNodePortRange: 20-1019",

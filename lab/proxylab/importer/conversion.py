@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.backing import Backing, Listener, PodKey
@@ -126,7 +126,7 @@ class _Converter:
         )
 
     def _address(self, text: str) -> str:
-        return str(self._here.get(ip_address(text), text))
+        return str(self._here.get(ip_address(without_leading_zeros(text)), text))
 
     def _node_name(self, name: str) -> str:
         here = self._names.of(("node", name), name, name.partition(".")[0])
@@ -231,7 +231,7 @@ def _node_ports(services: Iterable[Raw]) -> dict[str, str]:
 
 def _cluster_ips(raw: Raw) -> Iterator[IPAddress]:
     texts = at(raw, "spec", "clusterIPs") or [at(raw, "spec", "clusterIP") or ""]
-    yield from (ip_address(each) for each in texts if each not in ("", "None"))
+    yield from (ip_address(without_leading_zeros(each)) for each in texts if each not in ("", "None"))
 
 
 def _translation(networks: Networks, nodes: list[LiveNode], backing: Backing) -> Translation:

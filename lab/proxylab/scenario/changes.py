@@ -11,9 +11,10 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxylab.addresses import without_leading_zeros
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
-from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
+from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests, with_leading_zeros
 from proxylab.scenario.model import (
     Change,
     EngineAction,
@@ -152,11 +153,29 @@ class _Reader(Struct, frozen=True):
         patcher: _Patcher,
     ) -> Manifests:
         before = len(self.problems)
-        made = read_manifests([patcher(base or _head(kind, key), patch)], known_network(self.parts), self.problems)
+        base = base or _head(kind, key)
+        whole = patcher(base, patch)
+        self._refuse_leading_zeros(base, whole)
+        made = read_manifests([whole], known_network(self.parts), self.problems)
         named = made.services if kind == "Service" else made.slice_spots
         if key not in named and len(self.problems) == before:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made
+
+    def _refuse_leading_zeros(self, base: Location, whole: Location) -> None:
+        """Refuse new addresses with leading zeros, as the API server does since 1.36.
+
+        It compares a Service's addresses one by one, and the endpoints of a slice as a whole.
+        """
+        kept = (
+            {each.value for each in with_leading_zeros(base)}
+            if whole["endpoints"].value == base["endpoints"].value
+            else set()
+        )
+        for each in with_leading_zeros(whole):
+            if each.value not in kept:
+                allowed = f"write {without_leading_zeros(str(each.value))}"
+                self.problems.add(each.spot, f"{each.value} must not have leading 0s", allowed=allowed)
 
     def _pods(
         self, pods: Mapping[str, PodGroup] | None, shapes: Mapping[str, PodChangeShape | None]

@@ -4,13 +4,16 @@ The module owns which kinds a scenario file may hold, and how the lab uses each 
 compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and ports.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import ip_network
 from typing import Any, Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from proxylab.addresses import without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, path_text
 from proxylab.scenario.model import Network, Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.schema.base import ignored_keys
@@ -28,7 +31,7 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests"]
+__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests", "with_leading_zeros"]
 
 ServiceId = tuple[str, str]
 """Namespace and name."""
@@ -43,6 +46,12 @@ _KINDS: Final = {
     "ServiceCIDR": "networking.k8s.io/v1",
     "List": "v1",
 }
+
+_TO_ADDRESSES: Final = {
+    *("spec", "clusterIP", "clusterIPs", "externalIPs", "loadBalancerSourceRanges"),
+    *("status", "loadBalancer", "ingress", "ip", "endpoints", "addresses"),
+}
+"""The keys on the way to the addresses of a Service or EndpointSlice."""
 
 
 class ManifestObject(Struct, frozen=True):
@@ -107,6 +116,17 @@ def read_manifests(documents: Iterable[Location], network: Network | None, probl
         reader.read(document)
     reader.mirror()
     return reader.found
+
+
+def with_leading_zeros(location: Location) -> Iterator[Location]:
+    """The places of addresses with leading zeros in a Service or EndpointSlice, as old API servers stored them."""
+    value = location.value
+    if isinstance(value, dict | list):
+        parts = range(len(value)) if isinstance(value, list) else [key for key in value if key in _TO_ADDRESSES]
+        for part in parts:
+            yield from with_leading_zeros(location[part])
+    elif isinstance(value, str) and without_leading_zeros(value) != value:
+        yield location
 
 
 class _Reader:
@@ -177,7 +197,7 @@ class _Reader:
             before = len(problems)
             check_service(shape, location, self._network, problems)
             if len(problems) == before:
-                found.services[service_id] = service_of(shape)
+                found.services[service_id] = replace(service_of(shape), stored=self._stored("Service", location))
             found.ignored.update(ignored_keys(shape))
 
     def _read_slice(self, location: Location) -> None:
@@ -200,8 +220,19 @@ class _Reader:
         if made is None:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds host names, not addresses")
         elif service:
-            self.found.slices[name] = made
+            self.found.slices[name] = replace(made, stored=self._stored("EndpointSlice", location))
             self.found.slice_spots[name] = location
+
+    def _stored(self, kind: str, location: Location) -> dict[str, str]:
+        """The addresses with leading zeros in an object, as stored, by their usual text."""
+        stored: dict[str, str] = {}
+        for each in with_leading_zeros(location):
+            usual = without_leading_zeros(str(each.value)).strip()
+            stored[str(ip_network(usual, strict=False)) if "/" in usual else usual] = str(each.value)
+            where = f"{kind} {location['metadata']['name'].value}: {path_text(each.path)}"
+            note = f"{where}: proxies take {each.value} for {usual}; today's API server refuses leading zeros"
+            self.found.notes.append(note)
+        return stored
 
     def _read_endpoints(self, location: Location) -> None:
         shape = validated(EndpointsShape, location, self._problems)

@@ -121,6 +121,16 @@ def test_node_ports_beyond_the_default_range_widen_the_range() -> None:
     assert str(imported(cluster)[1].network.node_ports) == "443-32767"
 
 
+def test_addresses_with_leading_zeros_stay_as_they_are_stored() -> None:
+    cluster = kind()
+    stored = next(each for each in cluster.services if each["metadata"]["name"] == "web")
+    usual = stored["spec"]["clusterIP"]
+    old = usual.replace("10.", "010.", 1)
+    stored["spec"] |= {"clusterIP": old, "clusterIPs": [old]}
+    (web,) = (each for each in imported(cluster)[1].services if each.name == "web")
+    assert web.stored == {usual: old}
+
+
 def test_without_slices_the_pods_are_found_by_their_labels() -> None:
     cluster = k3s()
     cluster.slices.clear()

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.keys import Between, refused
 from proxylab.scenario.problems import describe, shown
@@ -71,18 +71,21 @@ def _source_range(value: object) -> object:
     if not isinstance(value, str):
         raise refused(f"must be a network such as 10.0.0.0/16, is {describe(value)}")
     try:
-        return ip_network(value.strip(), strict=False)  # the API server allows spaces around it, and host bits
+        # Proxies accept spaces around it, host bits and leading zeros, and so did old API servers.
+        return ip_network(without_leading_zeros(value.strip()), strict=False)
     except ValueError:
         raise refused(f"{shown(value)} is not a network", allowed="write it as 10.0.0.0/16") from None
 
 
 def _cluster_ip(text: str) -> str:
-    if text not in ("", "None"):
-        read_address(text)
-    return text
+    return text if text in ("", "None") else str(_address(text))
 
 
-AnyAddress = Annotated[IPAddress, BeforeValidator(read_address)]
+def _address(value: object) -> IPAddress:
+    return read_address(without_leading_zeros(value) if isinstance(value, str) else value)
+
+
+AnyAddress = Annotated[IPAddress, BeforeValidator(_address)]
 ClusterIP = Annotated[str, AfterValidator(_cluster_ip)]
 
 

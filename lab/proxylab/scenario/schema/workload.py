@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
 
-from proxylab.addresses import Protocol
+from proxylab.addresses import Protocol, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.scenario.schema.base import Ignored, ManifestShape, word_of
 from proxylab.scenario.schema.service import AnyAddress, MetadataShape
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _LOOSE = ConfigDict(extra="ignore")
+_StoredAddress = Annotated[str, AfterValidator(without_leading_zeros)]
 _PROTOCOL = BeforeValidator(word_of(Protocol))
 
 
@@ -74,7 +75,7 @@ class TargetRefShape(ManifestShape):
 class EndpointShape(ManifestShape):
     """One endpoint of a slice."""
 
-    addresses: Annotated[list[str], Field(min_length=1), AfterValidator(distinct)] = Field(
+    addresses: Annotated[list[_StoredAddress], Field(min_length=1), AfterValidator(distinct)] = Field(
         description="The addresses; proxies use the first."
     )
     conditions: ConditionsShape | None = Field(default=None, description="Whether the endpoint takes traffic.")
@@ -207,7 +208,7 @@ class NodeAddressObjectShape(ManifestShape):
     """One entry of ``status.addresses``."""
 
     type: str = Field(description="InternalIP, Hostname and others.")
-    address: str = Field(description="The address.")
+    address: _StoredAddress = Field(description="The address.")
 
 
 class TaintShape(ManifestShape):
