@@ -90,23 +90,9 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     host: dict[str, Addresses] = {}
     uplink: dict[tuple[str, str], Addresses] = {}
     for name, networks in segments.items():
-        hosts = [
-            _Wish(each.name, each.position, each.chosen_addresses, each.fixed_addresses)
-            for each in scenario.hosts
-            if each.segment == name
-        ]
-        where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
-        first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
-        keys = {
-            f"{owner.name}/{each.device}": (owner, each.device)
-            for owner in scenario.nodes
-            for each in owner.uplinks
-            if each.segment == name
-        }
-        wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
-        given = _hand_out(networks, first, wishes, where, problems, by_hand | fixed)
-        host |= {each.name: given[each.name] for each in hosts if each.name in given}
-        uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
+        of_hosts, of_uplinks = _on_segment(scenario, name, networks, by_hand | fixed, problems)
+        host |= of_hosts
+        uplink |= of_uplinks
     pod_network = _pod_networks(pods, node_wishes, problems)
     of_pods = {address for group in scenario.pods for address in group.addresses}
     gateway = {name: tuple(_gateway(part, of_pods) for part in parts) for name, parts in pod_network.items()}
@@ -128,6 +114,27 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
         uplink=uplink,
         name_server=name_server,
     )
+
+
+def _on_segment(
+    scenario: Scenario, name: str, networks: Iterable[IPNetwork], taken: Collection[IPAddress], problems: list[str]
+) -> tuple[dict[str, Addresses], dict[tuple[str, str], Addresses]]:
+    """The addresses of the hosts on a segment, and those of nodes' further uplinks there."""
+    hosts = [
+        _Wish(each.name, each.position, each.chosen_addresses, each.fixed_addresses)
+        for each in scenario.hosts
+        if each.segment == name
+    ]
+    uplinks = {
+        (owner.name, each.device): _Wish(f"{owner.name}/{each.device}", owner.position)
+        for owner in scenario.nodes
+        for each in owner.uplinks
+        if each.segment == name
+    }
+    where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
+    first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
+    given = _hand_out(networks, first, [*hosts, *uplinks.values()], where, problems, taken)
+    return {each.name: given[each.name] for each in hosts}, {key: given[wish.name] for key, wish in uplinks.items()}
 
 
 def _router(scenario: Scenario, segment: str, networks: Iterable[IPNetwork]) -> Addresses:

@@ -95,6 +95,7 @@ def draw(scenario: Scenario) -> Plan:
             namespace.masquerades += _masquerades(scenario, addresses.behind(name))
     for node in scenario.nodes:
         nodes[node.name].leftovers += _leftovers(scenario, node)
+        nodes[node.name].conntrack = node.conntrack
     for host in scenario.hosts:
         namespace = draft.namespace(host.name, Role.HOST, host.sysctls)
         namespace.listeners += dict.fromkeys(

@@ -39,7 +39,7 @@ from proxylab.scenario.intent import (
     Target,
 )
 from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, TrackedConnection, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
     Change,
@@ -120,6 +120,7 @@ __all__ = [
     "Stream",
     "StreamExpect",
     "Target",
+    "TrackedConnection",
     "Until",
     "Uplink",
     "VersionRange",

@@ -87,6 +87,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
             _check_nodes(routed.nodes, spec["network"]["routed"][index]["nodes"], inventory, problems)
     for name, node in parts.nodes.items():
         if node is not None:
+            _check_connections(node, parts.at("nodes", name), problems)
             _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
@@ -152,6 +153,8 @@ def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location,
     for daemon in node.daemons:
         if daemon.address is not None:
             yield location["daemons"][daemon.name]["address"], daemon.address
+    for index, connection in enumerate(node.conntrack):
+        yield location["conntrack"][index]["from"], connection.source.address
 
 
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
@@ -262,6 +265,22 @@ def _check_fixed(parts: Parts, network: Network, matrix: MatrixShape, problems: 
             problems.add(location.spot, f"{address} is not on the segment {segment}", allowed=allowed)
         elif address in (own[0], own[-1]):
             problems.add(location.spot, f"{address} is the first or last of {own}", allowed="choose one between them")
+
+
+def _check_connections(node: Node, location: Location, problems: Problems) -> None:
+    """Note conntrack entries that translate between families, and those that the table cannot hold together."""
+    ways: set[object] = set()
+    for index, connection in enumerate(node.conntrack):
+        at = location["conntrack"][index]
+        for key, end in connection.ends.items():
+            if end.address.version != connection.source.address.version:
+                what = f"{end} and {connection.source} are not of one IP family"
+                problems.add(at[key].spot, what, allowed="choose one family")
+        if ways & connection.ways:
+            problems.add(
+                at.spot, "another entry has the same flow, or the same replies", allowed="remove one of the two"
+            )
+        ways |= connection.ways
 
 
 def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:

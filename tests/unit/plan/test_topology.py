@@ -8,11 +8,22 @@ from network_scenarios import BASIC, TUNNELLED, crowded
 from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 
 from proxylab.addresses import Family, Protocol, Transport
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import ScenarioError
 from proxylab.plan.model import Listener, Namespace, Plan, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
+from proxylab.scenario.model import (
+    HostTarget,
+    NodeAddress,
+    NodeRoute,
+    RoutedAddress,
+    Scenario,
+    Segment,
+    Send,
+    TrackedConnection,
+    Uplink,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden/plan"
 
@@ -97,6 +108,13 @@ def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
         assert "10.244.0.10/32" not in ways
     overlay = draw(TUNNELLED["vxlan fixed addresses"]).namespace("node-b").routes
     assert [route.device for route in overlay if str(route.destination) == "10.244.1.77/32"] == ["flannel.1"]
+
+
+def test_connections_from_before_the_engine_are_printed() -> None:
+    source, destination, former = map(SocketAddress.parse, ("10.244.0.9:40000", "10.96.0.8:53", "10.244.1.9:5353"))
+    known = TrackedConnection(protocol=Protocol.UDP, source=source, destination=destination, reply_from=former)
+    lines = plan_lines(draw(scenario([node("a", conntrack=(known,))])))
+    assert "  tracked UDP from 10.244.0.9:40000 to 10.96.0.8:53 replyFrom 10.244.1.9:5353" in lines
 
 
 def test_a_sysctl_of_a_device_is_kept_until_there_are_devices() -> None:

@@ -7,7 +7,7 @@ fills in defaults and compares keys with each other.
 
 import re
 from contextlib import suppress
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from typing import Annotated
 
 from pydantic import BeforeValidator, Field, InstanceOf
@@ -50,15 +50,8 @@ def _duration(value: object) -> float:
 
 def _socket_address(default_port: int) -> object:
     def validate(value: object) -> SocketAddress:
-        text = value if isinstance(value, str) else ""
-        host, port = text, str(default_port)
-        if bracketed := re.fullmatch(r"\[([^]]*)\](?::(\d+))?", text):
-            host, port = bracketed[1], bracketed[2] or port
-        elif text.count(":") == 1:
-            host, _, port = text.partition(":")
         with suppress(ValueError):
-            if 1 <= int(port) <= 65535:
-                return SocketAddress(ip_address(host), int(port))
+            return SocketAddress.parse(value if isinstance(value, str) else "", default_port)
         allowed = f"write it as 0.0.0.0:{default_port}"
         raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
 
