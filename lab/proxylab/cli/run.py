@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 
 from proxylab.cli.engine import choices_of, engines_options
-from proxylab.cli.files import files_argument, load_all
+from proxylab.cli.files import files_argument, load_each
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
@@ -26,7 +26,7 @@ from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
 from proxylab.engines.names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, ExitCode, LabError
+from proxylab.errors import CapabilityError, ExitCode, LabError, ScenarioError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
@@ -113,11 +113,16 @@ def command(
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
-    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
+    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe. A file with
+    mistakes is an error of its own: the others run, and the exit code is 2.
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, written = RunStart.now(seed), load_all(files)
+    begun, loaded = RunStart.now(seed), load_each(files)
+    written = [each for each in loaded.values() if isinstance(each, Scenario)]
+    refused = {file: each for file, each in loaded.items() if isinstance(each, ScenarioError)}
+    if refused and not written:
+        raise ScenarioError([problem for error in refused.values() for problem in error.problems])
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -125,9 +130,13 @@ def command(
     choices = choices_of(engines, **of_engine)
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
-    progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
+    progress = Progress(
+        len(chosen) + len(refused), document=output == "json", verbosity=verbosity, color=color, paint=paint
+    )
     store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
-    results = []
+    results = [_refused(file, engines[0], error) for file, error in refused.items()]
+    for result in results:
+        progress.over(result)
     with ExitStack() as stack:
         opened = _opened(choices, make_session or Session, (seed, kept.control_socket if kept else None), stack)
         for run, probes in chosen:
@@ -142,6 +151,11 @@ def command(
             progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
         _write(report, results, begun, progress)
     return exit_code(results)
+
+
+def _refused(file: Path, engine: str, error: ScenarioError) -> ScenarioResult:
+    """The result of a file with mistakes."""
+    return ScenarioResult(file=str(file), name=str(file), engine=engine, fault=Fault(error.exit_code, str(error)))
 
 
 def _opened(
