@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from proxylab.cli.engine import choices_of, engines_options
-from proxylab.cli.files import files_argument, load_each
+from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.file_arguments import files_argument, load_each
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
@@ -24,13 +24,13 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError, ScenarioError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
-from proxylab.report.terminal import closing_lines
+from proxylab.report.run_text import closing_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.scenario.versions import Version
@@ -118,11 +118,8 @@ def command(
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, loaded = RunStart.now(seed), load_each(files)
-    written = [each for each in loaded.values() if isinstance(each, Scenario)]
-    refused = {file: each for file, each in loaded.items() if isinstance(each, ScenarioError)}
-    if refused and not written:
-        raise ScenarioError([problem for error in refused.values() for problem in error.problems])
+    begun = RunStart.now(seed)
+    written, results = _load(files, engines[0])
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
     if not list(_choose(runs, names)):
         click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
@@ -131,10 +128,9 @@ def command(
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
     progress = Progress(
-        len(chosen) + len(refused), document=output == "json", verbosity=verbosity, color=color, paint=paint
+        len(chosen) + len(results), document=output == "json", verbosity=verbosity, color=color, paint=paint
     )
     store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
-    results = [_refused(file, engines[0], error) for file, error in refused.items()]
     for result in results:
         progress.over(result)
     with ExitStack() as stack:
@@ -153,9 +149,17 @@ def command(
     return exit_code(results)
 
 
-def _refused(file: Path, engine: str, error: ScenarioError) -> ScenarioResult:
-    """The result of a file with mistakes."""
-    return ScenarioResult(file=str(file), name=str(file), engine=engine, fault=Fault(error.exit_code, str(error)))
+def _load(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[ScenarioResult]]:
+    """The scenarios, and a result for each file with mistakes. Raises ``ScenarioError`` if no file is without."""
+    loaded = load_each(files)
+    written = [each for each in loaded.values() if isinstance(each, Scenario)]
+    refused = {str(file): each for file, each in loaded.items() if isinstance(each, ScenarioError)}
+    if refused and not written:
+        raise ScenarioError([problem for error in refused.values() for problem in error.problems])
+    return written, [
+        ScenarioResult(file=file, name=file, engine=engine, fault=Fault(error.exit_code, str(error)))
+        for file, error in refused.items()
+    ]
 
 
 def _opened(
