@@ -20,6 +20,7 @@ STEPPING = [
                 "the Service is deleted and its UDP flows lose their translation",
                 "the pods are deleted, another Service changes, and UDP flows are rejected",
             },
+            "conntrack/entries-from-before-the-proxy": {"clients from before the proxy send on"},
             "steps/secondary-family": {"another pod replaces the first, and UDP streams of both families follow"},
             "steps/udp-streams-while-pods-are-replaced": {
                 "another pod on the node replaces the first, and all UDP streams follow"

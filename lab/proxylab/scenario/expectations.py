@@ -1,7 +1,9 @@
 """The checks of ``expect`` against the rest of the probe and the scenario, and whether the lab can prove it."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory, Subject
@@ -203,7 +205,9 @@ def _clients(subject: Subject) -> int:
     """The number of source addresses of the flows."""
     source = subject.probe.source
     host = subject.parts.hosts.get(source.name) if source is not None and source.all_addresses else None
-    return host.addresses if host is not None else 1
+    if host is None:
+        return 1
+    return max(Counter(map(Family.of, host.fixed_addresses)).values(), default=host.chosen_addresses)
 
 
 def _refuse_flows(subject: Subject, location: Location, what: str, needed: int) -> None:

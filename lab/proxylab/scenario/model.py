@@ -34,7 +34,7 @@ from proxylab.scenario.expect import (
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
 from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, TrackedConnection, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import (
     MOST_FLOWS,
@@ -125,6 +125,7 @@ __all__ = [
     "Stream",
     "StreamExpect",
     "Target",
+    "TrackedConnection",
     "Until",
     "Uplink",
     "VersionRange",
@@ -182,6 +183,11 @@ class Scenario(Record, frozen=True, kw_only=True):
     matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
+
+    @property
+    def machines(self) -> tuple[Node | Host, ...]:
+        """The nodes, then the outside hosts."""
+        return (*self.nodes, *self.hosts)
 
     @property
     def all_probes(self) -> tuple[Probe, ...]:
