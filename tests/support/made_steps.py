@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
 from proxylab.evidence.streams import Break, BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from proxylab.verdict.judge import judge_step
@@ -107,7 +108,7 @@ def judged(
     wanted: Step, *records: StreamRecord, entries: tuple[TableEntry, ...] | None = None, source: Any = CLIENT
 ) -> StepVerdict:
     evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
-    sources = {"queries": source} if "queries" in wanted.expect.streams else {}
+    sources = {"queries": {ANY_BACKEND: source}} if "queries" in wanted.expect.streams else {}
     return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
 
 

@@ -20,7 +20,7 @@ from proxylab.plan.model import Plan, Role, Route
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
 from proxylab.report.paths import Branch, Leg, Path
-from proxylab.scenario.model import Outcome, Preserved, Probe
+from proxylab.scenario.model import Masqueraded, Outcome, Preserved, Probe, SourceAddress, SourceByBackend
 
 __all__ = ["planned_path"]
 
@@ -128,7 +128,7 @@ def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) ->
 def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: ResolvedProbe) -> Iterator[_Backend]:
     """The endpoints that may receive the probe: the expected backends, or all ready ones."""
     names = {each.address: each.name for each in reversed(resolved.receivers)}
-    wanted = probe.expect.backends
+    wanted = probe.expect.backend_names
     objects = assembly.timeline[assembly.scenario.steps_before(probe)].objects
     for slice_ in slices_of(frontend.service, objects):
         ports = [each.port for each in slice_.ports if each.name == frontend.port.name]
@@ -150,10 +150,18 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
     source = resolved.sender.address
-    expected = assembly.expected_source(probe)
+    wanted, expected = probe.expect.source, assembly.expected_source(probe)
+    if isinstance(wanted, SourceByBackend):
+        wanted = wanted.of.get(backend.name)
+        expected = wanted.address if isinstance(wanted, SourceAddress) else None
     ends: tuple[str, ...] = ()
-    if isinstance(probe.expect.source, Preserved):
+    if isinstance(wanted, Preserved):
         ends = (f"it keeps its source, as expected; if masqueraded, it would be {hidden}",) if hidden else ()
+    elif isinstance(wanted, Masqueraded):
+        ways = (way for way in resolved.masquerades if (way.node, way.backend) == (node, backend.address))
+        masqueraded = next((way.source for way in ways), None)
+        changes += [f"source {source} becomes {masqueraded}"] if masqueraded else []
+        source = masqueraded or source
     elif expected is not None:
         changes += [f"source {source} becomes {expected}"] if source != expected else []
         source = expected

@@ -12,14 +12,18 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
 from proxylab.scenario.expect import (
+    Backend,
     ConntrackExpect,
     Entries,
     Expect,
     HttpExpect,
+    Masqueraded,
     NodeDevice,
     Preserved,
+    ReplyByBackend,
     Shares,
     SourceAddress,
+    SourceByBackend,
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
@@ -66,6 +70,7 @@ __all__ = [
     "STREAM_EVERY",
     "AddressTarget",
     "Axis",
+    "Backend",
     "Case",
     "Change",
     "ConntrackExpect",
@@ -86,6 +91,7 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Masqueraded",
     "Mode",
     "Network",
     "Node",
@@ -101,6 +107,7 @@ __all__ = [
     "Preserved",
     "Probe",
     "Reply",
+    "ReplyByBackend",
     "RoutedAddress",
     "RulesState",
     "Scenario",
@@ -112,6 +119,7 @@ __all__ = [
     "SliceChange",
     "Source",
     "SourceAddress",
+    "SourceByBackend",
     "SourceExpectation",
     "Spread",
     "Step",

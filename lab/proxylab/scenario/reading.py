@@ -147,23 +147,33 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
-    mappings = [option for option in options if _is_mapping(option)]
-    scalars = [option for option in options if option is not type(None) and option not in mappings]
-    if len(mappings) != 1 or len(scalars) != 1:
+    """A union. If it has a scalar and a mapping, or one with keys and one by names, the value decides."""
+    keyed = [option for option in options if _is_declared(option)]
+    named = [option for option in options if get_origin(_unannotated(option)) is Mapping]
+    scalars = [option for option in options if option is not type(None) and option not in (*keyed, *named)]
+    if len(scalars) != 1 or not keyed + named or max(len(keyed), len(named)) > 1:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
-    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
-    chosen = _annotated(Union[tuple(tagged)], [Discriminator(_text_or_keys)])  # noqa: UP007
+    keys = {each.alias for option in keyed for each in declared_keys(_unannotated(option))}
+
+    def kind(value: object) -> str:
+        if not isinstance(value, dict | Declared):
+            return "<text>"
+        by_name = isinstance(value, dict) and named and keys.isdisjoint(value)
+        return "<names>" if by_name or not keyed else "<keys>"
+
+    kinds = (("<text>", scalars), ("<keys>", keyed), ("<names>", named))
+    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in kinds if each]
+    chosen = _annotated(Union[tuple(tagged)], [Discriminator(kind)])  # noqa: UP007
     return _optional(Union[options], chosen)  # noqa: UP007
 
 
-def _text_or_keys(value: object) -> str:
-    return "<keys>" if isinstance(value, dict | Declared) else "<text>"
+def _is_declared(hint: Any) -> bool:
+    bare = _unannotated(hint)
+    return isinstance(bare, type) and issubclass(bare, Declared)
 
 
-def _is_mapping(hint: Any) -> bool:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
-    return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
+def _unannotated(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
 
 
 def _optional(hint: Any, written: Any) -> Any:

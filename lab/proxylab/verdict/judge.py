@@ -12,7 +12,7 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.streams import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, NodeDevice, Outcome, Position, Preserved, Probe, SourceAddress, Step
+from proxylab.scenario.model import NodeDevice, Outcome, Position, Probe, Step
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.conntrack import judge_tables
@@ -34,15 +34,19 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     Args:
         probe: with what the author expects.
         resolved: the probe, resolved.
-        source: the address of ``expect.source``; ``None`` for ``preserved``, an address, or no expectation.
+        source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
         evidence: what the lab recorded.
 
     Raises:
         InternalError: if ``expect.source`` names a node's device and ``source`` has no address for it.
     """
-    due = _resolved(resolved, probe.expect, source)
-    case = open_case(probe, resolved, evidence, due)
-    return ProbeVerdict(probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=due)
+    if source is None and isinstance(probe.expect.source, NodeDevice):
+        what = f"the plan gave no address for the source {probe.expect.source}"
+        raise InternalError(f"{probe.expect.position}: {what}; please report this")
+    case = open_case(probe, resolved, evidence, source)
+    return ProbeVerdict(
+        probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=source
+    )
 
 
 def _verdicts(case: Case) -> Iterator[Verdict]:
@@ -76,23 +80,6 @@ def _beside_the_point(case: Case, key: str) -> Verdict:
     return findings.settle(key, expected="", observed="")
 
 
-def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None) -> IPAddress | None:
-    """The address that ``expect.source`` stands for; ``None`` without that expectation."""
-    match expect.source:
-        case None:
-            return None
-        case Preserved():
-            return resolved.sender.address
-        case NodeDevice() as device:
-            if source is None:
-                raise InternalError(
-                    f"{expect.position}: the plan gave no address for the source {device}; please report this"
-                )
-            return source
-        case SourceAddress(address):
-            return source or address
-
-
 class _Tables(Struct, frozen=True):
     """The connection tracking at the end of a step: the subject of findings."""
 
@@ -109,7 +96,7 @@ def judge_step(
     step: Step,
     number: int,
     streams: Sequence[ResolvedProbe],
-    sources: Mapping[str, IPAddress],
+    sources: Mapping[str, Mapping[str, IPAddress]],
     nodes: Sequence[str],
     addresses: Mapping[str, tuple[IPAddress, ...]],
     evidence: StepEvidence,
@@ -121,7 +108,7 @@ def judge_step(
     """
     verdicts: list[Verdict] = []
     for name in step.expect.streams:
-        stream = stream_of(step, evidence, name, sources.get(name))
+        stream = stream_of(step, evidence, name, sources.get(name, {}))
         verdicts += (each.judge(stream, wanted) for each in OF_STREAMS if (wanted := each.wanted(stream)) is not None)
     if step.expect.conntrack is not None:
         tables = Tables(evidence.entries, tuple(nodes), addresses)

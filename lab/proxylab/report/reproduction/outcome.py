@@ -8,9 +8,9 @@ from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Outcome, Preserved, Reply
+from proxylab.scenario.model import Outcome, Reply
 from proxylab.verdict.account.flows import Flow
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 from proxylab.verdict.rules import translations
 
@@ -28,13 +28,13 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
     dialled = _end(resolved, resolved.destination, resolved.port)
     match expect.outcome:
         case Outcome.DELIVERED:
-            several = sorted(set(expect.backends or ()))
+            several = sorted(expect.backend_names)
             pods = "|".join(several)
             to = f"({pods})" if len(several) > 1 else pods or ".*"
-            source = verdict.source if expect.source is not None else None
-            if isinstance(expect.source, Preserved):
-                source = resolved.sender.of(flow)
-            reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
+            case = case_of(verdict)
+            source, reached = case.due_source(case.flows[flow]), case.flows[flow].reached
+            untranslated = bool(reached) and expect.reply_from(reached[0]) is Reply.UNTRANSLATED
+            reply = ".*" if untranslated else dialled
             return f"delivered to {to} from {source or '.*'}, answered by {reply}"
         case Outcome.REJECTED:
             return f"not delivered, rejected by ICMP {_PORT_UNREACHABLE[version]}"
@@ -68,7 +68,7 @@ def _end(resolved: ResolvedProbe, address: IPAddress, port: int) -> str:
 
 def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
     """The flow that a script sends, and its line: the first unexpected one, or else the first."""
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     lines = ((flow.number, seen(case, flow)) for flow in case.flows)
     first = next(lines)
     wrong = (each for each in (first, *lines) if not re.fullmatch(expected(verdict, each[0]), each[1]))
@@ -84,7 +84,7 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends an HTTP request, and on a node the proxy itself answers it"
     if resolved.sender.frame_mac:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
-    case = open_case(verdict.probe, resolved, verdict.evidence)
+    case = case_of(verdict)
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 
 

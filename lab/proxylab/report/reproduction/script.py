@@ -22,7 +22,7 @@ from proxylab.report.reproduction.rules import Ruleset, rulesets
 from proxylab.scenario.model import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.explain import command, intent
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
@@ -132,7 +132,7 @@ def _text(lines: Iterable[str]) -> bytes:
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     """The header comment: the probe, its network, the expected result and the observed one."""
     number, line = flow_to_send(verdict)
-    probe, case = verdict.probe, open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    probe, case = verdict.probe, case_of(verdict)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [""],

@@ -13,7 +13,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes import loss, reply, streams, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
@@ -168,11 +168,11 @@ def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAdd
         of_stream = next((each for each in OF_STREAMS if each.key == key), None)
         return None if stream is None or of_stream is None else of_stream.seen_address(stream, failed)
     row = next((each for each in OF_PROBES if each.key == failed.expectation), None)
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     return None if row is None else row.seen_address(case, failed)
 
 
 def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
     """The stream of a verdict with the name of its expectation; ``None`` for the tables."""
     name, _, key = failed.expectation.rpartition(".")
-    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name)) if name else None), key
+    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name, {})) if name else None), key
