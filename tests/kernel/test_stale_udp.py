@@ -16,7 +16,7 @@ from traffic_plan import PODS, VIP, nat, resolved, traffic_plan
 from proxylab.addresses import Transport
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
+from proxylab.scenario.model import AddressTarget, Backend, Expect, Manner, Outcome, Position, Probe, Send, Source
 from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 
@@ -35,7 +35,7 @@ async def explained(lab: Stage, sent: ResolvedProbe) -> list[str]:
         source=Source(name="client", port=PORT),
         target=AddressTarget(address=IPv4Address(VIP), port=80),
         send=Send(protocol=Transport.UDP, manner=sent.manner),
-        expect=Expect(outcome=Outcome.DELIVERED, backends=("echo-2",), position=HERE),
+        expect=Expect(outcome=Outcome.DELIVERED, backends=(Backend("echo-2"),), position=HERE),
         position=HERE,
     )
     verdict = replace(judge(probe, sent, None, await lab.run(sent)), plan=traffic_plan())

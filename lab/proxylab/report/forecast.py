@@ -160,7 +160,10 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     elif isinstance(wanted, Masqueraded):
         ways = (way for way in resolved.masquerades if (way.node, way.backend) == (node, backend.address))
         masqueraded = next((way.source for way in ways), None)
-        changes += [f"source {source} becomes {masqueraded}"] if masqueraded else []
+        if masqueraded == source:
+            changes.append(f"masquerading leaves its source at {source}")
+        elif masqueraded is not None:
+            changes.append(f"source {source} becomes {masqueraded}")
         source = masqueraded or source
     elif expected is not None:
         changes += [f"source {source} becomes {expected}"] if source != expected else []

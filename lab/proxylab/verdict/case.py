@@ -17,6 +17,7 @@ from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.model import (
     Manner,
     Masqueraded,
+    NodeDevice,
     Outcome,
     Position,
     Preserved,
@@ -143,13 +144,15 @@ class Case(Struct, frozen=True):
         return dict.fromkeys(names, 1 / len(names)) if names else {}
 
     def wanted_source(self, flow: Flow) -> SourceExpectation | None:
-        """What the author expects of the source of a flow that arrived; ``None`` without such an expectation."""
+        """What the author expects of a flow's source at its backend; ``None`` without such an expectation."""
         wanted = self.probe.expect.source
-        return wanted.of.get(flow.reached[0]) if isinstance(wanted, SourceByBackend) else wanted
+        if isinstance(wanted, SourceByBackend):
+            return wanted.of.get(flow.reached[0]) if flow.reached else None
+        return wanted
 
     def ways(self, flow: Flow) -> list[MasqueradedAs]:
-        """What masquerading gives a flow that arrived, by the nodes on its way that may translate it, in order."""
-        backend = flow.arrivals[0].destination
+        """What masquerading gives a flow, by the nodes on its way that may translate it, in order."""
+        backend = flow.arrivals[0].destination if flow.arrivals else None
         ways = [each for each in self.resolved.masquerades if each.backend == backend]
         if len(ways) < 2:
             return ways
@@ -159,7 +162,7 @@ class Case(Struct, frozen=True):
     def due_source(self, flow: Flow) -> IPAddress | None:
         """The source that a flow's backend must see; ``None`` where the author or the network does not say."""
         own = self.resolved.sender.of(flow.number)
-        match self.wanted_source(flow) if flow.arrivals else None:
+        match self.wanted_source(flow):
             case Preserved():
                 return own
             case Masqueraded():
@@ -167,8 +170,9 @@ class Case(Struct, frozen=True):
                 return (ways[0].source or own) if ways else None
             case SourceAddress(address):
                 return address
-            case _:
+            case NodeDevice():
                 return self.source
+        return None
 
     @property
     def masqueraded_again(self) -> Rule | None:

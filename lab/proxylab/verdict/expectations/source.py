@@ -31,6 +31,7 @@ __all__ = ["SOURCE"]
 def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
     findings = Findings(case, case.unseen)
+    changing = sum(rule.count.packets for rule in case.rules if rule.changes_source)
     for flow in case.arrived:
         due = case.due_source(flow)
         contradiction = _disagreement(case, flow)
@@ -45,7 +46,7 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
         else:
-            _tell_apart(case, flow, due, findings)
+            _tell_apart(case, flow, changing, findings)
     again = case.masqueraded_again
     if again is not None:
         changed = amount(again.count.packets, "packet")
@@ -73,21 +74,23 @@ def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
     return f", not from {due}" if isinstance(wanted, Masqueraded | SourceByBackend) else ""
 
 
-def _tell_apart(case: Case, flow: Flow, due: IPAddress, findings: Findings) -> None:
-    """Judge whether a node masqueraded its own packet, whose source address is the same in either case."""
-    wanted, sender = case.wanted_source(flow), case.resolved.sender
-    if sender.device != STACK or due != sender.of(flow.number) or not isinstance(wanted, Preserved | Masqueraded):
+def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> None:
+    """Judge whether a node masqueraded its own packet, whose source address is the same in either case.
+
+    ``changing`` is how many packets the rules that change sources counted.
+    """
+    wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
+    if sender.device != STACK or source != sender.of(flow.number):
         return
-    changing = sum(rule.count.packets for rule in case.rules if rule.changes_source)
     node, port = sender.namespace, flow.arrivals[0].source_port
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
     left = flow.departures[0].source_port if flow.departures else port
     if isinstance(wanted, Preserved):
         if changing and (port != left or changing >= len(case.flows)):
             to = f" to port {port}" if port != left else ""
-            findings.wrong(f"{node} masqueraded it{to}, although its address is {due} in either case", flow.number)
-    elif any(each.source is None for each in case.ways(flow)):
-        return  # it never left the node
+            findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
+    elif not isinstance(wanted, Masqueraded) or any(each.source is None for each in case.ways(flow)):
+        return  # the author names an address, or it never left the node
     elif port == left and changing < len(case.arrived):
         clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
         known = set(case.resolved.nodes) <= set(case.evidence.counted)
