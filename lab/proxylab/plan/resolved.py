@@ -178,10 +178,10 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
 
     The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
-    is not a Service's; empty if no port is known. Where the author expects a masqueraded source, ``masquerades`` are the
-    sources that masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the flows
-    are HTTP requests. With ``tables`` the lab saves all connection tracking entries after the probe; ``addresses`` then
-    maps the scenario's names to addresses.
+    is not a Service's; empty if no port is known. Where the author expects a masqueraded source, ``masquerades`` are
+    the sources that masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the
+    flows are HTTP requests. With ``tables`` the lab saves all connection tracking entries after the probe;
+    ``addresses`` then maps the scenario's names to addresses.
     """
 
     number: int

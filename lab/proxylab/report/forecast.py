@@ -149,33 +149,39 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
         hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
-    source = resolved.sender.address
-    wanted, expected = probe.expect.source, assembly.expected_source(probe)
-    if isinstance(wanted, SourceByBackend):
-        wanted = wanted.of.get(backend.name)
-        expected = wanted.address if isinstance(wanted, SourceAddress) else None
-    ends: tuple[str, ...] = ()
-    if isinstance(wanted, Preserved):
-        ends = (f"it keeps its source, as expected; if masqueraded, it would be {hidden}",) if hidden else ()
-    elif isinstance(wanted, Masqueraded):
-        ways = (way for way in resolved.masquerades if (way.node, way.backend) == (node, backend.address))
-        masqueraded = next((way.source for way in ways), None)
-        if masqueraded == source:
-            changes.append(f"masquerading leaves its source at {source}")
-        elif masqueraded is not None:
-            changes.append(f"source {source} becomes {masqueraded}")
-        source = masqueraded or source
-    elif expected is not None:
-        changes += [f"source {source} becomes {expected}"] if source != expected else []
-        source = expected
-        if hidden not in (None, expected):
-            ends = (f"expected; by its output device masquerading would set {hidden}",)
-    elif hidden is not None:
-        ends = (f"if masqueraded, its source would be {hidden}",)
+    source, more, ends = _source(assembly, probe, (node, backend), hidden)
+    changes += more
     legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
         return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
     return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), ends)
+
+
+def _source(
+    assembly: Assembly, probe: Probe, way: tuple[str, _Backend], hidden: IPAddress | None
+) -> tuple[IPAddress, list[str], tuple[str, ...]]:
+    """The source that the probe expects at one endpoint, what changes it, and remarks.
+
+    ``hidden`` is what masquerading would set on this way.
+    """
+    resolved, (node, backend) = assembly.resolved(probe), way
+    wanted, expected, own = probe.expect.source, assembly.expected_source(probe), resolved.sender.address
+    if isinstance(wanted, SourceByBackend):
+        wanted = wanted.of.get(backend.name)
+        expected = wanted.address if isinstance(wanted, SourceAddress) else None
+    if isinstance(wanted, Preserved):
+        remark = f"it keeps its source, as expected; if masqueraded, it would be {hidden}"
+        return own, [], (remark,) if hidden else ()
+    if isinstance(wanted, Masqueraded):
+        ways = (each for each in resolved.masquerades if (each.node, each.backend) == (node, backend.address))
+        expected = next((each.source for each in ways), None)
+        if expected == own:
+            return own, [f"masquerading leaves its source at {own}"], ()
+    if expected is not None:
+        changed = [f"source {own} becomes {expected}"] if own != expected else []
+        remark = f"expected; by its output device masquerading would set {hidden}"
+        return expected, changed, (remark,) if hidden not in (None, expected) else ()
+    return own, [], (f"if masqueraded, its source would be {hidden}",) if hidden is not None else ()
 
 
 def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:

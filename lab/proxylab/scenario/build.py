@@ -122,6 +122,7 @@ def _step_expect(shape: StepExpectShape, location: Location) -> StepExpect:
     return StepExpect(
         streams={name: placed(each, location[name]) for name, each in shape.streams.items()},
         conntrack=shape.conntrack,
+        metrics=tuple(shape.metrics),
         position=location.key.position,
         positions={str(key): location[str(key)].key.position for key in location.keys},
     )

@@ -19,7 +19,7 @@ from proxylab.scenario.parts import Parts
 from proxylab.scenario.probes import check_flow, check_probes
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.references import single_pods
-from proxylab.scenario.schema.step import StepExpectShape, StepShape
+from proxylab.scenario.schema.step import NOT_STREAMS, StepExpectShape, StepShape
 from proxylab.scenario.subject import Subject
 
 __all__ = ["check_steps", "check_streams"]
@@ -133,10 +133,14 @@ class _Checker(Struct, frozen=True):
 
     def _expect(self, expect: StepExpectShape, location: Location) -> None:
         for name, each in expect.streams.items():
-            self._stream(name, location[name], (*self.parts.streams, "conntrack"))
+            self._stream(name, location[name], (*self.parts.streams, *NOT_STREAMS))
             self._stream_expect(each, location[name])
         if expect.conntrack is not None:
             check_conntrack(expect.conntrack, location["conntrack"], self.inventory, self.problems)
+        for index, metric in enumerate(expect.metrics):
+            if metric.node not in self.inventory.nodes:
+                spot = location["metrics"][index]["node"].spot
+                self.inventory.refuse(spot, metric.node, "a node", self.inventory.nodes, self.problems)
 
     def _stream_expect(self, expect: StreamExpect, location: Location) -> None:
         if not location.keys:

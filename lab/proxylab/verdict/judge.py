@@ -17,6 +17,7 @@ from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.conntrack import judge_tables
 from proxylab.verdict.expectations.expectation import Needs
+from proxylab.verdict.expectations.metrics import judge_metrics
 from proxylab.verdict.expectations.streams.subject import stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.findings import Findings
@@ -80,8 +81,8 @@ def _beside_the_point(case: Case, key: str) -> Verdict:
     return findings.settle(key, expected="", observed="")
 
 
-class _Tables(Struct, frozen=True):
-    """The connection tracking at the end of a step: the subject of findings."""
+class _EndOfStep(Struct, frozen=True):
+    """Connection tracking and metrics at the end of a step: the subject of findings."""
 
     step: Step
     counted: tuple[int, str] = (0, "packet")
@@ -112,7 +113,9 @@ def judge_step(
         verdicts += (each.judge(stream, wanted) for each in OF_STREAMS if (wanted := each.wanted(stream)) is not None)
     if step.expect.conntrack is not None:
         tables = Tables(evidence.entries, tuple(nodes), addresses)
-        verdicts.append(judge_tables(_Tables(step), tables, step.expect.conntrack))
+        verdicts.append(judge_tables(_EndOfStep(step), tables, step.expect.conntrack))
+    if step.expect.metrics:
+        verdicts.append(judge_metrics(_EndOfStep(step), evidence.exported, step.expect.metrics))
     return StepVerdict(
         step=step,
         number=number,

@@ -238,9 +238,10 @@ def expectations(expect: Expect) -> tuple[str, ...]:
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:
-    """The expectations of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
+    """The expectations of a step: ``STREAM.KEY`` for each key of each stream, ``conntrack``, and ``metrics``."""
     of_streams = (f"{name}.{key}" for name, each in expect.streams.items() for key in _keys(each))
-    return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))
+    whole = (("conntrack", expect.conntrack), ("metrics", expect.metrics))
+    return (*of_streams, *(key for key, wanted in whole if wanted))
 
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:

@@ -12,7 +12,7 @@ from proxylab.scenario.schema.base import ScenarioShape, word_of
 from proxylab.scenario.schema.exception import EngineFailureShape
 from proxylab.scenario.schema.matrix import MatrixShape
 from proxylab.scenario.schema.probe import ProbeShape, StreamShape
-from proxylab.scenario.schema.step import StepShape
+from proxylab.scenario.schema.step import NOT_STREAMS, StepShape
 from proxylab.scenario.syntax import Name, distinct
 
 __all__ = ["ApiVersion", "Kind", "MetadataShape", "ScenarioDocument", "SpecShape"]
@@ -48,11 +48,10 @@ def _tag(text: str) -> str:
     return text
 
 
-def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
-    if "conntrack" in streams:
-        raise refused(
-            "a stream cannot be called conntrack", allowed="a step's expect uses that key for conntrack entries"
-        )
+def _named_apart(streams: dict[str, Any]) -> dict[str, Any]:
+    for key in NOT_STREAMS:
+        if key in streams:
+            raise refused(f"a stream cannot be called {key}", allowed=f"a step's expect uses that key for {key}")
     return streams
 
 
@@ -149,7 +148,7 @@ class SpecShape(ScenarioShape):
             ]
         ],
     )
-    streams: Annotated[dict[Name, StreamShape], AfterValidator(_no_conntrack)] = Field(
+    streams: Annotated[dict[Name, StreamShape], AfterValidator(_named_apart)] = Field(
         default_factory=dict,
         description="Flows by name that last through all steps.",
         examples=[

@@ -1,6 +1,6 @@
 """The shapes of ``spec.steps``, except ``change`` and ``until``. ``proxylab.scenario.streams`` looks up names."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field
 
@@ -9,13 +9,13 @@ from proxylab.scenario.schema.base import ScenarioShape
 from proxylab.scenario.schema.change import ChangeShape
 from proxylab.scenario.schema.matrix import ConditionShape
 from proxylab.scenario.schema.probe import ProbeName, ProbeShape
-from proxylab.scenario.steps import StreamExpect, Until
+from proxylab.scenario.steps import Metric, StreamExpect, Until
 
-__all__ = ["StepExceptionShape", "StepExpectShape", "StepShape"]
+__all__ = ["NOT_STREAMS", "StepExceptionShape", "StepExpectShape", "StepShape"]
 
 
 class StepExpectShape(ScenarioShape):
-    """What must hold after a change: an entry for each stream, and ``conntrack``."""
+    """What must hold after a change: an entry for each stream, ``conntrack``, and ``metrics``."""
 
     streams: dict[str, StreamExpect] = Field(
         default_factory=dict, description="What each stream must show.", examples=[{"queries": {"lost": 0}}]
@@ -25,14 +25,23 @@ class StepExpectShape(ScenarioShape):
         description="What the connection tracking table must hold.",
         examples=[{"none": {"replyFrom": "old"}}],
     )
+    metrics: list[Metric] = Field(
+        default_factory=list,
+        description="What the engines' metrics must be.",
+        examples=[[{"name": "sync_proxy_rules_no_local_endpoints_total", "node": "node-a", "value": 1}]],
+    )
+
+
+NOT_STREAMS: Final = ("conntrack", "metrics")
+"""The keys of a step's ``expect`` that name no stream."""
 
 
 def _streams_by_name(value: object) -> object:
-    """``{queries: …, conntrack: …}``: every key but ``conntrack`` is a stream."""
+    """``{queries: …, conntrack: …}``: every key but those of ``NOT_STREAMS`` is a stream."""
     if not isinstance(value, dict):
         return value
-    streams: dict[Any, Any] = {key: inner for key, inner in value.items() if key != "conntrack"}
-    return {"streams": streams, **{key: inner for key, inner in value.items() if key == "conntrack"}}
+    streams: dict[Any, Any] = {key: inner for key, inner in value.items() if key not in NOT_STREAMS}
+    return {"streams": streams, **{key: inner for key, inner in value.items() if key in NOT_STREAMS}}
 
 
 _StepExpect = Annotated[StepExpectShape, BeforeValidator(_streams_by_name, json_schema_input_type=dict[str, Any])]
@@ -71,7 +80,7 @@ class StepShape(ScenarioShape):
     )
     expect: _StepExpect = Field(
         default_factory=StepExpectShape.model_construct,
-        description="What must hold: an entry for each stream, by its name, and conntrack.",
+        description="What must hold: an entry for each stream, by its name, conntrack, and metrics.",
         examples=[_EXAMPLE],
     )
     probes: list[ProbeShape] = Field(

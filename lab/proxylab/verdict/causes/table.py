@@ -137,6 +137,8 @@ def why_step(verdict: StepVerdict) -> str:
 
 def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     stream, key = _stream_of(verdict, failed)
+    if failed.expectation == "metrics":
+        return f"{failed.reasons[0]}."
     if stream is None:
         tables = Tables(verdict.evidence.entries, verdict.nodes, verdict.addresses)
         return remaining_entry(tables, verdict.step.expect.conntrack)
