@@ -70,7 +70,7 @@ _CAUSES: Final = (
     *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, fate=Fate.REJECTED),
     *_of("outcome", translation.no_listener, translation.unreachable_untranslated, fate=Fate.UNREACHABLE),
     *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
-    *_of("outcome", translation.delivered_by, remembered, fate=Fate.DELIVERED),
+    *_of("outcome", loss.end_lost, translation.delivered_by, remembered, fate=Fate.DELIVERED),
     *_of("port", translation.led_to_port, remembered),
     *_of(
         "reply",

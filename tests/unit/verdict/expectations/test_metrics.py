@@ -56,8 +56,8 @@ def test_samples_with_the_labels_count_together() -> None:
         (
             {"value": Count(at_least=2, at_most=2), "labels": {"traffic_policy": "internal"}, "name": "other"},
             (
-                "the engine of node-a exports no metric 'other'; it exports sync_proxy_rules_no_local_endpoints_total and "
-                "sync_proxy_rules_iptables_last"
+                "the engine of node-a exports no metric 'other'; it exports sync_proxy_rules_no_local_endpoints_total "
+                "and sync_proxy_rules_iptables_last"
             ),
         ),
         (
