@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.control.http_client import fetch
-from proxylab.evidence.streams import Exported, Sample
+from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.timing import Deadline
 

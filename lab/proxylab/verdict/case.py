@@ -30,6 +30,8 @@ from proxylab.scenario.model import (
 from proxylab.verdict.account.copies import copies, lost_copies
 from proxylab.verdict.account.flows import Fate, Flow, flows_of
 from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.conntrack_tables import Tables
+from proxylab.verdict.counted_rules import Rule, ending, read_all
 from proxylab.verdict.doubts import (
     counted_as_dropped,
     disagreement,
@@ -41,8 +43,6 @@ from proxylab.verdict.doubts import (
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.model import ProbeVerdict
-from proxylab.verdict.rules import Rule, ending, read_all
-from proxylab.verdict.tables import Tables
 
 __all__ = ["Case", "case_of", "fate_clause", "fates", "nodes_of", "open_case"]
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 
-from proxylab.evidence.observation import Observation
+from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import amount, counted, listed
 from proxylab.scenario.model import Backend, Spread
 from proxylab.statistics import flows_to_hit_all

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final
 
-from proxylab.evidence.streams import Exported, Sample
+from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import Count, Metric
 from proxylab.verdict.findings import Findings, Judged

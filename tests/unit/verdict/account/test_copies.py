@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
-from proxylab.plan.names import POD_BRIDGE
+from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, Receiver
 from proxylab.scenario.model import Backend
 from proxylab.verdict.judge import judge

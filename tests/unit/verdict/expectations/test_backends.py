@@ -8,9 +8,9 @@ from recorded import World
 from proxylab.evidence.evidence import (
     TapLoss,
 )
+from proxylab.report.failure_text import explain
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 

@@ -4,7 +4,7 @@ import pytest
 from made_steps import at
 from msgspec.structs import replace
 
-from proxylab.evidence.streams import Exported, Sample, StepEvidence
+from proxylab.evidence.stream_records import Exported, Sample, StepEvidence
 from proxylab.scenario.model import Count, Metric, Step, StepExpect
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.judge import judge_step
