@@ -63,27 +63,24 @@ class ExpectedSources:
     ) -> Mapping[str, IPAddress]:
         """The source that each backend of a stream must see, by its name or ``ANY_BACKEND``; empty if not expected."""
         expect, owner, own = step.expect.streams[name], f"step {step.name!r}: {name}", resolved.sender.address
-        wanted = expect.source
-        if not _is_masqueraded(wanted):
-            if isinstance(wanted, SourceByBackend):
-                return {
-                    each: source.address if isinstance(source, SourceAddress) else own
-                    for each, source in wanted.of.items()
-                }
-            fixed = self._fixed(expect, owner, Family.of(resolved.destination))
-            return {} if wanted is None else {ANY_BACKEND: fixed or own}
-        names = {each.address: each.name for each in resolved.receivers}
-        ways = self._masquerades(expect, owner, resolved, list(names), services)
-        if len({way.node for way in ways}) > 1:
-            nodes = " or ".join(dict.fromkeys(way.node for way in ways))
-            self._note(expect, owner, f"the stream may enter the cluster at {nodes}: give an address")
-        due = {names[way.backend]: way.source or own for way in ways}
-        if not isinstance(wanted, SourceByBackend):
-            return due
-        kinds = {
-            each: due.get(each, own) if isinstance(source, Masqueraded) else own for each, source in wanted.of.items()
-        }
-        return kinds | {each: source.address for each, source in wanted.of.items() if isinstance(source, SourceAddress)}
+        wanted, masqueraded = expect.source, dict[str, IPAddress]()
+        if _is_masqueraded(wanted):
+            names = {each.address: each.name for each in resolved.receivers}
+            ways = self._masquerades(expect, owner, resolved, list(names), services)
+            if len(nodes := dict.fromkeys(way.node for way in ways)) > 1:
+                self._note(expect, owner, f"the stream may enter the cluster at {' or '.join(nodes)}: give an address")
+            masqueraded = {names[way.backend]: way.source or own for way in ways}
+        match wanted:
+            case None:
+                return {}
+            case Masqueraded():
+                return masqueraded
+            case SourceByBackend(of):
+                fixed = {each: source.address for each, source in of.items() if isinstance(source, SourceAddress)}
+                hidden = {each: masqueraded.get(each, own) for each in of if isinstance(of[each], Masqueraded)}
+                return dict.fromkeys(of, own) | hidden | fixed
+            case _:
+                return {ANY_BACKEND: self._fixed(expect, owner, Family.of(resolved.destination)) or own}
 
     def _masquerades(
         self,

@@ -5,22 +5,18 @@ Each expectation has a module in ``expectations``, which says what it needs. ``f
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import NodeDevice, Outcome, Position, Probe, Step
+from proxylab.scenario.model import NodeDevice, Outcome, Probe, Step
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.expectations.conntrack import judge_tables
+from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
-from proxylab.verdict.expectations.metrics import judge_metrics
 from proxylab.verdict.expectations.streams.subject import stream_of
-from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
+from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import ProbeVerdict, StepVerdict, Verdict, expectations
 
@@ -81,18 +77,6 @@ def _beside_the_point(case: Case, key: str) -> Verdict:
     return findings.settle(key, expected="", observed="")
 
 
-class _EndOfStep(Struct, frozen=True):
-    """Connection tracking and metrics at the end of a step: the subject of findings."""
-
-    step: Step
-    counted: tuple[int, str] = (0, "packet")
-    doubts: tuple[str, ...] = ()
-
-    def position(self, key: str) -> Position:
-        """Where the author wrote that expectation."""
-        return self.step.expect.positions.get(key, self.step.expect.position)
-
-
 def judge_step(
     step: Step,
     number: int,
@@ -111,11 +95,8 @@ def judge_step(
     for name in step.expect.streams:
         stream = stream_of(step, evidence, name, sources.get(name, {}))
         verdicts += (each.judge(stream, wanted) for each in OF_STREAMS if (wanted := each.wanted(stream)) is not None)
-    if step.expect.conntrack is not None:
-        tables = Tables(evidence.entries, tuple(nodes), addresses)
-        verdicts.append(judge_tables(_EndOfStep(step), tables, step.expect.conntrack))
-    if step.expect.metrics:
-        verdicts.append(judge_metrics(_EndOfStep(step), evidence.exported, step.expect.metrics))
+    end = end_of_step(step, evidence, nodes, addresses)
+    verdicts += (each.judge(end, wanted) for each in OF_STEPS if (wanted := each.wanted(end)) is not None)
     return StepVerdict(
         step=step,
         number=number,

@@ -1,8 +1,10 @@
-"""What masquerading gives a probe's flows, on each way that they may take."""
+"""What masquerading gives the flows of a probe or stream, on each way that they may take."""
 
 import pytest
 
+from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import assemble
+from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.scenario.load import parse_scenario
 
 SCENARIO = """
@@ -80,3 +82,33 @@ def test_the_nodes_that_may_translate_a_flow(sender: str, to: str, expected: dic
 def test_the_device_towards_the_backend_gives_the_address(pods: str, nodes: str, near: str, far: str) -> None:
     found = ways("client", "via: clusterIP", pods, nodes)
     assert (found["node-a", "near"], found["node-a", "far"]) == (near, far)
+
+
+STREAMED = """
+  streams:
+    queries: {from: FROM, to: {service: echo, TO}}
+  steps:
+  - {name: one, expect: {queries: {source: SOURCE}}}
+"""
+
+
+def due(sender: str, to: str, source: str) -> dict[str, str]:
+    """The sources that each backend of the stream must see."""
+    text = SCENARIO.partition("  probes:")[0] + STREAMED.lstrip("\n") + "---" + SCENARIO.partition("---")[2]
+    text = text.replace("PODS", "bridge").replace("NODES", "host-gw").replace("SOURCE", source)
+    assembly = assemble(parse_scenario(text.replace("FROM", sender).replace("TO", to), "f"))
+    return {name: str(address) for name, address in assembly.stream_sources[0]["queries"].items()}
+
+
+def test_a_stream_is_masqueraded_to_another_address_for_each_backend() -> None:
+    found = due("client", "via: nodePort, node: node-a", "masqueraded")
+    assert (found["near"], found["far"]) == (GATEWAY_A, UPLINK_A)
+    written = due("client", "via: nodePort, node: node-a", "{near: masqueraded, far: 192.0.2.7, agent: preserved}")
+    assert written == {"near": GATEWAY_A, "far": "192.0.2.7", "agent": "10.244.0.11"}
+    assert due("client", "via: clusterIP", "preserved") == {ANY_BACKEND: "10.244.0.11"}
+
+
+def test_a_stream_that_may_enter_by_several_nodes_needs_an_address() -> None:
+    said = r"f:\d+:\d+: step 'one': queries: expect.source: the stream may enter the cluster at node-a or node-b"
+    with pytest.raises(ScenarioError, match=said):
+        due("outside", "via: loadBalancerIP", "masqueraded")

@@ -7,13 +7,11 @@ from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import Translation, second_nat
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
-from proxylab.verdict.conntrack_tables import remaining_entry
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
     "delivered_by",
-    "entry_remains",
     "health_port_knows",
     "kept_the_source",
     "led_to_backend",
@@ -246,8 +244,3 @@ def health_port_knows(failure: Failure) -> str:
         return ""
     known = amount(report.local_endpoints, "local endpoint")
     return f"the proxy that serves {failure.dialled} knows of {known}, so it answers {report.status}."
-
-
-def entry_remains(failure: Failure) -> str:
-    """Connection tracking still holds an entry that must be gone."""
-    return remaining_entry(failure.case.tables, failure.case.probe.expect.conntrack)

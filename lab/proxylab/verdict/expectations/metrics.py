@@ -8,10 +8,12 @@ from typing import Final
 from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import Count, Metric
-from proxylab.verdict.findings import Findings, Judged
+from proxylab.verdict.expectations.end_of_step import EndOfStep
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
 
-__all__ = ["exported_names", "judge_metrics"]
+__all__ = ["METRICS", "exported_names"]
 
 _PREFIX: Final = "kubeproxy_"
 
@@ -24,9 +26,9 @@ def exported_names(wanted: Iterable[Metric]) -> Mapping[str, tuple[str, ...]]:
     return dict(names)
 
 
-def judge_metrics(subject: Judged, exported: Sequence[Exported], wanted: Sequence[Metric]) -> Verdict:
+def _judge(end: EndOfStep, wanted: Sequence[Metric]) -> Verdict:
     """Each metric has the value that its author expects."""
-    findings, pages = Findings(subject), {each.node: each for each in exported}
+    findings, pages = Findings(end), {each.node: each for each in end.evidence.exported}
     observed: list[str] = []
     for metric in wanted:
         page = pages.get(metric.node, Exported(metric.node, problem="the lab did not ask it"))
@@ -79,3 +81,11 @@ def _words(count: Count) -> str:
     least = f"at least {count.at_least}" if count.at_least else ""
     most = "" if count.at_most is None else f"at most {count.at_most}"
     return " and ".join(filter(None, (least, most))) or "any"
+
+
+METRICS = Expectation[EndOfStep, Sequence[Metric]](
+    key="metrics",
+    wanted=lambda end: end.step.expect.metrics or None,
+    judge=_judge,
+    as_seen=lambda _end, verdict: f"{verdict.reasons[0]}.",
+)
