@@ -30,9 +30,11 @@ def _judge(end: EndOfStep, wanted: Sequence[Metric]) -> Verdict:
     """Each metric has the value that its author expects."""
     findings, pages = Findings(end), {each.node: each for each in end.evidence.exported}
     observed: list[str] = []
+    witnesses: list[str] = []
     for metric in wanted:
         page = pages.get(metric.node, Exported(metric.node, problem="the lab did not ask it"))
         if page.problem:
+            observed.append("no answer")
             findings.doubt(f"the engine of {metric.node} did not answer at /metrics: {page.problem}")
             continue
         samples = [
@@ -40,18 +42,22 @@ def _judge(end: EndOfStep, wanted: Sequence[Metric]) -> Verdict:
         ]
         found = [each for each in samples if metric.labels.items() <= each.labels.items()]
         value = sum(each.value for each in found)
+        if not found:
+            observed.append("none")
         if not samples:
             findings.wrong(_unknown(metric, page.names))
         elif not found:
             findings.wrong(f"{metric.node} exports {_called(metric)} only with {_labels(samples, metric)}")
         else:
-            observed.append(f"{_called(metric)} {value:g} on {metric.node}")
+            observed.append(f"{value:g}")
+            witnesses.append(f"{_called(metric)} is {value:g} on {metric.node}")
             if value not in metric.value:
                 findings.wrong(f"{_called(metric)} is {value:g} on {metric.node}, not {_words(metric.value)}")
     return findings.settle(
         "metrics",
-        expected=", ".join(f"{_called(each)} {_words(each.value)} on {each.node}" for each in wanted),
-        observed=", ".join(observed) or "none",
+        expected=", ".join(_words(each.value) for each in wanted),
+        observed=", ".join(observed),
+        witnesses=witnesses,
     )
 
 
@@ -87,5 +93,5 @@ METRICS = Expectation[EndOfStep, Sequence[Metric]](
     key="metrics",
     wanted=lambda end: end.step.expect.metrics or None,
     judge=_judge,
-    as_seen=lambda _end, verdict: f"{verdict.reasons[0]}.",
+    as_seen=lambda _end, verdict: verdict.reasons[0] + "." * (not verdict.reasons[0].endswith("?")),
 )

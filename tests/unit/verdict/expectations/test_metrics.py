@@ -39,8 +39,9 @@ def judged(*wanted: Metric, page: Exported = PAGE) -> StepVerdict:
 def test_a_metric_by_either_name(name: str) -> None:
     (verdict,) = judged(replace(INTERNAL, name=name)).verdicts
     assert (verdict.expectation, verdict.judgement, verdict.position) == ("metrics", "pass", at(21))
-    assert verdict.observed == (
-        "sync_proxy_rules_no_local_endpoints_total (traffic_policy=internal, ip_family=IPv4) 1 on node-a"
+    assert (verdict.expected, verdict.observed) == ("1", "1")
+    assert verdict.witnesses == (
+        "sync_proxy_rules_no_local_endpoints_total (traffic_policy=internal, ip_family=IPv4) is 1 on node-a",
     )
 
 
@@ -86,7 +87,7 @@ def test_samples_with_the_labels_count_together() -> None:
 def test_what_is_wrong_with_a_metric(changes: dict[str, object], reason: str) -> None:
     verdict = judged(replace(INTERNAL, **changes))  # type: ignore[arg-type]
     assert (verdict.overall, verdict.verdicts[0].reasons) == ("fail", (reason,))
-    assert why_step(verdict) == f"{reason}."
+    assert why_step(verdict) == reason if reason.endswith("?") else f"{reason}."
 
 
 def test_an_engine_that_does_not_answer_shows_nothing() -> None:
