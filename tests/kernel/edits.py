@@ -136,8 +136,7 @@ EDITS = [
         "masqueradeAll: true",
         "masqueradeAll: false",
         {
-            "masqueradeAll shows a backend on another node the client node's address",
-            "masqueradeAll shows a backend on the client's node the pod gateway's address",
+            "masqueradeAll hides a pod from backends on its own node and on another",
         },
     ),
     Edit(

@@ -32,10 +32,11 @@ from proxylab.diagnosis.path_tests import (
 )
 from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Backend, Subject
-from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError
+from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import HttpReport, Lookup
+from proxylab.evidence.words import listed
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
@@ -49,8 +50,9 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Source,
 )
+from proxylab.scenario.model import Backend as ExpectedBackend
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -83,7 +85,8 @@ class Round:
             found.append(finding)
             if finding.stops:
                 break
-        return Diagnosis.of(f"{self._namespace}/{self._name}", self._lab.engine.name, tuple(found))
+        engines = dict.fromkeys(self._lab.engine.in_mode(self._modes[node]).name for node in self._nodes)
+        return Diagnosis.of(f"{self._namespace}/{self._name}", listed(list(engines)), tuple(found))
 
     def _stages(self) -> Iterator[Finding]:
         if self._service is None:
@@ -97,7 +100,7 @@ class Round:
         yield without_backing(subject, self._node, self._senders_node) or judge_endpoints(
             subject, tuple(self._dials(subject))
         )
-        yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
+        yield judge_engines([each for each in self._proxies if each.node in self._nodes])
         if subject.no_rules:
             yield nothing(Stage.ENTRY, subject.no_rules)
             return
@@ -127,9 +130,18 @@ class Round:
                 results.append(self._run(subject, each))
         return tuple(results)
 
+    @cached_property
+    def _proxies(self) -> tuple[ProxyRecord, ...]:
+        return self._lab.proxies()
+
     @property
-    def _terms(self) -> Terms:
-        return Terms.of(self._lab.scenario, mode_of(self._lab.engine.name))
+    def _modes(self) -> Mapping[str, str]:
+        """The mode of each node's engine, which a step may have changed."""
+        return {each.node: each.mode for each in self._proxies}
+
+    @cached_property
+    def _terms(self) -> Mapping[str, Terms]:
+        return {node: Terms.of(self._lab.scenario, mode) for node, mode in self._modes.items()}
 
     @cached_property
     def _objects(self) -> tuple[KubeObject, ...]:
@@ -161,9 +173,12 @@ class Round:
 
     @cached_property
     def _rules(self) -> Rules:
-        mode, families = MODES[mode_of(self._lab.engine.name)], self._lab.scenario.network.families
-        dumps = {node: mode.by_family(self._lab.rules_of(node), families) for node in self._nodes}
-        return {(node, family): mode.read(text) for node, parts in dumps.items() for family, text in parts.items()}
+        families, found = self._lab.scenario.network.families, {}
+        for node in self._nodes:
+            mode = MODES[self._modes[node]]
+            for family, text in mode.by_family(self._lab.rules_of(node), families).items():
+                found[node, family] = mode.read(text)
+        return found
 
     @property
     def _senders_node(self) -> str | None:
@@ -291,7 +306,7 @@ class Round:
         )
         protocol = Transport(frontend.port.protocol)
         names = [self._name_of(subject, each) for each in due]
-        backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
+        backends = tuple(ExpectedBackend(name) for name in dict.fromkeys(names)) if all(names) else None
         verdict = self._send(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)
 
@@ -310,7 +325,7 @@ class Round:
         target: AddressTarget | ServiceTarget,
         protocol: Transport,
         flows: int,
-        backends: tuple[str, ...] | None = None,
+        backends: tuple[ExpectedBackend, ...] | None = None,
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         """The verdict on a probe, which is sent again if it is undecided: on a busy machine, a tap may miss a frame."""
@@ -334,6 +349,6 @@ class Round:
 
 def _because(verdict: ProbeVerdict) -> str:
     """Why a probe did not pass, as a sentence."""
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     reasons = [reason for each in verdict.verdicts for reason in each.reasons]
     return why(case, verdict) or f"{'; '.join(reasons[:2])}."

@@ -279,23 +279,32 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. The value decides which alternative it has to be: a container or not, or a mapping by its first key."""
-    containers = [option for option in options if _is_container(option)]
-    scalars = [option for option in options if option is not type(None) and option not in containers]
-    if len(containers) > 1 and not scalars:
-        firsts = {declared_keys(_bare(each))[0].alias: each for each in containers}
-        named = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
-        return _annotated(Union[tuple(named)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
-    if len(containers) != 1 or len(scalars) != 1:
+    """A union. The value decides which alternative it has to be: by its kind, or a mapping by its keys."""
+    keyed = [option for option in options if _is_declared(option)]
+    named = [option for option in options if get_origin(_bare(option)) is Mapping]
+    lists = [option for option in options if get_origin(_bare(option)) is tuple]
+    scalars = [option for option in options if option is not type(None) and option not in (*keyed, *named, *lists)]
+    if len(keyed) > 1 and not scalars + named + lists:
+        firsts = {declared_keys(_bare(each))[0].alias: each for each in keyed}
+        tagged = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
+        return _annotated(Union[tuple(tagged)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
+    several = max(map(len, (keyed, named, lists))) > 1
+    if len(scalars) != 1 or several or not keyed + named + lists:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
-    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<one>", scalars), ("<parts>", containers))]
-    decide = _one_or_list if get_origin(_bare(containers[0])) is tuple else _one_or_keys
-    chosen = _annotated(Union[tuple(tagged)], [Discriminator(decide)])  # noqa: UP007
+    keys = {each.alias for option in keyed for each in declared_keys(_bare(option))}
+
+    def kind(value: object) -> str:
+        if lists and isinstance(value, list):
+            return "<list>"
+        if not keyed + named or not isinstance(value, dict | Declared):
+            return "<one>"
+        by_name = isinstance(value, dict) and named and keys.isdisjoint(value)
+        return "<names>" if by_name or not keyed else "<keys>"
+
+    kinds = (("<one>", scalars), ("<list>", lists), ("<keys>", keyed), ("<names>", named))
+    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in kinds if each]
+    chosen = _annotated(Union[tuple(tagged)], [Discriminator(kind)])  # noqa: UP007
     return _optional(Union[options], chosen)  # noqa: UP007
-
-
-def _one_or_keys(value: object) -> str:
-    return "<parts>" if isinstance(value, dict | Declared) else "<one>"
 
 
 def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
@@ -303,13 +312,9 @@ def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str 
     return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
 
 
-def _one_or_list(value: object) -> str:
-    return "<parts>" if isinstance(value, list) else "<one>"
-
-
-def _is_container(hint: Any) -> bool:
+def _is_declared(hint: Any) -> bool:
     bare = _bare(hint)
-    return get_origin(bare) in (Mapping, tuple) or (isinstance(bare, type) and issubclass(bare, Declared))
+    return isinstance(bare, type) and issubclass(bare, Declared)
 
 
 def _bare(hint: Any) -> Any:
