@@ -32,7 +32,12 @@ from proxylab.timing import Deadline
 
 OF_OTHERS = {
     "iptables": {"nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
-    "nftables": {"proxy-mode-switches.lab", "rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
+    "nftables": {
+        "kube-xlb-and-kube-mark-drop.lab",
+        "proxy-mode-switches.lab",
+        "rules-are-flushed.lab",
+        "rules-are-flushed-under-a-stream.lab",
+    },
 }
 """The scenarios that a mode does not have."""
 
