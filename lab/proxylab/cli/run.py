@@ -113,23 +113,20 @@ def command(
 ) -> ExitCode:
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
-    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe. A file with
-    mistakes is an error of its own: the others run, and the exit code is 2.
+    A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
+    A file with mistakes keeps no other from running; the exit code is then 2.
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun = RunStart.now(seed)
-    written, results = _load(files, engines[0])
+    begun, (written, results) = RunStart.now(seed), _load(files, engines[0])
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
-    if not list(_choose(runs, names)):
-        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
-        return ExitCode.NOTHING_SELECTED
+    if not results and not list(_choose(runs, names)):
+        return _nothing_chosen([run.scenario for run in runs], names)
     choices = choices_of(engines, **of_engine)
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
-    progress = Progress(
-        len(chosen) + len(results), document=output == "json", verbosity=verbosity, color=color, paint=paint
-    )
+    total = len(chosen) + len(results)
+    progress = Progress(total, document=output == "json", verbosity=verbosity, color=color, paint=paint)
     store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
     for result in results:
         progress.over(result)
@@ -139,12 +136,10 @@ def command(
             _announce(progress, run.scenario, probes)
             result = _run(opened(run.engine), run, probes, progress, trace=trace, bundle_store=store, kept_labs=kept)
             results.append(result)
-            progress.over(results[-1])
+            progress.over(result)
         # Print before the sessions close: closing may raise, and the verdicts are known.
-        if output == "json":
-            progress.tell([to_json(results)])
-        else:
-            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
+        closing = partial(closing_lines, verbosity=verbosity, traces=trace, paint=paint, width=progress.width)
+        progress.tell([to_json(results)] if output == "json" else closing(results))
         _write(report, results, begun, progress)
     return exit_code(results)
 
@@ -235,13 +230,17 @@ def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -
     return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
-def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
+def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> ExitCode:
+    """Say on standard error why nothing runs."""
     if not scenarios:
-        return "nothing to run: found no *.lab.yaml"
-    if not names:
-        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step has an expectation"
-    known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
-    return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
+        why = "found no *.lab.yaml"
+    elif not names:
+        why = f"{', '.join(each.file for each in scenarios)}: no probe or step has an expectation"
+    else:
+        known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
+        why = f"no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
+    click.echo(f"nothing to run: {why}", err=True)
+    return ExitCode.NOTHING_SELECTED
 
 
 def _run(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
-from proxylab.scenario.document import Location, path_text
+from proxylab.scenario.document import Location, Path, path_text
 from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.model import Network, Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
@@ -133,13 +133,20 @@ def read_manifests(documents: Iterable[Location], network: Network | None, probl
 
 def with_leading_zeros(location: Location) -> Iterator[Location]:
     """The places of addresses with leading zeros in a Service or EndpointSlice, as old API servers stored them."""
-    value = location.value
-    if isinstance(value, dict | list):
-        parts = range(len(value)) if isinstance(value, list) else [key for key in value if key in _TO_ADDRESSES]
-        for part in parts:
-            yield from with_leading_zeros(location[part])
+    for path in _paths_to_zeros(location.value):
+        yield Location(location.document, (*location.path, *path))
+
+
+def _paths_to_zeros(value: object, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for key in value:
+            if key in _TO_ADDRESSES:
+                yield from _paths_to_zeros(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _paths_to_zeros(each, (*path, index))
     elif isinstance(value, str) and without_leading_zeros(value) != value:
-        yield location
+        yield path
 
 
 class _Reader:

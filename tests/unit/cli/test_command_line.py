@@ -176,6 +176,9 @@ def test_a_file_with_mistakes_is_an_error_of_its_own_and_the_others_run(caller: 
     assert "bad.lab.yaml [embedded/iptables]: ERROR\n" in output
     assert "  bad.lab.yaml:2:1: spce: unknown key" in output
     assert caller.type("run", ".")[0] == ExitCode.SCENARIO
+    code, output, _ = caller.type("run", ".", "--probe", "in bad")
+    assert code == ExitCode.SCENARIO
+    assert "bad.lab.yaml:2:1: spce" in output
 
 
 def test_json_has_the_mistakes_of_a_file_among_its_results(caller: Caller) -> None:
