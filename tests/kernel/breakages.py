@@ -66,6 +66,14 @@ BREAKAGES = [
             "manifests/hosts-as-endpoints": {"NodePort without selector reaches hosts of a manual EndpointSlice"},
             "detect-local/cluster-cidr": {"ClusterCIDR masquerades an outside host at the cluster IP"},
             "fragments/datagrams-above-the-mtu": {"NodePort over UDP masquerades all fragments from outside"},
+            "senders/from-a-node": {
+                "ClusterIP from a node reaches a pod of the node",
+                "ClusterIP from a node reaches a pod of another node",
+                "ClusterIP from a node translates a crafted UDP datagram",
+                "ClusterIP from a node translates a crafted TCP SYN",
+                "NodePort from a node at its own address is served",
+                "NodePort from a node at another node is masqueraded by that node",
+            },
             "senders/from-loopback": {
                 "NodePort on localhost with externalTrafficPolicy Local is masqueraded",
                 "NodePort on localhost reaches a pod of another node in mode iptables",
