@@ -1,6 +1,6 @@
 """A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
 
-The module exports those of ``words``, ``intent`` and ``steps`` too. They hold what the author wrote, with defaults;
+The module exports those of ``words``, ``probes`` and ``steps`` too. They hold what the author wrote, with defaults;
 allocated addresses are in the plan.
 """
 
@@ -11,6 +11,15 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.change import (
+    Change,
+    EngineAction,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    ServiceChange,
+    SliceChange,
+)
 from proxylab.scenario.expect import (
     Backend,
     ConntrackExpect,
@@ -27,13 +36,17 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.intent import (
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
+from proxylab.scenario.network import Network, RoutedAddress, Segment
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
-    EngineFailure,
-    Exceptional,
+    EachAddress,
     HostTarget,
+    OneAddress,
     PodTarget,
     Probe,
     Send,
@@ -42,21 +55,11 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
-from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
-from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
-    Change,
     Count,
-    EngineAction,
     EngineState,
-    LinkChange,
     Metric,
-    NodeChange,
-    PodChange,
     RulesState,
-    ServiceChange,
-    SliceChange,
     Step,
     StepException,
     StepExpect,
@@ -70,13 +73,13 @@ __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
-    "Axis",
     "Backend",
     "Case",
     "Change",
     "ConntrackExpect",
     "Count",
     "Daemon",
+    "EachAddress",
     "EngineAction",
     "EngineFailure",
     "EngineState",
@@ -93,6 +96,7 @@ __all__ = [
     "LoadBalancer",
     "Manner",
     "Masqueraded",
+    "Matrix",
     "Metric",
     "Mode",
     "Network",
@@ -101,6 +105,7 @@ __all__ = [
     "NodeChange",
     "NodeDevice",
     "NodeRoute",
+    "OneAddress",
     "Outcome",
     "PodChange",
     "PodGroup",
@@ -133,6 +138,7 @@ __all__ = [
     "Until",
     "Uplink",
     "VersionRange",
+    "When",
 ]
 
 
@@ -152,13 +158,6 @@ class Case(Record, frozen=True, kw_only=True):
         """The name of a probe or step as the author wrote it, without the case's ending."""
         endings = (f"[{each}]" for each in (*self.ids, self.id) if each)
         return name.removesuffix(next(filter(name.endswith, endings), ""))
-
-
-class Axis(Record, frozen=True, kw_only=True):
-    """One axis of a matrix, with its values in the form that reports print (see ``Case``)."""
-
-    name: str
-    values: tuple[str, ...]
 
 
 class Scenario(Record, frozen=True, kw_only=True):
@@ -190,7 +189,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
-    matrix: tuple[Axis, ...] = ()
+    matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
 
