@@ -88,32 +88,29 @@ def files_argument(command: Command) -> Command:
     return argument(option(command))
 
 
-def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None = None) -> list[Scenario]:
+def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenario]:
     """The scenarios of the files and of every ``*.lab.yaml`` below the directories, each once.
 
     Args:
         files: files and directories.
-        to_run: refuse what this version cannot run; verbs that run nothing pass ``False``.
         strict: also check manifests against the schema of this Kubernetes version.
 
     Raises:
         ScenarioError: with the mistakes of all files, not only of the first.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    loaded = load_each(files, to_run=to_run, strict=strict)
+    loaded = load_each(files, strict=strict)
     if refused := [each for each in loaded.values() if isinstance(each, ScenarioError)]:
         raise ScenarioError([problem for error in refused for problem in error.problems])
     return [each for each in loaded.values() if isinstance(each, Scenario)]
 
 
-def load_each(
-    files: Iterable[Path], *, to_run: bool = True, strict: str | None = None
-) -> dict[Path, Scenario | ScenarioError]:
+def load_each(files: Iterable[Path], *, strict: str | None = None) -> dict[Path, Scenario | ScenarioError]:
     """The same by file, with the mistakes of a file in place of its scenario. Raises ``CapabilityError``."""
     loaded: dict[Path, Scenario | ScenarioError] = {}
     for file in dict.fromkeys(_expand(files)):
         try:
-            loaded[file] = load_scenario(file, to_run=to_run, strict=strict)
+            loaded[file] = load_scenario(file, strict=strict)
         except ScenarioError as error:
             loaded[file] = error
     return loaded
