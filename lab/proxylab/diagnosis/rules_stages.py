@@ -20,9 +20,6 @@ __all__ = ["Rules", "judge_balancing", "judge_entries", "judge_targets"]
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
 
-_LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-", "local-")
-"""Prefixes of chains that choose among the endpoints of policy Local. Releases up to 1.23 had KUBE-XLB-."""
-
 _TOLERANCE: Final = 1e-6
 """kube-proxy writes a probability with ten digits, and the kernel rounds it to a multiple of 2^-31."""
 
@@ -171,9 +168,8 @@ def _choices(subject: Subject, node: str, frontend: FrontendAddress, programmed:
     service = subject.service
     policy = service.internal_traffic_policy if frontend.is_internal else service.external_traffic_policy
     found = [chain for entry in _entries(programmed, frontend) for chain in programmed.balancing(entry)]
-    is_local = {chain: chain.startswith(_LOCAL) for chain in found}
-    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and not any(is_local.values()):
+    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and programmed.local.isdisjoint(found):
         return
     for chain in dict.fromkeys(found):
-        due = subject.local(frontend, node) if is_local[chain] else subject.everywhere(frontend, node)
+        due = subject.local(frontend, node) if chain in programmed.local else subject.everywhere(frontend, node)
         yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, due=due)

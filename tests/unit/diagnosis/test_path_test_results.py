@@ -24,7 +24,14 @@ FRONT = FrontendAddress(
     via=Frontend.CLUSTER_IP, address=SERVICE.cluster_ips[0], number=80, port=PORT, family=Family.IPV4
 )
 PROGRAMMED = Programmed(
-    hooked=frozenset({Hook.LEAVING}), reaches={}, entries=(), leads={}, ways={}, in_turn=True, masquerades=True
+    hooked=frozenset({Hook.LEAVING}),
+    reaches={},
+    entries=(),
+    leads={},
+    ways={},
+    local=frozenset(),
+    in_turn=True,
+    masquerades=True,
 )
 RULES: Rules = {("node-a", Family.IPV4): PROGRAMMED}
 

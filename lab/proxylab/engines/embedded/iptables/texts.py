@@ -36,6 +36,8 @@ _NODE_PORTS: Final = "KUBE-NODEPORTS"
 _POSTROUTING: Final = "KUBE-POSTROUTING"
 _MARK_MASQ: Final = "KUBE-MARK-MASQ"
 _ENDPOINT: Final = "KUBE-SEP-"
+_LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-")
+"""Begin the names of chains that choose among the endpoints of policy Local. Releases up to 1.23 had KUBE-XLB-."""
 _REFUSING: Final = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
 _ENDINGS: Final = ("REJECT", "DROP")
 _KUBE: Final = "KUBE-"
@@ -124,6 +126,7 @@ def read(text: str) -> Programmed:
             if table == "nat"
         },
         ways={chain: tuple(_ways(chains, rules)) for (table, chain), rules in chains.items() if table == "nat"},
+        local=frozenset(chain for _table, chain in chains if chain.startswith(_LOCAL)),
         in_turn=True,
         masquerades=any(_target(rule) == "MASQUERADE" for rule in nat(_POSTROUTING))
         and any(_target(rule) == "MARK" for rule in nat(_MARK_MASQ)),
