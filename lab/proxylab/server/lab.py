@@ -1,8 +1,8 @@
-"""A lab: its network, its engines and its traffic.
+"""A lab inside the lab process: its network, its engines and its traffic.
 
 ``Lab`` starts engines and responders on a network, and stops them in reverse order. The network
 (``proxylab.server.network``) and the engines with their API server (``proxylab.server.control_plane``) are modules of
-their own.
+their own. ``proxylab.server.main`` is where the lab process starts, and ``proxylab.client.session`` starts it.
 """
 
 import asyncio
