@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Transport
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
@@ -206,7 +206,7 @@ class Runner:
         async with self._packet_lock:
             return await self._run(resolved, trace=trace)
 
-    async def converse(self, dialogue: Dialogue) -> Spoken:
+    async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.
 
         Raises:
