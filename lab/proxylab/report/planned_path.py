@@ -146,21 +146,22 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
     try:
         hops = path(plan, node, backend.address)
-        hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
+        masquerade_address = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
     source = resolved.sender.address
     expected = assembly.expected_source(probe)
     ends: tuple[str, ...] = ()
     if isinstance(probe.expect.source, Preserved):
-        ends = (f"it keeps its source, as expected; if masqueraded, it would be {hidden}",) if hidden else ()
+        if masquerade_address:
+            ends = (f"it keeps its source, as expected; if masqueraded, it would be {masquerade_address}",)
     elif expected is not None:
         changes += [f"source {source} becomes {expected}"] if source != expected else []
         source = expected
-        if hidden not in (None, expected):
-            ends = (f"expected; by its output device masquerading would set {hidden}",)
-    elif hidden is not None:
-        ends = (f"if masqueraded, its source would be {hidden}",)
+        if masquerade_address not in (None, expected):
+            ends = (f"expected; by its output device masquerading would set {masquerade_address}",)
+    elif masquerade_address is not None:
+        ends = (f"if masqueraded, its source would be {masquerade_address}",)
     legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
         return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
