@@ -33,7 +33,7 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
             to = f"({pods})" if len(several) > 1 else pods or ".*"
             source = verdict.source if expect.source is not None else None
             if isinstance(expect.source, Preserved):
-                source = resolved.sender.of(flow)
+                source = resolved.sender.address_of_flow(flow)
             reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
             return f"delivered to {to} from {source or '.*'}, answered by {reply}"
         case Outcome.REJECTED:

@@ -21,7 +21,7 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     expected = case.source or sender.address
     kept = bool(sender.others) and isinstance(wanted, Preserved)
     for flow in case.arrived:
-        due = sender.of(flow.number) if kept else expected
+        due = sender.address_of_flow(flow.number) if kept else expected
         contradiction = _disagreement(case, flow)
         strangers = [str(each.source) for each in flow.arrivals if each.source != due]
         if contradiction:
@@ -74,7 +74,7 @@ def _disagreement(case: Case, flow: Flow) -> str:
 
 def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
-    client = case.resolved.sender.of(flow.number)
+    client = case.resolved.sender.address_of_flow(flow.number)
     for arrival in flow.arrivals:
         if arrival.source != client:
             changed = f"the source changed from {client} to {arrival.source} on the way to {arrival.netns_name}"
