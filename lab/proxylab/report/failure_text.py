@@ -21,7 +21,7 @@ from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 
-__all__ = ["briefly", "command", "explain", "intent", "summary"]
+__all__ = ["briefly", "command", "explain", "sent_line", "summary"]
 
 _INDENT = "  "
 _MOST_PODS = 12
@@ -142,7 +142,7 @@ def _title(verdict: ProbeVerdict | StepVerdict, name: str, width: int) -> list[s
     return [*wrapped(f"{_main(verdict).position}: {verdict.overall.upper()}: {name}", rest=_INDENT, width=width)]
 
 
-def intent(verdict: ProbeVerdict) -> str:
+def sent_line(verdict: ProbeVerdict) -> str:
     """What the probe sent: sender, target, the address dialled, and the number of flows."""
     resolved = verdict.resolved
     sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"

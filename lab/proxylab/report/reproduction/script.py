@@ -15,7 +15,7 @@ from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import STACK
-from proxylab.report.failure_text import command, intent
+from proxylab.report.failure_text import command, sent_line
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender

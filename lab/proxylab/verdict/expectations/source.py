@@ -143,7 +143,7 @@ def _disagreement(case: Case, flow: Flow) -> str:
 
 def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
-    client = case.resolved.sender.of(flow.number)
+    client = case.resolved.sender.address_of_flow(flow.number)
     for arrival in flow.arrivals:
         if arrival.source != client:
             changed = f"the source changed from {client} to {arrival.source} on the way to {arrival.netns_name}"

@@ -146,7 +146,7 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
     try:
         hops = path(plan, node, backend.address)
-        hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
+        masquerade_address = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
     source, more, ends = _source(assembly, probe, (node, backend), hidden)
