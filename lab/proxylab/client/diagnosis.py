@@ -305,7 +305,7 @@ class Round:
             address=path_test.at or frontend.address,
         )
         protocol = Transport(frontend.port.protocol)
-        names = [self._name_of(subject, each) for each in due]
+        names = [self._name_of(subject, each) for each in expected]
         backends = tuple(ExpectedBackend(name) for name in dict.fromkeys(names)) if all(names) else None
         verdict = self._send(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)

@@ -50,7 +50,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
     case = case_of(verdict)
-    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(intent(verdict), _INDENT, width=width)]
+    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(sent_line(verdict), _INDENT, width=width)]
     lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
         hop_table(case, verdict.traced, _main(verdict).example, width),

@@ -161,7 +161,7 @@ class Case(Struct, frozen=True):
 
     def due_source(self, flow: Flow) -> IPAddress | None:
         """The source that a flow's backend must see; ``None`` where the author or the network does not say."""
-        own = self.resolved.sender.of(flow.number)
+        own = self.resolved.sender.address_of_flow(flow.number)
         match self.wanted_source(flow):
             case Preserved():
                 return own

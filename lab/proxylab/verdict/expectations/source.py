@@ -80,7 +80,7 @@ def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> No
     ``changing`` is how many packets the rules that change sources counted.
     """
     wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
-    if sender.device != STACK or source != sender.of(flow.number):
+    if sender.device != STACK or source != sender.address_of_flow(flow.number):
         return
     node, port = sender.namespace, flow.arrivals[0].source_port
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
