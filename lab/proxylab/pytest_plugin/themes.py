@@ -11,6 +11,7 @@ from typing import Any, Final
 import pytest
 
 from proxylab.pytest_plugin.items import is_of_a_scenario
+from proxylab.text import wrapped
 
 __all__ = ["Themes", "slowest_lines", "theme_lines"]
 
@@ -62,8 +63,6 @@ def theme_lines(stats: Stats) -> list[str]:
 
 def slowest_lines(stats: Stats, width: int) -> list[str]:
     """The ten slowest scenario files, if there are more than ten; the time to build labs counts."""
-    from proxylab.text import wrapped  # noqa: PLC0415 - only a run needs it
-
     seconds: dict[str, float] = defaultdict(float)
     for _, each in _reports(stats):
         if is_of_a_scenario(each.nodeid):
