@@ -10,7 +10,7 @@ from scapy.layers.sctp import SCTP, SCTPChunkInit
 from scapy.layers.vxlan import VXLAN
 from scapy.packet import Packet, Raw
 
-from proxylab.report.frame_line import frame_line
+from proxylab.traffic.frame_line import frame_line
 
 ETHER = Ether(src="02:00:00:00:00:01", dst="02:00:00:00:00:02")
 THERE = IP(src="10.0.0.1", dst="10.0.0.2")
