@@ -118,7 +118,7 @@ def news(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
-    words: Callable[[bytes], str] = lambda _: ""
+    words: Callable[[bytes], str] | None = None
     if request.in_words:
         from proxylab.traffic.frame_line import frame_line  # noqa: PLC0415 - scapy takes a fifth of a second
 
