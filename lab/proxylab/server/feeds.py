@@ -134,7 +134,8 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
             left = None if left is None else left - len(frames)
             if frames:
                 captured = tuple(
-                    CapturedFrame(each.at_ns, each.outgoing, each.data.hex(), words(each.data)) for each in frames
+                    CapturedFrame(each.at_ns, each.outgoing, each.data.hex(), words(each.data) if words else "")
+                    for each in frames
                 )
                 yield Frames(captured, tap.take_lost())
         yield Ended()
