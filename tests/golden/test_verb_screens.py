@@ -35,6 +35,7 @@ from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
 from proxylab.scenario.model import Preserved
+from proxylab.traffic.frame_line import frame_line
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py
@@ -92,7 +93,10 @@ def listened(width: int) -> list[str]:
     at = 1_700_000_000_123_456_789
     return [
         frame_text(each)
-        for each in (CapturedFrame(at, True, first.hex()), CapturedFrame(at + 10**6, False, second.hex()))
+        for each in (
+            CapturedFrame(at, True, first.hex(), frame_line(first)),
+            CapturedFrame(at + 10**6, False, second.hex(), frame_line(second)),
+        )
     ]
 
 
