@@ -55,6 +55,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
     from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - only a run needs them
     from proxylab.client.session import Session  # noqa: PLC0415
     from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
+    from proxylab.guest.kernels import HOST  # noqa: PLC0415
 
     handler = pytestconfig.pluginmanager.get_plugin(ON_FAILURE)
     control_socket = None if handler is None else handler.kept_labs.control_socket
@@ -64,7 +65,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
+            kernel = one(pytestconfig, "kernel") or HOST
+            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield OpenLabs(begin).session
