@@ -18,7 +18,7 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, LabEndedError
 from proxylab.guest.kernels import Kernel, find_kernel
-from proxylab.protocol.messages import Build, Built, Execute, Executed
+from proxylab.protocol.messages import Build, Built, Examine, Examined, Execute, Executed
 from proxylab.scenario.load import load_scenario
 from proxylab.timing import Deadline
 from proxylab.verdict.model import Judgement
@@ -81,6 +81,16 @@ def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) ->
     process.close()
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
     assert before.differences(Machine.now()) == []
+
+
+@EACH
+def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
+    with LabProcess(kernel=kernel.binary) as process:
+        found = process.request(Examine(), Examined, Deadline.after(120)).capabilities
+    works = {each.name for each in found if each.works}
+    assert {"IPVS", "SCTP sockets", "dummy devices", "VXLAN devices", "bridge-nf-call-iptables", "ip6tables"} <= works
+    assert ({"nftables", "iptables nft", "taps on the programs of nodes"} <= works) is kernel.has_nftables
+    assert [each.found for each in found if "\n" in each.found or len(each.found) > 200] == []
 
 
 @EACH

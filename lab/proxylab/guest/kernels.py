@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +41,11 @@ class Kernel(Record, frozen=True):
     binary: str
     release: str
     modules: str = ""
+
+    @property
+    def has_nftables(self) -> bool:
+        """Whether nf_tables has tables for IP. Debian's kernels have nf_tables as a module, and nft_nat not even so."""
+        return not self.modules or Path(self.modules, self.release, "kernel/net/netfilter/nft_nat.ko").exists()
 
     @property
     def ends_its_processes(self) -> bool:
@@ -82,7 +88,9 @@ def find_kernel(word: str) -> Kernel | None:
 
 def known_kernels() -> Iterator[Kernel]:
     """Built kernels, the newest first, and then the one on PATH. One that does not start is left out."""
-    built = sorted(cache_folder().glob("*/linux"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    built: list[Path] = []
+    with suppress(OSError):  # another user's cache, under sudo
+        built = sorted(cache_folder().glob("*/linux"), key=lambda path: path.stat().st_mtime_ns, reverse=True)
     found = shutil.which(_PROGRAM)
     for path in [*built, *([Path(found)] if found else [])]:
         try:
