@@ -1,7 +1,7 @@
 """An open lab, as pytest and the verbs of the command line use it to send probes.
 
 ``OpenLab`` makes the steps in order, sends the requests for each probe and step, and passes the answers to the judge.
-``proxylab.client.session`` builds labs. Nothing here prints.
+``proxylab.client.session`` builds labs, and ``proxylab.client.standing_lab`` opens those that other clients have built.
 """
 
 from collections.abc import Mapping, Sequence
