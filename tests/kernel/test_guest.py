@@ -1,13 +1,18 @@
 """Labs in a guest: on its kernel, with the machine's files, out of reach of the machine."""
 
+import fcntl
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from contextlib import closing
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, TerminalOutput, lives, wait_for
 from guests import DEBIANS, EACH, OWN, readable
 from machine import Machine, descendants
 from sandboxed import ROOT
@@ -100,6 +105,45 @@ def test_a_lab_process_that_dies_in_the_guest_ends_the_guest(kernel: Kernel) -> 
         with pytest.raises(LabEndedError, match="its launcher, which starts commands, ended"):
             # The commands of a pod are in the sandbox's pid namespace, where 3 is the launcher.
             process.request(Execute("pod-1", ("sh", "-c", "kill -9 3; sleep 60")), Executed, Deadline.after(60))
+
+
+@EACH
+def test_a_standing_lab_of_a_guest_has_clients_and_commands_on_their_own_streams(
+    kernel: Kernel, cli: CommandLine
+) -> None:
+    cli.up("--kernel", kernel.binary, "--name", "guest")
+
+    def run(*argv: str, given: bytes = b"") -> tuple[int, bytes, bytes]:
+        child = cli.start("exec", "-i", "client", "--", *argv, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        output, errors = child.communicate(given, timeout=100)
+        return child.returncode, output, errors
+
+    assert run("sh", "-c", "cat; echo bad >&2; exit 7", given=b"good\n") == (7, b"good\n", b"bad\n")
+    text = "".join(f"{number}\n" for number in range(100_000)).encode()
+    assert run("cat", given=text) == (0, text, b""), "all of a command's output comes before its end"
+    assert "guest" in cli.type("ps").output
+    assert cli.type("probe", "client", "echo").status == 0
+    supervisor = cli.supervisor("guest")
+    assert cli.type("down").status == 0
+    wait_for(lambda: not lives(supervisor), "the guest to end")
+
+
+@EACH
+def test_a_command_in_a_guest_gets_a_terminal_of_the_user_s_size(kernel: Kernel, cli: CommandLine) -> None:
+    cli.up("--kernel", kernel.binary)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
+    script = "stty size; read word; echo got $word; test -t 1 && echo terminal"
+    child = cli.start("exec", "-it", "client", "--", "sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.set_blocking(ours, False)
+    output = TerminalOutput(ours)
+    wait_for(lambda: "33 77" in output.so_far(), "the size", output.so_far)
+    os.write(ours, b"it\n")
+    wait_for(lambda: "terminal" in output.so_far(), "the command's end", output.so_far)
+    assert "got it" in output.so_far()
+    assert child.wait(30) == 0
+    os.close(ours)
 
 
 # In a user namespace of its own, where this switch belongs to that namespace and not to the machine.

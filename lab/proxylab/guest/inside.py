@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from proxylab.encoding import decode
-from proxylab.guest.line import FrameKind, Line, LineClosedError
-from proxylab.guest.outside import CLIENT, Start
+from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
+from proxylab.guest.outside import Start
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_MOVE, MS_NODEV, MS_NOSUID, mount
 
 __all__ = ["main"]

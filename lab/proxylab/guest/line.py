@@ -15,17 +15,21 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from enum import IntEnum
+from itertools import count
 from typing import Final
 
+from proxylab.guest.ends import PIECE, DescriptorEnd, End, SocketEnd, brings_terminal, substitutes
 from proxylab.timing import Deadline
 
-__all__ = ["FrameKind", "Line", "LineClosedError"]
+__all__ = ["CLIENT", "FrameKind", "Line", "LineClosedError"]
 
-_HEAD: Final = struct.Struct("!BHI")
-_PIECE: Final = 32 * 1024
+CLIENT: Final = 1
+"""The number of the first client's stream."""
+
+_HEAD: Final = struct.Struct("!BII")
 _WINDOW: Final = 512 * 1024
 _TERMINAL: Final = 3072
 """N_TTY_BUF_SIZE is 4096, and the terminal throttles when it has 128 left."""
@@ -48,18 +52,21 @@ class FrameKind(IntEnum):
     READ = 4
     """So many bytes have been read from the line."""
     OPEN = 5
-    DATA = 6
-    TAKEN = 7
-    END = 8
+    BRING = 6
+    """The next data of this stream bring another one, of this number, and with this window size of a terminal."""
+    DATA = 7
+    TAKEN = 8
+    END = 9
 
 
 class _Stream:
-    """One end of a stream: a socket, what waits to be written to it, and how much may be sent for it."""
+    """One end of a stream: what waits to be written to it, and how much may be sent for it."""
 
-    def __init__(self, end: socket.socket) -> None:
-        end.setblocking(False)
-        self.socket = end
+    def __init__(self, end: End) -> None:
+        self.end = end
         self.waiting = bytearray()
+        self.brought: list[int] = []
+        """Descriptors that go with the next byte that is written."""
         self.room = _WINDOW
         self.ended = False
         """Whether the other relay sends no more."""
@@ -85,18 +92,20 @@ class Line:
         self._streams: dict[int, _Stream] = {}
         self._sources: dict[int, Callable[[], None]] = {}
         self._frames: list[tuple[FrameKind, bytes]] = []
+        self._numbers = count(CLIENT + 1)
 
     def watch(self, source: socket.socket | int, readable: Callable[[], None]) -> None:
         """Call ``readable`` whenever ``source`` can be read."""
         self._sources[source if isinstance(source, int) else source.fileno()] = readable
 
-    def add(self, number: int, end: socket.socket) -> None:
-        """Carry what comes from ``end`` as stream ``number``, and give it what the other relay sends for it."""
-        self._streams[number] = _Stream(end)
+    def add(self, number: int, connection: socket.socket) -> None:
+        """Carry what comes from ``connection`` as stream ``number``, and give it what the other relay sends for it."""
+        self._streams[number] = _Stream(SocketEnd(connection))
 
-    def open(self, number: int, end: socket.socket) -> None:
-        """``add``, and let the other relay open its end."""
-        self.add(number, end)
+    def open(self, connection: socket.socket) -> None:
+        """Outside, ``add`` under a new number, and let the relay inside connect its end."""
+        number = next(self._numbers)
+        self.add(number, connection)
         self.say(FrameKind.OPEN, number)
 
     def say(self, kind: FrameKind, number: int = 0, content: bytes = b"") -> None:
@@ -128,20 +137,29 @@ class Line:
         poll.register(self._line, select.POLLIN | (select.POLLOUT if self._sending and self._allowed else 0))
         for source in self._sources:
             poll.register(source, select.POLLIN)
-        ends: dict[int, tuple[int, _Stream]] = {}
+        ends: dict[int, int] = {}
         for number, stream in self._streams.items():
             # A stream without room is not read: its process waits, as it would for a full socket.
-            readable = select.POLLIN if stream.room > 0 and len(self._sending) < _WINDOW else 0
-            poll.register(stream.socket, readable | (select.POLLOUT if stream.waiting else 0))
-            ends[stream.socket.fileno()] = (number, stream)
-        events = poll.poll(None if deadline is None else deadline.remaining * 1000)
-        for descriptor, event in events:
+            readable = stream.end.reads and stream.room > 0 and len(self._sending) < _WINDOW
+            poll.register(stream.end, (select.POLLIN if readable else 0) | (select.POLLOUT if stream.waiting else 0))
+            ends[stream.end.fileno()] = number
+        used: dict[int, int] = {}
+        for descriptor, event in poll.poll(None if deadline is None else deadline.remaining * 1000):
             if descriptor == self._line:
                 self._use_line(event)
             elif descriptor in self._sources:
                 self._sources[descriptor]()
             elif descriptor in ends:
-                self._use(*ends[descriptor], event)
+                used[ends[descriptor]] = event
+        self._use_all(used)
+
+    def _use_all(self, events: Mapping[int, int]) -> None:
+        """Use the streams that are ready. A message waits for the output before it: it may say that a command ended."""
+        streams = {number: self._streams[number] for number in events if number in self._streams}
+        output = any(not stream.end.carries_messages for stream in streams.values())
+        for number, stream in streams.items():
+            if not (output and stream.end.carries_messages and not events[number] & select.POLLOUT):
+                self._use(number, stream, events[number])
 
     def _use_line(self, event: int) -> None:
         if event & select.POLLOUT:
@@ -152,7 +170,7 @@ class Line:
     @property
     def _allowed(self) -> int:
         """How many bytes may be written to the line now."""
-        return _PIECE if self._is_inside else _TERMINAL - self._unread
+        return PIECE if self._is_inside else _TERMINAL - self._unread
 
     def _write(self) -> None:
         with suppress(BlockingIOError):
@@ -162,7 +180,7 @@ class Line:
 
     def _read(self) -> None:
         try:
-            piece = os.read(self._line, _PIECE)
+            piece = os.read(self._line, PIECE)
         except BlockingIOError:
             return
         except OSError as error:  # EIO: the terminal was hung up
@@ -191,38 +209,58 @@ class Line:
             self.add(number, self._connect())
             return
         stream = self._streams.get(number)
-        if stream is None:
-            return  # it ended here while this frame was under way
+        if stream is None:  # it ended here while this frame was under way
+            if kind is FrameKind.BRING:
+                self.say(FrameKind.END, _COUNT.unpack_from(content)[0])
+            return
         match kind:
+            case FrameKind.BRING:
+                brought = _COUNT.unpack_from(content)[0]
+                near, far = substitutes(content[_COUNT.size :])
+                self._streams[brought] = _Stream(near)
+                stream.brought += far
             case FrameKind.DATA:
-                stream.waiting += content
-                self._give(number, stream)
+                stream.waiting += content  # it is written when it can be: a write to a user's descriptor may block
             case FrameKind.TAKEN:
                 stream.room += _COUNT.unpack(content)[0]
             case FrameKind.END:
                 stream.ended = True
-                self._give(number, stream)
+                if not stream.waiting:
+                    self._end(number)
 
     def _use(self, number: int, stream: _Stream, event: int) -> None:
         if event & select.POLLOUT:
             self._give(number, stream)
-        elif event:
-            try:
-                piece = stream.socket.recv(min(_PIECE, max(stream.room, 1)))
-            except BlockingIOError:
-                return
-            except OSError:
-                piece = b""
-            if piece:
-                stream.room -= len(piece)
-                self.say(FrameKind.DATA, number, piece)
-            else:
-                self._end(number)
+            return
+        try:
+            piece, descriptors = stream.end.read(min(PIECE, max(stream.room, 1))) if stream.end.reads else (b"", [])
+        except BlockingIOError:
+            return
+        except OSError:
+            piece, descriptors = b"", []
+        if descriptors:
+            self._bring(number, piece, descriptors)
+        if piece:
+            stream.room -= len(piece)
+            self.say(FrameKind.DATA, number, piece)
+        else:
+            self._end(number)
+
+    def _bring(self, number: int, message: bytes, descriptors: list[int]) -> None:
+        """Let the relay inside substitute the descriptors of a message: one terminal, or each by itself."""
+        window_size = brings_terminal(message, descriptors)
+        for position, descriptor in enumerate(descriptors):
+            if window_size and position:
+                os.close(descriptor)
+                continue
+            brought = next(self._numbers)
+            self._streams[brought] = _Stream(DescriptorEnd(descriptor, reads=position == 0))
+            self.say(FrameKind.BRING, number, _COUNT.pack(brought) + window_size)
 
     def _give(self, number: int, stream: _Stream) -> None:
         """Write what waits for the stream's process, and acknowledge it."""
         try:
-            taken = stream.socket.send(stream.waiting) if stream.waiting else 0
+            taken = stream.end.write(bytes(stream.waiting[:PIECE]), stream.brought) if stream.waiting else 0
         except BlockingIOError:
             return
         except OSError:
@@ -236,6 +274,8 @@ class Line:
 
     def _end(self, number: int) -> None:
         stream = self._streams.pop(number)
-        stream.socket.close()
+        stream.end.close()
+        for descriptor in stream.brought:
+            os.close(descriptor)
         if not stream.ended:
             self.say(FrameKind.END, number)

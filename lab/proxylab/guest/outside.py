@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 from contextlib import suppress
-from itertools import count
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +21,12 @@ from proxylab.encoding import Record, encode
 from proxylab.errors import CapabilityError
 from proxylab.guest.command_line import uml_command
 from proxylab.guest.kernels import Kernel
-from proxylab.guest.line import FrameKind, Line, LineClosedError
+from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
 from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, mount
+from proxylab.protocol.channel import user_of
 from proxylab.timing import Deadline
 
-__all__ = ["CLIENT", "Start", "run_guest", "stay_on_one_cpu"]
-
-CLIENT: Final = 1
-"""The number of the first client's stream."""
+__all__ = ["Start", "run_guest", "stay_on_one_cpu"]
 
 _MEBIBYTES: Final = 1024
 _MARGIN: Final = 64
@@ -170,13 +167,15 @@ def _last_words() -> str:
 
 
 def _accept(control_socket: socket.socket, line: Line) -> None:
-    """Open a stream for every further client."""
-    numbers = count(CLIENT + 1)
+    """Open a stream for every further client with the lab's own user id; in the guest, every client is root."""
 
     def accept() -> None:
         with suppress(OSError):
             connection, _ = control_socket.accept()
-            line.open(next(numbers), connection)
+            if user_of(connection) == os.getuid():
+                line.open(connection)
+            else:
+                connection.close()
 
     control_socket.setblocking(False)
     line.watch(control_socket, accept)

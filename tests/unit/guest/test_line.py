@@ -40,9 +40,9 @@ class Relays:
     def open(self, count: int) -> tuple[list[socket.socket], list[socket.socket]]:
         """So many streams: their ends outside and inside."""
         clients = []
-        for number in range(2, 2 + count):
+        for _ in range(count):
             ours, theirs = self._pair()
-            self.outside.open(number, theirs)
+            self.outside.open(theirs)
             clients.append(ours)
         self.turn(lambda: len(self.servers) == count)
         return clients, self.servers
