@@ -209,10 +209,12 @@ class Line:
             self.add(number, self._connect())
             return
         stream = self._streams.get(number)
-        if stream is None:  # it ended here while this frame was under way
-            if kind is FrameKind.BRING:
-                self.say(FrameKind.END, _COUNT.unpack_from(content)[0])
-            return
+        if stream is not None:
+            self._take_for(number, stream, kind, content)
+        elif kind is FrameKind.BRING:  # the stream ended here while this frame was under way
+            self.say(FrameKind.END, _COUNT.unpack_from(content)[0])
+
+    def _take_for(self, number: int, stream: _Stream, kind: FrameKind, content: bytes) -> None:
         match kind:
             case FrameKind.BRING:
                 brought = _COUNT.unpack_from(content)[0]
