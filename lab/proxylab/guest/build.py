@@ -55,7 +55,7 @@ def build_kernel(tell: Callable[[str], None]) -> Path:
         apt = _Apt(folder)
         package = apt.newest_source()
         digest = hashlib.sha256(package.encode() + _CONFIG.read_bytes()).hexdigest()[:12]
-        built = cache.folder / f"{package.removeprefix('linux-source-').replace('=', '-')}-{digest}" / "linux"
+        built = cache.folder / f"{package.partition('=')[2]}-{digest}" / "linux"
         if not built.exists():
             tell(f"downloading {package}")
             source = apt.unpack(package, folder)
