@@ -15,6 +15,7 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import EngineError
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed
 from proxylab.scenario.model import Scenario
@@ -71,10 +72,11 @@ class Session:
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
             CapabilityError: the machine lacks something.
-            EngineError: an engine did not start or did not synchronise.
+            EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
         assembly = assemble(scenario)
+        self._check_modes(scenario)
         engine = replace(
             self.engine,
             cluster_cidrs=scenario.network.pod_cidrs,
@@ -86,6 +88,17 @@ class Session:
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self.engine, self._seed, source)
+
+    def _check_modes(self, scenario: Scenario) -> None:
+        """Raise ``EngineError`` if a step changes an engine to a mode that it lacks: no probe before it is worth it."""
+        for step in scenario.steps:
+            for node, action in step.change.engines.items():
+                if action.mode:
+                    try:
+                        self.engine.in_mode(action.mode)
+                    except ValueError as error:
+                        what = f"cannot make step {step.name!r}, which changes it to mode {action.mode}"
+                        raise EngineError(node, what, str(error)) from error
 
     def close_lab(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.

@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
@@ -13,6 +14,7 @@ from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import reached
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
@@ -20,6 +22,7 @@ from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
@@ -28,6 +31,8 @@ from proxylab.timing import Deadline
 __all__ = ["make_kube_proxy"]
 
 _ASK_SECONDS: Final = 5.0
+_OWN_DROPS: Final = (1, 25)
+"""The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
@@ -59,6 +64,8 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
 
     async def prepare() -> None:
         on_node.require()
+        if choice.version < _OWN_DROPS:
+            await _write_kubelet_rules(context.tool, choice.families)
         await cluster.api.listen(context.netns)
 
     async def dump() -> str:
@@ -76,6 +83,13 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         dump=dump,
     )
     return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
+
+
+async def _write_kubelet_rules(tool: IptablesTool, families: Sequence[Family]) -> None:
+    """Make the kubelet's chains where they are missing; the rules of an earlier proxy may stand beside them."""
+    for family in families:
+        if not await tool.has_chain(family, MARK_DROP.table, MARK_DROP.name):
+            await tool.load(family, kubelet_rules(family))
 
 
 async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard: Callable[[str], None]) -> Running:
