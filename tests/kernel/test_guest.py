@@ -99,6 +99,14 @@ def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
 
 
 @EACH
+def test_a_guest_tracks_as_many_connections_as_a_large_machine(kernel: Kernel) -> None:
+    with LabProcess(kernel=kernel.binary) as process:
+        process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
+        limit = Execute("pod-1", ("cat", "/proc/sys/net/netfilter/nf_conntrack_max"))
+        assert int(process.request(limit, Executed, Deadline.after(60)).stdout) >= 262_144
+
+
+@EACH
 def test_a_lab_process_that_dies_in_the_guest_ends_the_guest(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))

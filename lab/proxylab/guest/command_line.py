@@ -49,6 +49,7 @@ def uml_command(
         "loglevel=4",
         "panic=-1",  # a panic ends the process
         "seccomp=auto",  # from 6.16 on: system calls of the guest without ptrace(2), in half the time
+        "nf_conntrack.hashsize=65536",  # the default goes by memory, and its 8,192 connections are fewer than a probe's
         "initcall_blacklist=raid6_select_algo",  # Debian's kernel would measure it for a second
         f"init={_quoted(init[0])}",
         *(f"{name}={_quoted(value)}" for name, value in environment.items()),
