@@ -13,9 +13,9 @@ from recorded import World
 from proxylab.plan.assembly import assemble
 from proxylab.plan.model import Plan
 from proxylab.report.drawing import mermaid_lines, path_lines, text_lines
-from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Path as Drawn
 from proxylab.report.paths import seen_path
+from proxylab.report.planned_path import planned_path
 from proxylab.report.svg import svg
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
@@ -31,7 +31,7 @@ PLANNED = {
     "outside": ("clusterip/from-a-pod", "ClusterIP from outside is masqueraded by the entry node towards another node"),
     "node-port": (
         "nodeport/masquerade-address-by-network",
-        "NodePort from outside to a pod elsewhere has the outgoing device's source IP",
+        "NodePort from outside has the outgoing device's source IP",
     ),
     "a-node-itself": (
         "nodeport/masquerade-address-by-network",
@@ -39,7 +39,7 @@ PLANNED = {
     ),
     "overlay": (
         "nodeport/masquerade-address-by-network",
-        "NodePort from outside to a pod elsewhere has the outgoing device's source IP[ipv6-ptp-vxlan]",
+        "NodePort from outside has the outgoing device's source IP[ipv6-ptp-vxlan]",
     ),
     "headless": ("clusterip/headless", "headless Service from a pod reaches a pod of another node untranslated"),
     "dropped": (

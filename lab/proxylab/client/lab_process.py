@@ -26,7 +26,7 @@ from proxylab.client.control_sockets import ControlSocket
 from proxylab.encoding import encode
 from proxylab.errors import InternalError, LabEndedError, LabError
 from proxylab.guest.kernels import HOST, find_kernel
-from proxylab.protocol.faults import raised
+from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
 from proxylab.timing import Deadline
@@ -103,7 +103,7 @@ class LabProcess(Connection):
             try:
                 answer = self._receive("get ready", Deadline.after(self._start_seconds))
                 if isinstance(answer, Failed):
-                    raise raised(answer.fault)
+                    raise error_of(answer.fault)
             except LabError as error:
                 self._refused = error
                 raise

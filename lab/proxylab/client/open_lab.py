@@ -20,7 +20,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
@@ -52,6 +52,7 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.expectations.metrics import exported_names
 from proxylab.verdict.judge import judge, judge_step
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
 
@@ -146,8 +147,8 @@ class OpenLab:
         """
         self._come_to(step)
         self._concluded = True
-        tables = step.expect.conntrack is not None
-        evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
+        concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
+        evidence = self._ask(concluding, Concluded, _PROBE_SECONDS).evidence
         number, assembly = self.made, self._assembly
         verdict = judge_step(
             step,
@@ -196,7 +197,7 @@ class OpenLab:
         """
         self._assembly = assemble(scenario)
 
-    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
+    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments.
 
         Args:

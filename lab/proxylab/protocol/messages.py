@@ -17,7 +17,7 @@ from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
@@ -102,10 +102,11 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
 class Conclude(TaggedRecord, frozen=True):
     """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
-    With ``tables``, read the connection tracking tables then.
+    With ``tables``, read the connection tracking tables then. ``metrics`` are the names of metrics to read, by node.
     """
 
     tables: bool = False
+    metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Send(TaggedRecord, frozen=True):
@@ -213,7 +214,7 @@ class LookedUp(TaggedRecord, frozen=True):
 class Conversed(TaggedRecord, frozen=True):
     """The evidence of a dialogue."""
 
-    spoken: Spoken
+    spoken: DialogueRecord
 
 
 class Dumped(TaggedRecord, frozen=True):

@@ -15,13 +15,13 @@ from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 
-__all__ = ["briefly", "command", "explain", "intent", "summary"]
+__all__ = ["briefly", "command", "explain", "sent_line", "summary"]
 
 _INDENT = "  "
 _MOST_PODS = 12
@@ -49,11 +49,11 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
-    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(intent(verdict), _INDENT, width=width)]
+    case = case_of(verdict)
+    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(sent_line(verdict), _INDENT, width=width)]
     lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
-        hop_table(case, verdict, _main(verdict).example, width),
+        hop_table(case, verdict.traced, _main(verdict).example, width),
         _shares(case, verdict, width),
         rule_table(case, verdict.traced, width),
     ):
@@ -86,7 +86,7 @@ def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
     """A pass in a few lines: the observation, where the packet was, and what the rules did to it."""
     if isinstance(verdict, StepVerdict):
         return (summary(verdict),)
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     return (summary(verdict), *brief(case, verdict.traced))
 
 
@@ -142,7 +142,7 @@ def _title(verdict: ProbeVerdict | StepVerdict, name: str, width: int) -> list[s
     return [*wrapped(f"{_main(verdict).position}: {verdict.overall.upper()}: {name}", rest=_INDENT, width=width)]
 
 
-def intent(verdict: ProbeVerdict) -> str:
+def sent_line(verdict: ProbeVerdict) -> str:
     """What the probe sent: sender, target, the address dialled, and the number of flows."""
     resolved = verdict.resolved
     sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"

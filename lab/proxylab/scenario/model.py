@@ -21,20 +21,24 @@ from proxylab.scenario.change import (
     SliceChange,
 )
 from proxylab.scenario.expect import (
+    Backend,
     ConntrackExpect,
     Entries,
     Expect,
     HttpExpect,
+    Masqueraded,
     NodeDevice,
     Preserved,
+    ReplyByBackend,
     Shares,
     SourceAddress,
+    SourceByBackend,
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
 from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, TrackedConnection, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import (
     MOST_FLOWS,
@@ -54,6 +58,7 @@ from proxylab.scenario.probes import (
 from proxylab.scenario.steps import (
     Count,
     EngineState,
+    Metric,
     RulesState,
     Step,
     StepException,
@@ -68,6 +73,7 @@ __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
     "AddressTarget",
+    "Backend",
     "Case",
     "Change",
     "ConntrackExpect",
@@ -89,7 +95,9 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Masqueraded",
     "Matrix",
+    "Metric",
     "Mode",
     "Network",
     "Node",
@@ -106,6 +114,7 @@ __all__ = [
     "Preserved",
     "Probe",
     "Reply",
+    "ReplyByBackend",
     "RoutedAddress",
     "RulesState",
     "Scenario",
@@ -117,6 +126,7 @@ __all__ = [
     "SliceChange",
     "Source",
     "SourceAddress",
+    "SourceByBackend",
     "SourceExpectation",
     "Spread",
     "Step",
@@ -125,6 +135,7 @@ __all__ = [
     "Stream",
     "StreamExpect",
     "Target",
+    "TrackedConnection",
     "Until",
     "Uplink",
     "VersionRange",
@@ -182,6 +193,11 @@ class Scenario(Record, frozen=True, kw_only=True):
     matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
+
+    @property
+    def machines(self) -> tuple[Node | Host, ...]:
+        """The nodes, then the outside hosts."""
+        return (*self.nodes, *self.hosts)
 
     @property
     def all_probes(self) -> tuple[Probe, ...]:

@@ -7,6 +7,7 @@ import pytest
 from growing_cluster import Cluster
 from kubectl_clusters import cloud, k3s, kind, vpc
 
+from proxylab.cluster.allocate import NODE_PORTS
 from proxylab.errors import ScenarioError
 from proxylab.importer.importing import Imported, import_cluster
 from proxylab.importer.reading import read_kubectl_output
@@ -79,7 +80,7 @@ def test_pods_among_their_nodes_keep_their_places_in_slices_by_other_addresses()
         (kind, ["names of pods that others have, or that are too long: staging/db-0 is called staging-db-0"]),
         (kind, ["Services that are only a name for another: nothing to dial: shop/payments"]),
         (k3s, ["programs on nodes; pods with their nodes' network stand for them: k3s-server, TCP port 6443"]),
-        (k3s, ["that nodes are not ready: in the lab they are: k3s-agent-2"]),
+        (k3s, ["the NotReady state of nodes, since nodes of a lab are ready: k3s-agent-2"]),
         (cloud, ["addresses outside the cluster; hosts with other addresses stand for them: 172.16.0.2 is outside-1"]),
         (cloud, ["balancers that are known by name only: nodes have no rules for them: edge/gateway-proxied"]),
         (cloud, ["external addresses of nodes: gke-prod-default-pool-1a2b3c4d-"]),
@@ -110,6 +111,24 @@ def test_outcomes_follow_from_the_objects() -> None:
     assert "edge gateway-proxied http by loadBalancerIP" not in said
     (near,) = (each for each in scenario.probes if each.name == "edge nearby http by clusterIP")
     assert len(near.expect.backends) == 1
+
+
+def test_node_ports_beyond_the_default_range_widen_the_range() -> None:
+    assert imported(cloud())[1].network.node_ports == NODE_PORTS
+    cluster = cloud()
+    exposed = next(port for each in cluster.services for port in each["spec"].get("ports", []) if "nodePort" in port)
+    exposed["nodePort"] = 443
+    assert str(imported(cluster)[1].network.node_ports) == "443-32767"
+
+
+def test_addresses_with_leading_zeros_stay_as_they_are_stored() -> None:
+    cluster = kind()
+    stored = next(each for each in cluster.services if each["metadata"]["name"] == "web")
+    usual = stored["spec"]["clusterIP"]
+    old = usual.replace("10.", "010.", 1)
+    stored["spec"] |= {"clusterIP": old, "clusterIPs": [old]}
+    (web,) = (each for each in imported(cluster)[1].services if each.name == "web")
+    assert web.stored == {usual: old}
 
 
 def test_without_slices_the_pods_are_found_by_their_labels() -> None:

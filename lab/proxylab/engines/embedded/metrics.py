@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from proxylab.addresses import Family
+from proxylab.engines.modes import MODES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -25,9 +26,9 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
 _PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 _SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
 _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
-_RESTORE_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
-_NFT_FAILURES: Final = f"{_PREFIX}nftables_sync_failures_total"
+_FAILURES: Final = {name: f"{_PREFIX}{mode.failures}_total" for name, mode in MODES.items()}
 _RULES: Final = f"{_PREFIX}iptables_last"
+_WITHOUT_LOCAL: Final = f"{_PREFIX}no_local_endpoints_total"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
 _KINDS: Final = ("service", "endpoint")
 
@@ -40,16 +41,18 @@ _HELP: Final = {
     _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
     _SYNCED: "The last time proxy rules were successfully synced",
     _QUEUED: "The last time a sync of proxy rules was queued",
-    _RESTORE_FAILURES: "Cumulative proxy iptables restore failures",
-    _NFT_FAILURES: "Cumulative proxy nftables sync failures",
+    **{_FAILURES[name]: f"Cumulative proxy {mode.failures.replace('_', ' ')}" for name, mode in MODES.items()},
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
+    _WITHOUT_LOCAL: "Number of services with a Local traffic policy and no endpoints",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
     **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
     **{f"{_PREFIX}{kind}_changes_pending": f"Pending proxy rules {kind} changes" for kind in _KINDS},
 }
 
+_SECOND_LABEL: Final = {_RULES: "table", _WITHOUT_LOCAL: "traffic_policy"}
+
 Labels = tuple[str, ...]
-"""Values of ``ip_family`` and, for metrics by table, ``table``."""
+"""Values of ``ip_family`` and of the label in ``_SECOND_LABEL``, if the metric has one."""
 
 
 @dataclass(slots=True)
@@ -104,12 +107,15 @@ class SyncMetrics:
         """How many rules the last sync wrote into one table."""
         self._values[_RULES][family, table] = rules
 
+    def without_local(self, family: Family, internal: int, external: int) -> None:
+        """How many service ports drop packets, since the policy is Local and all endpoints are on other nodes."""
+        self._values[_WITHOUT_LOCAL][family, "internal"] = internal
+        self._values[_WITHOUT_LOCAL][family, "external"] = external
+
     def failed(self, family: Family, loads: int) -> None:
         """The kernel refused as many loads."""
         if loads:
-            # All other modes load rules with iptables-restore.
-            name = _NFT_FAILURES if self.mode == "nftables" else _RESTORE_FAILURES
-            self._values[name][family,] += loads
+            self._values[_FAILURES[self.mode]][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""
@@ -127,8 +133,10 @@ class SyncMetrics:
 
         families: list[Metric] = []
         for name, values in self._values.items():
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            metric = kind(name, _HELP[name], labels=["ip_family", "table"][: len(next(iter(values)))])
+            is_counter = name.endswith("_total") and name != _WITHOUT_LOCAL  # kube-proxy misnames this gauge
+            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+            keys = ["ip_family", _SECOND_LABEL.get(name, "")]
+            metric = kind(name, _HELP[name], labels=keys[: len(next(iter(values)))])
             for labels, value in values.items():
                 metric.add_metric(list(labels), value)
             families.append(metric)

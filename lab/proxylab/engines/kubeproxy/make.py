@@ -12,7 +12,7 @@ from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
-from proxylab.engines.barrier import reached
+from proxylab.engines.barrier import highest_number_in
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
@@ -74,7 +74,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
         launch=partial(_launch, context, argv, config),
-        reached=lambda family: reached(on_node.written(family)),
+        reached=lambda family: highest_number_in(on_node.written(family)),
         state=state,
         zone=zone,
         move=partial(_move, node, cluster.store),

@@ -1,13 +1,13 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
 from proxylab.encoding import Record
-from proxylab.report.failure_text import command, explain, intent, summary
+from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
@@ -124,11 +124,11 @@ def _reason(probed: ProbeVerdict | StepVerdict) -> str:
 
 
 def _body(probed: ProbeVerdict) -> Markup:
-    case = open_case(probed.probe, probed.resolved, probed.evidence)
+    case = case_of(probed)
     cause = why(case, probed)
     shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(
-        tag("p", intent(probed), class_="intent"),
+        tag("p", sent_line(probed), class_="intent"),
         tag("p", tag("b", "Why: "), cause, class_="why") if cause else None,
         _verdicts(probed),
         ladder(case, probed, shown or 0),

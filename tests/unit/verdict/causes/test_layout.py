@@ -4,11 +4,12 @@ from ipaddress import ip_address
 
 import pytest
 from msgspec.structs import replace
+from network_scenarios import BASIC
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
 from proxylab.plan.topology import draw
-from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered, holder, is_hairpin, port_of
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, holder, is_hairpin, port_of, rp_filter_refusal
 
 ON_A_BRIDGE = {"pod_network": "bridge"}
 NODE_B = ip_address("172.18.0.3")
@@ -60,15 +61,15 @@ def test_rules_see_what_a_bridge_carries_unless_the_node_says_no() -> None:
 
 def test_a_strict_filter_refuses_what_comes_by_another_way_than_answers_would_go() -> None:
     overlay = plan(inter_node="vxlan")
-    assert filtered(overlay, "sender", POD_ON_A, NODE_B) is None
-    found = filtered(strict(overlay, "node-b"), "sender", POD_ON_A, NODE_B)
+    assert rp_filter_refusal(overlay, "sender", POD_ON_A, NODE_B) is None
+    found = rp_filter_refusal(strict(overlay, "node-b"), "sender", POD_ON_A, NODE_B)
     assert found is not None
     assert (found.node, found.device, found.back) == ("node-b", "eth0", "flannel.1")
 
 
 def test_a_strict_filter_lets_pass_what_comes_the_way_it_would_answer() -> None:
-    assert filtered(strict(plan(), "node-b"), "sender", POD_ON_A, NODE_B) is None
-    assert filtered(strict(plan(inter_node="vxlan"), "node-a"), "sender", POD_ON_A, NODE_B) is None
+    assert rp_filter_refusal(strict(plan(), "node-b"), "sender", POD_ON_A, NODE_B) is None
+    assert rp_filter_refusal(strict(plan(inter_node="vxlan"), "node-a"), "sender", POD_ON_A, NODE_B) is None
 
 
 @pytest.mark.parametrize("network", [{}, ON_A_BRIDGE, {"pod_network": "ptp-unnumbered"}], ids=str)
@@ -78,6 +79,19 @@ def test_each_address_of_the_plan_has_a_holder_that_a_reader_knows(network: dict
     assert holder(drawn, POD_ON_A) == "pod sender"
     assert holder(drawn, ip_address("10.244.0.1")) in ("", "node-a's gateway to its pods")
     assert holder(drawn, ip_address("192.0.2.99")) == ""
+
+
+def test_the_holders_of_addresses_that_the_author_fixes_are_named() -> None:
+    drawn = draw(BASIC["first addresses on a bridge"])
+    held = {
+        "10.244.1.1": "pod other-first",
+        "10.244.1.2": "node-b's gateway to its pods",
+        "172.18.0.1": "node-a on its uplink",
+        "172.18.255.254": "the router",
+        "fd00:172:18::1": "host neighbour",
+        "203.0.113.99": "host client",
+    }
+    assert {address: holder(drawn, ip_address(address)) for address in held} == held
 
 
 def test_a_gateway_that_only_one_node_has_is_named() -> None:
