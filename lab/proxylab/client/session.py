@@ -59,7 +59,7 @@ class Session:
 
     def _started(self) -> LabProcess:
         if self._process is None or self._process.closed:
-            self._process = LabProcess(self._control_socket and self._control_socket())
+            self._process = LabProcess(self._control_socket and self._control_socket(), self.engine.kernel)
         return self._process
 
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":

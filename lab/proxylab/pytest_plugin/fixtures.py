@@ -15,6 +15,7 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
+from proxylab.guest.kernels import HOST
 from proxylab.pytest_plugin.items import ProbeItem, Run
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
@@ -53,7 +54,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
+            kernel = one(pytestconfig, "kernel") or HOST
+            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield OpenLabs(begin).session

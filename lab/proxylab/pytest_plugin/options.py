@@ -44,6 +44,7 @@ _ONE: Final = {
         "VARIANT",
         f"the iptables variant that loads the rules: {', '.join(IPTABLES_VARIANTS)} (default: the first that works)",
     ),
+    "kernel": ("KERNEL", "the kernel of the labs: host, uml for a user-mode Linux, or the path of one (default: host)"),
     "kube-proxy": (
         "WHERE",
         (
