@@ -61,8 +61,12 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     def write(sysctls: Mapping[str, str]) -> None:
         write_sysctls(netns, [Sysctl(name, value) for name, value in sysctls.items()])
 
+    async def close() -> None:
+        flows.close()
+        await on_node.close()
+
     work = NodeWork(
-        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=flows.close),
+        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=close),
         settings,
         sysctls=proxy_sysctls(settings, configuration.conntrack, families),
         healthz=configuration.healthz,

@@ -16,6 +16,7 @@ from proxylab.engines.embedded.nftables import texts as nftables
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import Periods, ProxySettings
+from proxylab.engines.embedded.userspace import texts as userspace
 from proxylab.engines.programmed import Programmed
 
 __all__ = ["MODES", "Mode"]
@@ -70,5 +71,16 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=nftables.by_family,
         holds=nftables.holds,
         without=nftables.without,
+    ),
+    "userspace": Mode(
+        settings=ProxySettings.of,
+        periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
+        assume=userspace.assume,
+        load=userspace.load,
+        read=userspace.read,
+        differences=userspace.differences,
+        by_family=iptables.by_family,
+        holds=userspace.holds,
+        without=iptables.without,
     ),
 }

@@ -76,7 +76,8 @@ class Mode(StrEnum):
     IPTABLES = "iptables"
     NFTABLES = "nftables"
     IPVS = "ipvs"
+    USERSPACE = "userspace"
 
 
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
 """The modes that some engine runs."""
