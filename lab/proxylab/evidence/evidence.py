@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
-from proxylab.evidence.observation import Direction, Observation, Packet
+from proxylab.evidence.observation import Direction, Leg, Observation, Packet
 
 __all__ = [
     "Capture",
@@ -20,6 +20,7 @@ __all__ = [
     "ForeignRule",
     "HttpReport",
     "KernelCount",
+    "Leg",
     "Lookup",
     "NamedRecord",
     "Observation",
@@ -264,7 +265,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
     ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
     are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile.
+    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves.
     """
 
     sent: int
@@ -279,6 +280,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
+    terminating: tuple[str, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     counters_read_at: int = 0

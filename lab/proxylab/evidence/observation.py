@@ -1,11 +1,11 @@
-"""``Observation``: one packet of one flow, as one tap saw it; with its kind and direction."""
+"""``Observation``: one packet of one flow, as one tap saw it; with its kind, its direction and its leg."""
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record
 
-__all__ = ["Direction", "Observation", "Packet"]
+__all__ = ["Direction", "Leg", "Observation", "Packet"]
 
 
 class Packet(StrEnum):
@@ -16,6 +16,8 @@ class Packet(StrEnum):
     RESET = "reset"
     PORT_UNREACHABLE = "port-unreachable"
     OTHER_ICMP = "other-icmp"
+    CLOSE = "close"
+    """The end of an accepted connection, by FIN or RST. Recorded at the sender, where proxies end connections."""
 
 
 class Direction(StrEnum):
@@ -23,6 +25,17 @@ class Direction(StrEnum):
 
     IN = "in"
     OUT = "out"
+
+
+class Leg(IntEnum):
+    """The part of a flow that a packet belongs to: a program divides it that ends a connection and opens another."""
+
+    OWN = 0
+    """From the sender to the program, or to the pod where no program ends the flow."""
+    ONWARD = 1
+    """From the program to the endpoint, with the flow's request."""
+    TRIED = 2
+    """From the program to an endpoint that did not get the request."""
 
 
 class Observation(Record, frozen=True, array_like=True, gc=False):
@@ -48,3 +61,4 @@ class Observation(Record, frozen=True, array_like=True, gc=False):
     at: int
     icmp: tuple[int, int] | None = None
     otherhost: bool = False
+    leg: Leg = Leg.OWN

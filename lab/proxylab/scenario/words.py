@@ -40,10 +40,15 @@ class Frontend(StrEnum):
 
 
 class Manner(StrEnum):
-    """``send.as``: kernel sockets with data both ways, or single packets that scapy builds."""
+    """``send.as``: kernel sockets with data both ways, or single packets that scapy builds.
+
+    ``either`` means packets where the proxy forwards, and connections where it ends connections itself. A case of a
+    scenario has one of the first two.
+    """
 
     CONNECT = "connect"
     PACKET = "packet"
+    EITHER = "either"
 
 
 class Outcome(StrEnum):
@@ -54,6 +59,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     DROPPED = "dropped"
     UNTRANSLATED = "untranslated"
+    CLOSED = "closed"
 
 
 class Spread(StrEnum):

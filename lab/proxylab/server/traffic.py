@@ -10,6 +10,7 @@ from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.engines.context import NodeContext
 from proxylab.engines.fleet import Fleet
+from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import RuleCount
@@ -51,6 +52,7 @@ async def open_runner(
         stillness=stillness,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
+        terminating=lambda: tuple(name for name in modes if MODES[control_plane.fleet.mode(name)].terminates),
     )
     stack.callback(runner.close)
     try:

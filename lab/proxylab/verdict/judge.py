@@ -25,7 +25,7 @@ from proxylab.verdict.tables import Tables
 
 __all__ = ["judge", "judge_step"]
 
-_NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED})
+_NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
 
 
 def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:

@@ -9,7 +9,7 @@ Its standard input is a socket to the engine, with one JSON object in each line.
 end of the input the process ends, and with it every connection.
 
 asyncio copies the data and stops reading from one side while the other side does not read, so a slow reader costs one
-buffer and delays nobody else. It needs nothing but the standard library, because it starts in every node of a lab.
+buffer and delays no other client. It needs nothing but the standard library, because it starts in every node of a lab.
 """
 
 import asyncio
