@@ -36,7 +36,6 @@ class Mode(Struct, frozen=True, kw_only=True):
         by_family: the part of each family in a dump of a node; empty for a family without rules.
         holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
-        terminates: whether a program ends connections to Services, and opens other ones to endpoints.
     """
 
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]
@@ -48,7 +47,6 @@ class Mode(Struct, frozen=True, kw_only=True):
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
     holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
-    terminates: bool = False
 
 
 MODES: Final[Mapping[str, Mode]] = {
@@ -84,6 +82,5 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=iptables.by_family,
         holds=userspace.holds,
         without=iptables.without,
-        terminates=True,
     ),
 }

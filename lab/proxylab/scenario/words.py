@@ -7,6 +7,7 @@ from proxylab.encoding import Record
 
 __all__ = [
     "RUNNING_MODES",
+    "TERMINATING_MODES",
     "Frontend",
     "Manner",
     "Mode",
@@ -87,3 +88,6 @@ class Mode(StrEnum):
 
 RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
 """The modes that some engine runs."""
+
+TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})
+"""The modes in which a program ends connections to Services and opens other ones to endpoints."""

@@ -10,7 +10,6 @@ from proxylab.control.apiserver import API_PORT
 from proxylab.engines.barrier import NAMESPACE
 from proxylab.engines.context import NodeContext
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.modes import MODES
 from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import RuleCount
@@ -20,6 +19,7 @@ from proxylab.kernel.netfilter.nft import NftTool
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
+from proxylab.scenario.model import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
@@ -52,7 +52,7 @@ async def open_runner(
         stillness=stillness,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
-        terminating=lambda: tuple(name for name in modes if MODES[control_plane.fleet.mode(name)].terminates),
+        terminating=lambda: tuple(name for name in modes if control_plane.fleet.mode(name) in TERMINATING_MODES),
     )
     stack.callback(runner.close)
     try:

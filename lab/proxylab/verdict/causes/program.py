@@ -35,6 +35,8 @@ def closed_by_program(failure: Failure) -> str:
     named = {each.source_port: pods[each.destination].name for each in tried}
     accepted = f"the proxy's process on {got.netns_name} accepted the connection"
     if not named:
-        return f"{accepted}, had no endpoint for it, and closed it."
+        # Of several flows nothing shows which of them an attempt without a request was for.
+        none = "had no endpoint for it" if len(failure.case.flows) == 1 else "reached no endpoint for it"
+        return f"{accepted}, {none}, and closed it."
     names = list(dict.fromkeys(named.values()))
     return f"{accepted}, tried {listed(names)} {times(len(named))} in vain, and closed it."

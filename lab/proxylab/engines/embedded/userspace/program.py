@@ -122,13 +122,18 @@ class _Leg(asyncio.Protocol):
 
 
 class ServedPort:
-    """A listening TCP socket whose connections go on to endpoints."""
+    """A listening TCP socket whose connections go on to endpoints.
+
+    As in kube-proxy, one connection after the other looks for its endpoint. So no other connection takes the turn of an
+    endpoint between two attempts, and an endpoint that does not answer delays all clients of the service port.
+    """
 
     def __init__(self, listening: socket.socket, choose: Choose) -> None:
         self._choose = choose
         self._listening = listening
         self._server: asyncio.Server | None = None
         self._dials: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
 
     async def begin(self) -> None:
         """Begin to accept."""
@@ -155,21 +160,25 @@ class ServedPort:
         transport = leg.transport
         if transport is None:
             return
-        client, failed = transport.get_extra_info("peername")[0], False
-        for seconds in _DIAL_SECONDS:
-            endpoint = self._choose(client, failed)
+        async with self._turn:
+            far = await self._reached(transport.get_extra_info("peername")[0])
+        if far is None:
+            leg.close()
+            return
+        leg.join(far)
+        far.join(leg)
+
+    async def _reached(self, client: str) -> _Leg | None:
+        """A connection to an endpoint; ``None`` where no attempt succeeds."""
+        for attempt, seconds in enumerate(_DIAL_SECONDS):
+            endpoint = self._choose(client, attempt > 0)
             if endpoint is None:
-                break
-            try:
+                return None
+            with suppress(OSError, TimeoutError):
                 async with asyncio.timeout(seconds):
                     _, far = await asyncio.get_running_loop().create_connection(_Leg, *endpoint)
-            except (OSError, TimeoutError):
-                failed = True
-                continue
-            leg.join(far)
-            far.join(leg)
-            return
-        leg.close()
+                return far
+        return None
 
 
 class UdpPort:

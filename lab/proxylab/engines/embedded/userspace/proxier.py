@@ -102,8 +102,8 @@ class UserspaceProxier:
 
     @property
     def ports(self) -> tuple[ServicePortInfo, ...]:
-        """The service ports of the last sync."""
-        return self._rules.ports
+        """The service ports of the last sync; the mode serves no health-check node ports."""
+        return tuple(port._replace(health_check_node_port=0) for port in self._rules.ports)
 
     async def sync(self, cluster: ClusterView, node: NodeFacts, *, full: bool = False) -> Synced:
         """Make process and rules those of ``cluster``. Raises ``SyncFailedError``."""
