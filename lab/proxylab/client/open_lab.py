@@ -16,7 +16,7 @@ from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
-from proxylab.engines.lacking import lacking
+from proxylab.engines.lacking import lacking, refuse_dialogue
 from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
@@ -208,8 +208,9 @@ class OpenLab:
 
         Raises:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
-            CapabilityError: the kernel cannot be kept out of it.
+            CapabilityError: the kernel cannot be kept out of it, or the proxy ends connections.
         """
+        refuse_dialogue(mode_of(self.engine.name))
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.engines.lacking import refuse
+from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed
@@ -68,10 +70,11 @@ class Session:
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
-            CapabilityError: the machine lacks something.
+            CapabilityError: the machine lacks something, or the engine's mode does.
             EngineError: an engine did not start or did not synchronise.
             InternalError: the lab is at fault.
         """
+        refuse(mode_of(self.engine.name), scenario)
         assembly = assemble(scenario)
         engine = replace(
             self.engine,

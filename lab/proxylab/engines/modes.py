@@ -73,7 +73,7 @@ MODES: Final[Mapping[str, Mode]] = {
         without=nftables.without,
     ),
     "userspace": Mode(
-        settings=ProxySettings.of,
+        settings=userspace.settings,
         periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
         assume=userspace.assume,
         load=userspace.load,

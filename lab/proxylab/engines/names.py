@@ -103,6 +103,9 @@ def read_engine(text: str) -> EngineName:
 NEWEST: Final = (1, 38)
 """The version of the embedded engine's behaviour where its name has none."""
 
+_LAST: Final = {"userspace": (1, 25)}
+"""The same for modes that later versions lack."""
+
 
 def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     """The version that an engine behaves like; exceptions go by it (``proxylab.scenario.versions``).
@@ -114,7 +117,7 @@ def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     _, _, named = engine.partition("/")[0].partition("@v")
     numbers = _NUMBERS.match(found.removeprefix("v") or named)
     if numbers is None:
-        return NEWEST
+        return _LAST.get(mode_of(engine), NEWEST)
     major, minor, patch = (int(each or 0) for each in numbers.groups())
     return (major, minor, *((patch,) if patch else ()))
 

@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from proxylab.addresses import Family
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPNetwork
+from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.render import render
@@ -21,11 +24,16 @@ from proxylab.engines.embedded.userspace.proxier import served_ports
 from proxylab.engines.embedded.userspace.rules import shape
 from proxylab.engines.programmed import Programmed
 
-__all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read"]
+__all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
 
 FIRST_PORT: Final = 40001
 
 _CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+")
+
+
+def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
+    """The settings of a proxy in this mode, which needs no route to loopback addresses and writes no sysctl for it."""
+    return replace(ProxySettings.of(configuration, pod_networks), localhost_node_ports=False)
 
 
 def assume(
