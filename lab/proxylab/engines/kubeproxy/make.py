@@ -6,12 +6,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from proxylab.addresses import Family
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
-from proxylab.engines.barrier import reached
+from proxylab.engines.barrier import balanced, reached
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
@@ -23,6 +24,7 @@ from proxylab.errors import InternalError
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
+from proxylab.scenario.model import Mode
 from proxylab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]
@@ -64,10 +66,25 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
+    log, is_userspace = _BalancerLog(), mode == Mode.USERSPACE
+
+    def caught_up(family: Family) -> int:
+        rules = reached(on_node.written(family))
+        return min(rules, log.number) if is_userspace else rules
+
+    async def launch(heard: Callable[[str], None]) -> Running:
+        log.number = 0  # a new process balances nothing yet
+
+        def hear(line: str) -> None:
+            log.hear(line)
+            heard(line)
+
+        return await _launch(context, argv, config, hear)
+
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
-        launch=partial(_launch, context, argv, config),
-        reached=lambda family: reached(on_node.written(family)),
+        launch=launch,
+        reached=caught_up,
         state=state,
         zone=zone,
         move=partial(_move, node, cluster.store),
@@ -75,7 +92,19 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
         dump=dump,
     )
-    return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
+    families = choice.families[:1] if is_userspace else choice.families
+    return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
+
+
+class _BalancerLog:
+    """How far the balancer of mode userspace has come, by kube-proxy's log."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def hear(self, line: str) -> None:
+        """Take in a line of the log."""
+        self.number = max(self.number, balanced(line))
 
 
 async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard: Callable[[str], None]) -> Running:
