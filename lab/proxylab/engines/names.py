@@ -20,6 +20,7 @@ __all__ = [
     "ENGINES",
     "IPTABLES",
     "KUBE_PROXY",
+    "LAST_MINORS",
     "EngineName",
     "mode_of",
     "read_engine",
@@ -103,8 +104,8 @@ def read_engine(text: str) -> EngineName:
 NEWEST: Final = (1, 38)
 """The version of the embedded engine's behaviour where its name has none."""
 
-_LAST: Final = {"userspace": (1, 25)}
-"""The same for modes that later versions lack."""
+LAST_MINORS: Final[Mapping[str, tuple[int, int]]] = {"userspace": (1, 25)}
+"""The last minor version with a mode that later ones lack, as the embedded engine behaves."""
 
 
 def version_of(engine: str, found: str = "") -> tuple[int, ...]:
@@ -117,7 +118,7 @@ def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     _, _, named = engine.partition("/")[0].partition("@v")
     numbers = _NUMBERS.match(found.removeprefix("v") or named)
     if numbers is None:
-        return _LAST.get(mode_of(engine), NEWEST)
+        return LAST_MINORS.get(mode_of(engine), NEWEST)
     major, minor, patch = (int(each or 0) for each in numbers.groups())
     return (major, minor, *((patch,) if patch else ()))
 
