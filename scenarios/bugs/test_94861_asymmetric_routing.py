@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from proxylab.engines.names import mode_of
+from proxylab.engines.engine_names import mode_of
 from proxylab.plan.dialogue import client, server
 from proxylab.pytest_plugin import LabFactory
 

@@ -21,7 +21,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Send, Sent
-from proxylab.server.process import _RequestHandler
+from proxylab.server.event_loop import _RequestHandler
 
 pytestmark = [pytest.mark.benchmark, pytest.mark.budget]
 

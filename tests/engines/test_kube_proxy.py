@@ -15,8 +15,8 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import ClusterEvent, Service, ServicePort, ServiceType
 from proxylab.engines.barrier import BARRIER, without_barrier
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of
 from proxylab.errors import EngineError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.timing import Deadline

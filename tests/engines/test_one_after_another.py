@@ -13,9 +13,9 @@ from staged_engines import Stage, staged
 from proxylab.addresses import Family
 from proxylab.engines.barrier import without_barrier
 from proxylab.engines.embedded.nftables.names import TABLE
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of
-from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 
 A = Addresses(Family.IPV4)

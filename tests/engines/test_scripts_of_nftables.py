@@ -9,7 +9,7 @@ from sandboxed import ROOT
 
 from proxylab.binaries.binary import Binary
 from proxylab.client.session import Session
-from proxylab.engines.names import version_of
+from proxylab.engines.engine_names import version_of
 from proxylab.engines.protocol import EngineChoice, Upstream
 from proxylab.report.bundle import CASE, read_case
 from proxylab.scenario.cases import cases

@@ -11,8 +11,8 @@ from probed import CASES, RUN
 from recorded import SVC
 
 from proxylab.report.document import to_json
-from proxylab.report.terminal import run_lines
-from proxylab.verdict.explain import explain
+from proxylab.report.failure_text import explain
+from proxylab.report.run_text import run_lines
 from proxylab.verdict.model import ScenarioResult
 
 FILES = Path(__file__).parent / "report"

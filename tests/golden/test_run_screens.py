@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from probed import CASES, RUN
 
 from proxylab.cli.run import paint
-from proxylab.report.terminal import run_lines
+from proxylab.report.run_text import run_lines
 from proxylab.text import WIDTH
 from proxylab.verdict.model import ScenarioResult
 

@@ -13,15 +13,14 @@ import yaml
 
 from proxylab.cli import main
 from proxylab.cli.apply import lines_of as applied_lines
-from proxylab.cli.diagnose import painted
+from proxylab.cli.diagnose import lines_of, painted
 from proxylab.client.edit import edit
-from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints
+from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints
+from proxylab.diagnosis.engine_stage import judge_engines
 from proxylab.diagnosis.model import Diagnosis, Stage, holds
-from proxylab.diagnosis.naming import judge_name
-from proxylab.diagnosis.proxies import judge_engines
-from proxylab.diagnosis.ruling import judge_entries
+from proxylab.diagnosis.name_stage import judge_name
+from proxylab.diagnosis.rules_stages import judge_entries
 from proxylab.diagnosis.subject import Subject
-from proxylab.diagnosis.text import lines_of
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.listing import KINDS, Kind

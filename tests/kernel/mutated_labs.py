@@ -13,7 +13,7 @@ from mutation import Mutation
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario

@@ -60,7 +60,7 @@ def _held(name: str) -> Iterator[tuple[Callable[[Any], None], Any]]:
 
 def follow(file: str) -> None:
     """Build each lab of this process with the mutation that a file names at that time, and no other."""
-    from proxylab.server.process import _RequestHandler
+    from proxylab.server.event_loop import _RequestHandler
 
     whole, undo = _RequestHandler._build, list[Callable[[], None]]()
 

@@ -23,7 +23,7 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
 from proxylab.kernel.sandbox.limits import raise_descriptor_limit
 from proxylab.kernel.sandbox.sandbox import enter
-from proxylab.server.boot import GC_THRESHOLD
+from proxylab.server.main import GC_THRESHOLD
 
 ROOT = Path(__file__).resolve().parents[2]
 ORDINARY = 54321  # an unused user id

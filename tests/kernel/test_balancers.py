@@ -47,7 +47,7 @@ class Daemons:
         for node in self.status:
             for everywhere in ("0.0.0.0", "::"):
                 listening = listen_inside(wiring.namespaces[node], ip_address(everywhere), PORT)
-                server = await HttpServer.on(listening, partial(self._answer, node))
+                server = HttpServer(listening, partial(self._answer, node))
                 stack.push_async_callback(server.close)
 
     def _answer(self, node: str, _path: str) -> Answer:
@@ -188,7 +188,7 @@ async def detoured(launcher: Launcher) -> list[list[str]]:
     with realise(draw(balanced())) as wiring:
         policy_routes = PolicyRoutes(wiring)
         for via in ("172.18.0.4", None, "172.18.0.2"):
-            policy_routes.take(None if via is None else policy_route(via))
+            policy_routes.install(None if via is None else policy_route(via))
             argv = ["ip", "-json", "route", "get", "192.0.2.33"]
             done = await launcher.run(
                 wiring.namespaces["router"], argv, netns_name="router", deadline=Deadline.after(10)

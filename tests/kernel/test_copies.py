@@ -19,9 +19,9 @@ from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
 from proxylab.timing import Deadline
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 
 CLIENT, ECHO, STRANGER = (str(PODS[name][0]) for name in ("client", POD, "echo-2"))

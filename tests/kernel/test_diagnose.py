@@ -221,7 +221,7 @@ def test_sound_services_give_no_false_alarm_and_a_dead_engine_does(scenario: Pat
 @pytest.mark.engine_kube_proxy
 @pytest.mark.parametrize("mode", [pytest.param("iptables", marks=pytest.mark.thorough), "nftables"])
 def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
-    from proxylab.cli.engine import choice_of
+    from proxylab.cli.engine_options import choice_of
 
     if not Cache.of_user().binaries():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")

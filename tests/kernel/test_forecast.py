@@ -7,11 +7,11 @@ import pytest
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Packet
 from proxylab.plan.assembly import assemble
-from proxylab.plan.names import ROUTER
+from proxylab.plan.device_names import ROUTER
 from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Leg
 from proxylab.scenario.cases import cases

@@ -7,14 +7,14 @@ from command_line import CommandLine
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.load import load_scenario
 
 SCENARIO = ROOT / "tests/kernel/killed.lab.yaml"
 
 
-@pytest.mark.parametrize("variant", IPTABLES)
+@pytest.mark.parametrize("variant", IPTABLES_VARIANTS)
 def test_exec_and_shell_see_the_rules_of_the_engine(variant: str, cli: CommandLine) -> None:
     cli.up("--iptables", variant)
     assert "-A KUBE-SERVICES " in cli.type("exec", "node-a", "--", "iptables-save", "-t", "nat").output
@@ -27,7 +27,7 @@ def test_exec_and_shell_see_the_rules_of_the_engine(variant: str, cli: CommandLi
     assert b"-A KUBE-SERVICES " in output
 
 
-@pytest.mark.parametrize("variant", IPTABLES)
+@pytest.mark.parametrize("variant", IPTABLES_VARIANTS)
 def test_a_python_test_sees_the_rules_of_the_engine(variant: str) -> None:
     with Session(EngineChoice(ENGINES[0], iptables=variant)) as session:
         opened = session.open(load_scenario(SCENARIO))

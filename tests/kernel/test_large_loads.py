@@ -7,7 +7,7 @@ from users import EITHER
 
 from proxylab.addresses import Family
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter.rules import IptablesTool, RestoreRefusedError, choose_iptables
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, RestoreRefusedError, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
 from proxylab.timing import Deadline

@@ -24,7 +24,7 @@ from proxylab.kernel.sandbox.netns import inside
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed, Execute, Executed, Failed, Send, Sent
-from proxylab.server.process import _RequestHandler
+from proxylab.server.event_loop import _RequestHandler
 from proxylab.timing import Deadline, wait_until
 
 LABS = int(os.environ.get("LAB_MANY_LABS", "25"))

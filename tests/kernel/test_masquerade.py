@@ -7,7 +7,7 @@ from sandboxed import sandboxed
 from users import EITHER
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.topology import draw

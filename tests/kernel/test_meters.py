@@ -9,8 +9,8 @@ from saved_counters import TextMeter
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.meter import TableMeter
-from proxylab.kernel.netfilter.nft_counters import NftTableReader
-from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
+from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
 from proxylab.timing import Deadline

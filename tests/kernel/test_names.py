@@ -19,7 +19,7 @@ from proxylab.cluster.kube_dns import DNS_PORT, kube_dns
 from proxylab.cluster.store import Store
 from proxylab.control.dns_client import ask
 from proxylab.control.dns_server import NameService
-from proxylab.engines.names import ENGINES
+from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher

@@ -24,10 +24,10 @@ from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
 from proxylab.kernel.netfilter.nfacct import ensure_counters
-from proxylab.kernel.netfilter.nftables import delete_table
-from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
-from proxylab.kernel.netlink.answering import read_addresses
+from proxylab.kernel.netfilter.nft_tables import delete_table
+from proxylab.kernel.netlink.addresses_answer import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns

@@ -12,8 +12,8 @@ from users import EITHER
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 
 FLOWS = {Transport.TCP: 2000, Transport.UDP: 10_000}

@@ -10,7 +10,7 @@ import pytest
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import ENGINES
+from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.evidence.segments import Spoken
@@ -131,7 +131,7 @@ def test_the_exhibit_holds_as_it_stands() -> None:
 
 
 def test_without_its_rule_the_exhibit_shows_how_a_good_connection_is_reset(tmp_path: Path) -> None:
-    patch = """if "proxylab.server.boot" in __import__("sys").orig_argv:
+    patch = """if "proxylab.server.main" in __import__("sys").orig_argv:
     from proxylab.engines.embedded.iptables import fixed
     whole = fixed.forwarding
     fixed.forwarding = lambda settings: tuple(rule for rule in whole(settings) if "INVALID" not in str(rule))

@@ -14,7 +14,7 @@ from users import BOTH, EITHER
 
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.build import Wiring, realise
-from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.links_carry import make_links_carry
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.model import Bridge, LinkEnd, Namespace, Plan, Role, Route, Sysctl, Veth, ends_by_namespace

@@ -17,7 +17,7 @@ from played_scripts import Played, in_the_lab, may_differ, played, seen_by
 from sandboxed import ROOT
 
 from proxylab.client.session import Session
-from proxylab.engines.names import version_of
+from proxylab.engines.engine_names import version_of
 from proxylab.report.bundle import CASE, read_case
 from proxylab.report.reproduction import MOST_LINES
 from proxylab.scenario.cases import cases

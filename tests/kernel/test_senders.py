@@ -139,13 +139,13 @@ async def overflowing(launcher: Launcher) -> dict[str, int]:
                 for _ in range(sent):
                     flood.sendto(b"x", (str(NODE), 9))
             heard = len([frame for frame in tap.drain() if frame.data[23] == 17])
-            before = tap.lost()
+            before = tap.take_lost()
             with inside(lab.netns["node-a"]):
                 late = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             with late:
                 late.sendto(b"x", (str(NODE), 9))
             heard += len([frame for frame in tap.drain() if frame.data[23] == 17])
-            return {"sent": sent + 1, "heard": heard, "at first": before, "lost": before + tap.lost()}
+            return {"sent": sent + 1, "heard": heard, "at first": before, "lost": before + tap.take_lost()}
         finally:
             tap.close()
 

@@ -13,16 +13,16 @@ from traffic_plan import NODE, PODS, resolved, spread, traffic_plan
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
-from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
-from proxylab.verdict.drop_reasons import reported_drop
-from proxylab.verdict.journey import journey
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
+from proxylab.verdict.reported_drop import reported_drop
 
 FLOWS = 7
 STRANGER = PODS["echo-2"][0]

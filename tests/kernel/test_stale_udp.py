@@ -16,8 +16,8 @@ from traffic_plan import PODS, VIP, nat, resolved, traffic_plan
 from proxylab.addresses import Transport
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 
 HERE = Position("stale.lab.yaml", 1, 1)

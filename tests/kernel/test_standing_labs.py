@@ -107,7 +107,7 @@ def test_nothing_is_left_of_a_lab_whose_maker_is_killed(cli: CommandLine, moment
 
 def test_a_lab_that_hangs_is_ended_by_force(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("proxylab.cli.down._ASK_SECONDS", 0.3)
-    monkeypatch.setattr("proxylab.cli.ps._SECONDS", 0.3)
+    monkeypatch.setattr("proxylab.cli.ps._ANSWER_SECONDS", 0.3)
     cli.up()
     pids = cli.processes("killed")
     os.kill(pids["lab process"], signal.SIGSTOP)

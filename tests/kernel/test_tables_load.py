@@ -21,7 +21,7 @@ from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.modes import MODES
-from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
 

@@ -14,10 +14,10 @@ from proxylab.client.session import Session
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.report.trace_text import journey
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import Outcome
 from proxylab.timing import Deadline
-from proxylab.verdict.journey import journey
 
 # A masqueraded packet leaves with an address of its node and a port that the kernel chooses.
 RANDOM_PORT = re.compile(r"(?<=10\.244\.[01]\.1|172\.18\.0\.[23]):\d+")

@@ -16,7 +16,7 @@ from users import EITHER
 from proxylab.addresses import Family, Transport
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.evidence.evidence import Direction, Evidence, Packet
-from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside

@@ -7,7 +7,7 @@ import sys
 import pytest
 from sandboxed import ROOT
 
-from proxylab.engines.names import ENGINES, IPTABLES
+from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS
 from proxylab.errors import ExitCode
 
 FILES = (
@@ -34,7 +34,7 @@ def held(done: subprocess.CompletedProcess[str]) -> None:
     assert done.returncode == ExitCode.OK, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("variant", IPTABLES)
+@pytest.mark.parametrize("variant", IPTABLES_VARIANTS)
 def test_scenarios_hold_with_each_variant(variant: str) -> None:
     held(run("--iptables", variant))
 

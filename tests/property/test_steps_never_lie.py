@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from thoroughness import examples
 
 from proxylab.addresses import Transport
-from proxylab.evidence.streams import StreamPacket, StreamRecord
+from proxylab.evidence.stream_records import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
 from proxylab.verdict.causes.table import why_step
+from proxylab.verdict.conntrack_tables import is_met
 from proxylab.verdict.model import Judgement, StepVerdict
-from proxylab.verdict.tables import is_met
 
 SORTS = ("old", "new", "new", "slow", "astray", "lost", "torn", "rejected")
 SLOW = st.sampled_from([1.0, 1.5, 100.0, 101.0])

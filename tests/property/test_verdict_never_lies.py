@@ -14,9 +14,9 @@ from recorded import World
 from thoroughness import examples
 
 from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
+from proxylab.report.failure_text import explain, why
 from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
 from proxylab.verdict.case import open_case
-from proxylab.verdict.explain import explain, why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 

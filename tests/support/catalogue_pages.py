@@ -1,6 +1,6 @@
 """The reference pages of engines and of capabilities, made from their catalogues."""
 
-from proxylab.engines.names import ABOUT, EMBEDDED, ENGINES, mode_of, version_of
+from proxylab.engines.engine_names import ABOUT, EMBEDDED, ENGINES, mode_of, version_of
 from proxylab.kernel.capabilities import TRIALS
 
 __all__ = ["capabilities_page", "engines_page"]

@@ -13,7 +13,7 @@ from proxylab.addresses import Transport
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, EngineError, InternalError, ScenarioError
 from proxylab.evidence.evidence import Capture, Evidence
-from proxylab.evidence.streams import StepEvidence, StreamRecord
+from proxylab.evidence.stream_records import StepEvidence, StreamRecord
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.protocol.messages import Built

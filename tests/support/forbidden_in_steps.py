@@ -7,7 +7,7 @@ from made_steps import ADDRESSES, SETTLED
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import TableEntry
-from proxylab.evidence.streams import StreamPacket, StreamRecord
+from proxylab.evidence.stream_records import StreamPacket, StreamRecord
 from proxylab.scenario.model import ConntrackExpect, Count, StreamExpect
 
 LIMIT = 1_000_000

@@ -10,8 +10,8 @@ from proxylab.errors import CapabilityError
 PROGRAM = "#!/bin/sh\necho Kubernetes {version}\n"
 
 
-def program(path: Path, version: str) -> Path:
-    path.write_text(PROGRAM.format(version=version))
+def program(path: Path, version: str, comment: str = "") -> Path:
+    path.write_text(PROGRAM.format(version=version) + comment)
     path.chmod(0o755)
     return path
 
@@ -31,9 +31,12 @@ class BundleStore:
             raise CapabilityError(self.silent, "cure")
         return list(self.has)
 
+    def origin(self, version: str) -> str:
+        return f"the shelf's {version}"
+
     def obtain(self, version: str, cache: Cache) -> Binary:
         self.asked.append(version)
         if self.fails or version in self.torn or version not in self.has:
             raise CapabilityError(self.fails or f"no {version}", "cure")
         with cache.workspace(version) as folder:
-            return cache.keep(program(folder / "kube-proxy", version), "the shelf")
+            return cache.keep(program(folder / "kube-proxy", version), self.origin(version))

@@ -7,7 +7,14 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import TableEntry, TrackedFlow
-from proxylab.evidence.streams import Break, BreakKind, StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.stream_records import (
+    Break,
+    BreakKind,
+    StepEvidence,
+    StreamPacket,
+    StreamPacketFate,
+    StreamRecord,
+)
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from proxylab.verdict.judge import judge_step

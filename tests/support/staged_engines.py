@@ -17,7 +17,7 @@ from proxylab.engines.barrier import Barrier, is_barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.protocol import Engine, EngineChoice, Upstream
-from proxylab.kernel.netfilter.rules import IptablesTool, choose_iptables
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, choose_iptables
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import make_netns
 from proxylab.timing import Deadline

@@ -5,7 +5,7 @@ import struct
 import pytest
 
 from proxylab.addresses import Family
-from proxylab.kernel.netfilter.xtables import Snapshot
+from proxylab.kernel.netfilter.iptables_legacy_tables import Snapshot
 
 HEAD = {Family.IPV4: 112, Family.IPV6: 168}  # sizeof struct ipt_entry and ip6t_entry
 OFFSETS = {Family.IPV4: 88, Family.IPV6: 140}

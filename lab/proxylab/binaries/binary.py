@@ -13,7 +13,7 @@ from proxylab.errors import CapabilityError
 
 __all__ = ["Binary", "inspect", "order"]
 
-_SECONDS: Final = 20.0
+_VERSION_SECONDS: Final = 20.0
 _VERSION: Final = re.compile(r"Kubernetes (v\d+\.\d+\.\d+\S*)")
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
@@ -26,7 +26,7 @@ class Binary(Struct, frozen=True):
     origin: str
 
 
-def inspect(path: Path, origin: str, *, seconds: float = _SECONDS) -> Binary:
+def inspect(path: Path, origin: str, *, seconds: float = _VERSION_SECONDS) -> Binary:
     """Run a file with ``--version``, and read its version.
 
     After ``seconds``, the file and its children are killed.

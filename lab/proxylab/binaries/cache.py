@@ -24,7 +24,7 @@ from proxylab.errors import CapabilityError
 __all__ = ["Cache"]
 
 _NAME: Final = "kube-proxy"
-_PIECE: Final = 1 << 20
+_CHUNK_BYTES: Final = 1 << 20
 
 
 class Cache(Struct, frozen=True):
@@ -44,6 +44,11 @@ class Cache(Struct, frozen=True):
         found = [path for path in self.folder.glob(f"v*/*/{_NAME}") if path.is_file()]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
         return [Binary(path, path.parent.parent.name, self._origin(path)) for path in found]
+
+    def of_origin(self, origin: str) -> Binary | None:
+        """The binary of that origin that came into the cache last. Other origins may have the same version."""
+        found = [each for each in self.binaries() if each.origin == origin]
+        return max(found, key=lambda each: each.path.stat().st_mtime_ns, default=None)
 
     def keep(self, candidate: Path, origin: str) -> Binary:
         """Move a file into the cache.
@@ -99,6 +104,6 @@ class Cache(Struct, frozen=True):
 def _checksum(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
-        while piece := file.read(_PIECE):
-            digest.update(piece)
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
     return digest.hexdigest()

@@ -44,8 +44,8 @@ class CheckoutSource(Struct, frozen=True):
         folder = self.folder.absolute()
         with cache.workspace(f"checkout {folder}") as working:
             built, origin = working / "kube-proxy", f"built in {folder}"
-            if (last := _last_of(cache, origin)) is not None:
-                shutil.copy(last, built)
+            if (last := cache.of_origin(origin)) is not None:
+                shutil.copy(last.path, built)
             version = self._version(folder)
             flags = ("-trimpath", "-ldflags", linker_flags(version), "-o", str(built), "./cmd/kube-proxy")
             run_go(self.go, folder, ("build", *flags), BUILD_SECONDS)
@@ -62,12 +62,6 @@ class CheckoutSource(Struct, frozen=True):
         else:
             described = re.sub(r"-g([0-9a-f]{14})$", r"+\1", described)
         return described + ("-dirty" if _git(folder, "status", "--porcelain", "--untracked-files=no") else "")
-
-
-def _last_of(cache: Cache, origin: str) -> Path | None:
-    """The cached binary that was built last in a folder, if any."""
-    built = [binary.path for binary in cache.binaries() if binary.origin == origin]
-    return max(built, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def _git(folder: Path, *words: str) -> str:

@@ -17,7 +17,7 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.names import LAST_MINORS, EngineName
+from proxylab.engines.engine_names import LAST_MINORS, EngineName
 from proxylab.errors import CapabilityError
 
 __all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers", "with_mode"]
@@ -50,6 +50,9 @@ class Source(Protocol):
     def versions(self) -> list[str]:
         """Its versions, oldest first. Raises ``CapabilityError`` where it does not answer."""
 
+    def origin(self, version: str) -> str:
+        """The origin that one version from here has in the cache."""
+
     def obtain(self, version: str, cache: Cache) -> Binary:
         """Put one version into the cache. Raises ``CapabilityError``."""
 
@@ -71,6 +74,13 @@ class Sources(Struct, frozen=True):
     def of_user(cls) -> "Sources":
         """The sources of this user on this machine."""
         return cls(Cache.of_user())
+
+    def obtained(self) -> list[Binary]:
+        """The cached binaries that came from one of these sources by version, oldest version first."""
+        origins = [source.origin for source in self.by_version.values()]
+        return [
+            each for each in self.cache.binaries() if any(origin(each.version) == each.origin for origin in origins)
+        ]
 
 
 def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary:
@@ -159,8 +169,8 @@ def _offer(word: str, source: Source) -> Offer:
 def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     """The newest fitting version of all sources, from the preferred source that has it.
 
-    A source may list versions that it cannot deliver. Where the newest fails, a fitting binary from the cache runs, or
-    else one of the few patches before it.
+    A source may list versions that it cannot deliver. Where the newest fails, a fitting binary that one of these
+    sources has put into the cache runs, or else one of the few patches before it.
 
     Raises:
         UnobtainableError: no source has a fitting version, or none could deliver it.
@@ -172,7 +182,7 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     ]
     for number, (version, word) in enumerate(sorted(candidates, key=lambda each: order(each[0]), reverse=True)):
         enough = version.rpartition(".")[0] if number else version
-        known = [each for each in sources.cache.binaries() if _fits(each.version, enough)]
+        known = [each for each in sources.obtained() if _fits(each.version, enough)]
         if known:
             return known[-1]
         tell(f"obtaining kube-proxy {version} ({_HOW.get(word, word)}); this is done once")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageSource"]
 
 _PATHS: Final = ("/usr/local/bin/kube-proxy", "/usr/bin/kube-proxy", "/kube-proxy", "/hyperkube")
-_SECONDS: Final = 300
+_ANSWER_SECONDS: Final = 300
 
 
 class ImageSource(Struct, frozen=True):
@@ -42,7 +42,7 @@ class ImageSource(Struct, frozen=True):
         from docker.errors import DockerException  # noqa: PLC0415
 
         try:
-            client = docker.from_env(timeout=_SECONDS)
+            client = docker.from_env(timeout=_ANSWER_SECONDS)
         except DockerException as error:
             cure = "start one, or set DOCKER_HOST"
             raise CapabilityError(f"a Docker engine that answers ({error})", cure) from error

@@ -53,17 +53,21 @@ class ModuleSource(Struct, frozen=True):
         module = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
         return sorted((each for each in module.get("Versions", ()) if _RELEASE.fullmatch(each)), key=order)
 
+    def origin(self, version: str) -> str:
+        """The module and version that a binary is built from."""
+        return f"built from {_MODULE}@{version}"
+
     def obtain(self, version: str, cache: Cache) -> Binary:
         """Build one version, which takes minutes. Raises ``CapabilityError``."""
         with cache.workspace(f"module {version}") as folder:
-            known = [each for each in cache.binaries() if each.version == version]
-            if known:  # another process built it while this one waited
-                return known[-1]
+            known = cache.of_origin(self.origin(version))
+            if known is not None:  # another process built it while this one waited
+                return known
             self._write(folder, version)
             built = folder / "kube-proxy"
             flags = ("-mod=mod", "-trimpath", "-ldflags", linker_flags(version), "-o", str(built), ".")
             run_go(self.go, folder, ("build", *flags), BUILD_SECONDS)
-            return cache.keep(built, f"built from {_MODULE}@{version}")
+            return cache.keep(built, self.origin(version))
 
     def _write(self, folder: Path, version: str) -> None:
         go_mod = folder / "go.mod"

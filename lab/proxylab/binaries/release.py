@@ -23,11 +23,11 @@ from proxylab.errors import CapabilityError
 
 __all__ = ["ReleaseSource"]
 
-_SECONDS: Final = 20.0
-_PIECE: Final = 1 << 20
-_MOST: Final = 512 << 20
+_ANSWER_SECONDS: Final = 20.0
+_CHUNK_BYTES: Final = 1 << 20
+_MOST_BYTES: Final = 512 << 20
 _VERSION: Final = re.compile(r"v1\.(\d+)\.\d+")
-_MINORS: Final = 5
+_MOST_MINORS: Final = 5
 _ARCHITECTURES: Final = {
     "x86_64": "amd64",
     "aarch64": "arm64",
@@ -52,12 +52,16 @@ class ReleaseSource(Struct, frozen=True):
         if parts is None:
             raise CapabilityError(f"a release: {self.site}/release/stable.txt has {newest[:40]!r}", "try again later")
         found = [newest]
-        for minor in range(int(parts[1]) - 1, int(parts[1]) - _MINORS, -1):
+        for minor in range(int(parts[1]) - 1, int(parts[1]) - _MOST_MINORS, -1):
             try:
                 found.append(self._text(f"release/stable-1.{minor}.txt"))
             except CapabilityError:
                 continue
         return sorted((each for each in found if _VERSION.fullmatch(each)), key=order)
+
+    def origin(self, version: str) -> str:
+        """The address of one release for this machine."""
+        return f"{self.site}/{self._path(version)}"
 
     def obtain(self, version: str, cache: Cache) -> Binary:
         """Download one release.
@@ -66,14 +70,13 @@ class ReleaseSource(Struct, frozen=True):
             CapabilityError: the site does not have it, or its checksum is wrong.
         """
         machine = platform.machine()
-        architecture = _ARCHITECTURES.get(machine)
-        if architecture is None:
+        if machine not in _ARCHITECTURES:
             raise CapabilityError(f"a release of kube-proxy for {machine}", "build one: --kube-proxy module:")
-        path = f"release/{version}/bin/linux/{architecture}/kube-proxy"
+        path = self._path(version)
         with cache.workspace(f"release {self.site} {version}") as folder:
-            known = [each for each in cache.binaries() if each.version == version]
-            if known:  # another process downloaded it while this one waited
-                return known[-1]
+            known = cache.of_origin(self.origin(version))
+            if known is not None:  # another process downloaded it while this one waited
+                return known
             wanted = self._text(f"{path}.sha256").partition(" ")[0].lower()
             candidate = folder / "kube-proxy"
             found = self._load(path, candidate)
@@ -82,7 +85,11 @@ class ReleaseSource(Struct, frozen=True):
                     f"a whole kube-proxy: {self.site}/{path} has SHA-256 {found}, expected {wanted[:64]}",
                     "try again; if the error stays, do not trust that site",
                 )
-            return cache.keep(candidate, f"{self.site}/{path}")
+            return cache.keep(candidate, self.origin(version))
+
+    def _path(self, version: str) -> str:
+        machine = platform.machine()
+        return f"release/{version}/bin/linux/{_ARCHITECTURES.get(machine, machine)}/kube-proxy"
 
     def _text(self, path: str) -> str:
         with closing(self._open(path)) as answer:
@@ -93,19 +100,19 @@ class ReleaseSource(Struct, frozen=True):
         digest, size = hashlib.sha256(), 0
         with closing(self._open(path)) as answer, file.open("wb") as out:
             try:
-                while piece := answer.read(_PIECE):
-                    size += len(piece)
-                    if size > _MOST:
+                while chunk := answer.read(_CHUNK_BYTES):
+                    size += len(chunk)
+                    if size > _MOST_BYTES:
                         raise CapabilityError(f"a kube-proxy: {self.site}/{path} does not end", "try again later")
-                    digest.update(piece)
-                    out.write(piece)
+                    digest.update(chunk)
+                    out.write(chunk)
             except (OSError, http.client.HTTPException) as error:
                 raise CapabilityError(f"a whole {self.site}/{path} ({error!r})", "try again later") from error
         return digest.hexdigest()
 
     def _open(self, path: str) -> http.client.HTTPResponse:
         try:
-            answer: http.client.HTTPResponse = urllib.request.urlopen(f"{self.site}/{path}", timeout=_SECONDS)  # noqa: S310
+            answer: http.client.HTTPResponse = urllib.request.urlopen(f"{self.site}/{path}", timeout=_ANSWER_SECONDS)  # noqa: S310
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             reason = getattr(reason, "strerror", None) or reason  # without the number before it

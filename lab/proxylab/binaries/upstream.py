@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from proxylab.binaries.choose import Sources, obtain
-from proxylab.engines.names import read_engine
+from proxylab.engines.engine_names import read_engine
 from proxylab.engines.protocol import Upstream
 
 __all__ = ["read_gates", "upstream_for"]

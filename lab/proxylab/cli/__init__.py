@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import click
 
 from proxylab import __version__
-from proxylab.cli.streams import flush, is_of_output, open_closed_streams
+from proxylab.cli.standard_streams import flush, is_of_output, open_closed_streams
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 
 if TYPE_CHECKING:

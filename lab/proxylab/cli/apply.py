@@ -9,12 +9,12 @@ from typing import Final
 
 import click
 
-from proxylab.cli.files import complete_scenarios, load_all
+from proxylab.cli.chosen_lab import NAME, standing
+from proxylab.cli.file_arguments import complete_scenarios, load_all
 from proxylab.cli.terminal import COLOR, wants_color
-from proxylab.cli.which import NAME, standing
 from proxylab.client.edit import Edit
 from proxylab.client.standing_lab import StandingLab, attach_to
-from proxylab.engines.names import mode_of
+from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario

@@ -15,10 +15,10 @@ from typing import BinaryIO, Final
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.durations import Duration
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_netns, complete_netns
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_netns
 from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
@@ -78,12 +78,12 @@ def command(
 def _listen(connection: Connection, request: Listen, take: Taker) -> tuple[int, int]:
     """Pass every frame to ``take``; return the numbers of frames received and lost."""
     frames = lost = 0
-    connection.begin(request, Deadline.after(_BEGIN_SECONDS))
+    connection.begin_feed(request, Deadline.after(_BEGIN_SECONDS))
     with ending_on_interrupt(connection):
-        first = connection.heard(Deadline.after(_BEGIN_SECONDS))
+        first = connection.next_answer(Deadline.after(_BEGIN_SECONDS))
         if isinstance(first, Frames):
             click.echo(f"listening on {request.netns_name}:{request.device}", err=True)
-        while isinstance(heard := connection.heard(Deadline.after(_A_DAY)), Frames):
+        while isinstance(heard := connection.next_answer(Deadline.after(_A_DAY)), Frames):
             for each in heard.frames:
                 try:
                     take(each)

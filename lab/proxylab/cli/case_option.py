@@ -5,7 +5,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.files import complete_scenarios, load_all
+from proxylab.cli.file_arguments import complete_scenarios, load_all
 from proxylab.cli.terminal import terminal_width
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from proxylab.cli.files import files_argument, load_all
+from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.errors import ExitCode, ScenarioError
 from proxylab.evidence.words import amount
 from proxylab.plan.assembly import assemble

@@ -3,8 +3,8 @@
 import click
 
 from proxylab.cli.case_option import CASE
+from proxylab.cli.chosen_lab import NAME
 from proxylab.cli.get import complete_kinds, kind_of, the_cluster
-from proxylab.cli.which import NAME
 from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.description import describe, describe_host

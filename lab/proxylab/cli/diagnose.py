@@ -1,32 +1,36 @@
 """``proxylab diagnose``: check the stages of a Service in order, and report where it breaks.
 
-``proxylab.client.diagnosis`` runs the checks. This module adds the lab's name to the commands that the diagnosis
-suggests.
+``proxylab.client.diagnosis`` runs the checks. This module prints the diagnosis, and adds the lab's name to the commands
+that it suggests.
 """
 
 import json
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
+from typing import Any
 
 import click
 from msgspec.structs import replace
 
-from proxylab.cli.netns import check_netns, complete_services
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_services
 from proxylab.cli.terminal import COLOR, wants_color
-from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets
 from proxylab.client.diagnosis import Round
 from proxylab.client.open_lab import OpenLab
 from proxylab.diagnosis.model import Diagnosis, Standing
-from proxylab.diagnosis.text import document_of, lines_of
 from proxylab.errors import ExitCode
+from proxylab.evidence.words import listed
 from proxylab.scenario.model import Scenario
+from proxylab.text import WIDTH, table, wrapped
 
-__all__ = ["command", "painted"]
+__all__ = ["command", "lines_of", "painted"]
 
 _COLORS = {Standing.HOLDS: "green", Standing.BREAKS: "red", Standing.UNCLEAR: "yellow"}
+_SHORT = {Standing.NOTHING: "-", Standing.UNSEEN: "-"}
 
 
 @click.command("diagnose", short_help="Check a Service stage by stage; report where it breaks.")
@@ -62,12 +66,45 @@ def command(chosen: ChosenLab, /, *, sender: str | None, node: str | None, outpu
         diagnosis = Round(lab, namespace or "default", service, sender, node).go()
         commands = _commands(diagnosis, lab, chosen)
     if output == "json":
-        click.echo(json.dumps(document_of(diagnosis, commands), indent=4))
+        click.echo(json.dumps(_document(diagnosis, commands), indent=4))
     else:
         width = shutil.get_terminal_size((80, 24)).columns
         colored = wants_color(sys.stdout, color)
         click.echo("\n".join(painted(line) for line in lines_of(diagnosis, commands, width)), color=colored)
     return _exit_code(diagnosis)
+
+
+def lines_of(diagnosis: Diagnosis, commands: Sequence[str] = (), width: int = WIDTH) -> list[str]:
+    """A table of stages, the sentence that names the cause, and commands that show it."""
+    rows = [
+        (each.stage.value, _SHORT.get(each.standing, each.standing.value), "; ".join(each.seen))
+        for each in diagnosis.findings
+    ]
+    lines = [f"{diagnosis.service} on {diagnosis.engine}", *table(rows, "  ", width=width), ""]
+    broken = diagnosis.broken
+    if broken is None:
+        held = [each.stage.value for each in diagnosis.findings if each.standing is Standing.HOLDS]
+        return [*lines, *wrapped(f"every stage holds: {listed(held)}.", rest="", width=width)]
+    what = "unclear" if broken.standing is Standing.UNCLEAR else "it breaks"
+    lines += wrapped(f"{what} at {broken.stage}: {broken.cause}", rest="  ", width=width)
+    return [*lines, "look at:", *(f"  {each}" for each in commands)]
+
+
+def _document(diagnosis: Diagnosis, commands: Sequence[str] = ()) -> dict[str, Any]:
+    """The diagnosis as a document for programs."""
+    broken = diagnosis.broken
+    return {
+        "service": diagnosis.service,
+        "engine": diagnosis.engine,
+        "holds": broken is None,
+        "breaksAt": broken.stage.value if broken else None,
+        "cause": broken.cause if broken else None,
+        "lookAt": list(commands),
+        "stages": [
+            {"stage": each.stage.value, "standing": each.standing.value, "seen": list(each.seen)}
+            for each in diagnosis.findings
+        ],
+    }
 
 
 def painted(line: str) -> str:

@@ -9,8 +9,8 @@ import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.cli.netns import check_netns
-from proxylab.cli.which import ChosenLab
+from proxylab.cli.chosen_lab import ChosenLab
+from proxylab.cli.netns_argument import check_netns
 from proxylab.client.open_lab import OpenLab
 from proxylab.scenario.model import (
     AddressTarget,

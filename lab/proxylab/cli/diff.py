@@ -8,22 +8,22 @@ from typing import Any
 import click
 
 from proxylab.cli.case_option import CASE, FILE
-from proxylab.cli.engine import choices_of, given_options
-from proxylab.cli.files import load_all
+from proxylab.cli.engine_options import choices_of, given_options
+from proxylab.cli.file_arguments import load_all
 from proxylab.cli.run import SessionMaker
 from proxylab.cli.terminal import terminal_width
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
+from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.evidence.words import amount
 from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_lines
+from proxylab.report.step_timeline import timeline
+from proxylab.report.trace_text import journey
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario, Step
-from proxylab.verdict.journey import journey
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.timeline import timeline
 
 __all__ = ["command"]
 

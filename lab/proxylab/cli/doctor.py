@@ -21,7 +21,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["command", "doctor_lines"]
 
-_SECONDS: Final = 120.0
+_EXAMINATION_SECONDS: Final = 120.0
 
 _CI: Final = """\
 # GitHub Actions, on ubuntu-24.04: steps before the one that runs the lab
@@ -88,7 +88,7 @@ def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
                     name="a sandbox", found=error.missing, works=False, cost="no lab", cure=error.cure, required=True
                 ),
             )
-        found = process.request(Examine(), Examined, Deadline.after(_SECONDS)).capabilities
+        found = process.request(Examine(), Examined, Deadline.after(_EXAMINATION_SECONDS)).capabilities
     way = "in a user namespace" if ready.rootless else "as root"
     sandbox = Capability(name="a sandbox", found=way, works=True, cost="no lab", cure="", required=True)
     return ready, (sandbox, *found)

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from proxylab.cli.which import complete_names
+from proxylab.cli.chosen_lab import complete_names
 from proxylab.client.connection import ControlConnection
 from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
 from proxylab.errors import ExitCode, InternalError, LabError

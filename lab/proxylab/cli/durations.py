@@ -7,9 +7,9 @@ import click
 
 __all__ = ["Duration", "age"]
 
-_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SECONDS_OF_UNIT: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _WHOLE: Final = re.compile(r"(\d+[smhd])+")
-_LONGEST: Final = 30 * 86400
+_LONGEST_SECONDS: Final = 30 * 86400
 
 
 class Duration(click.ParamType[float]):
@@ -24,8 +24,8 @@ class Duration(click.ParamType[float]):
         text = str(value)
         if _WHOLE.fullmatch(text) is None:
             self.fail(f"{text!r} is not a duration; write it as 90s, 45m, 8h, 1h30m or 2d", param, ctx)
-        seconds = float(sum(int(part[:-1]) * _SECONDS[part[-1]] for part in re.findall(r"\d+[smhd]", text)))
-        if not 0 < seconds <= _LONGEST:
+        seconds = float(sum(int(part[:-1]) * _SECONDS_OF_UNIT[part[-1]] for part in re.findall(r"\d+[smhd]", text)))
+        if not 0 < seconds <= _LONGEST_SECONDS:
             self.fail(f"{text!r} is not between 1s and 30d; choose another", param, ctx)
         return seconds
 

@@ -9,14 +9,14 @@ import click
 from proxylab.binaries.binary import Binary
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.cli.terminal import terminal_width
-from proxylab.engines.names import EMBEDDED, ENGINES, mode_of, read_engine
+from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
 
 __all__ = ["command", "engines_lines"]
 
 _NEWEST = "newest"
-_SHOWN = 5
+_MOST_VERSIONS = 5
 _BY_HAND = (
     ("a file", "--kube-proxy FILE"),
     ("a kubernetes checkout", "--kube-proxy DIRECTORY builds it, with uncommitted changes"),
@@ -101,8 +101,8 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
         if offer.silence:
             yield offer.word, f"needs {offer.silence}"
             continue
-        shown = ", ".join(reversed(offer.versions[-_SHOWN:]))
-        more = len(offer.versions) - _SHOWN
+        shown = ", ".join(reversed(offer.versions[-_MOST_VERSIONS:]))
+        more = len(offer.versions) - _MOST_VERSIONS
         yield offer.word, f"--kube-proxy {offer.word}:VERSION: {shown}{f' and {more} more' if more > 0 else ''}"
 
 

@@ -1,10 +1,10 @@
-"""``proxylab exec``: run a command in a node, pod or host (``proxylab.client.attach`` connects its streams)."""
+"""``proxylab exec``: run a command in a node, pod or host (``proxylab.client.exec_and_shell`` connects its streams)."""
 
 import click
 
-from proxylab.cli.netns import check_netns, complete_netns
-from proxylab.cli.which import ChosenLab, in_lab
-from proxylab.client.attach import run_attached
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.client.exec_and_shell import run_attached
 
 __all__ = ["command"]
 

@@ -11,7 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from proxylab.cli.case_option import CASE, choose_case
-from proxylab.cli.which import NAME, standing, with_file
+from proxylab.cli.chosen_lab import NAME, standing, with_file
 from proxylab.cluster.objects import KubeObject
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.errors import ExitCode
@@ -25,7 +25,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["command", "complete_kinds", "kind_of", "the_cluster"]
 
-_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 30.0
 
 _NUMBER_OF_1_2: Final = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+|0o[0-7]+")
 
@@ -102,8 +102,8 @@ def the_cluster(words: tuple[str, ...], name: str | None, case_id: str | None) -
         yield _Cluster(rest, scenario, objects, ObjectList((), ()), 0.0)
         return
     with standing(name) as connection:
-        record = connection.request(Remember(), LabRecord, Deadline.after(_SECONDS))
-        listed = connection.request(ListObjects(), ObjectList, Deadline.after(_SECONDS))
+        record = connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS))
+        listed = connection.request(ListObjects(), ObjectList, Deadline.after(_ANSWER_SECONDS))
     yield _Cluster(rest, record.scenario, listed.objects, listed, record.began)
 
 

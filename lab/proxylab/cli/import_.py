@@ -7,7 +7,7 @@ from typing import Final
 import click
 
 from proxylab.cli.check import plan_cases
-from proxylab.cli.files import write_new
+from proxylab.cli.file_arguments import write_new
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
 from proxylab.importer.importing import import_cluster

@@ -8,7 +8,7 @@ from typing import Final
 import click
 
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
-from proxylab.cli.files import write_new
+from proxylab.cli.file_arguments import write_new
 from proxylab.errors import ExitCode
 
 __all__ = ["TEXT", "command"]

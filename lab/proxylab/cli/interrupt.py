@@ -10,7 +10,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["ending_on_interrupt"]
 
-_SECONDS = 5.0
+_SEND_SECONDS = 5.0
 
 
 @contextmanager
@@ -22,7 +22,7 @@ def ending_on_interrupt(connection: Connection) -> Iterator[None]:
         for each, action in before.items():
             signal.signal(each, action)
         try:
-            connection.signal(number, Deadline.after(_SECONDS))
+            connection.signal(number, Deadline.after(_SEND_SECONDS))
         except (LabGoneError, InternalError):
             raise KeyboardInterrupt from None
 

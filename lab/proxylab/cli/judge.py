@@ -16,8 +16,8 @@ from proxylab.errors import ExitCode
 from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE, PLAN, read_case, read_plan
 from proxylab.report.exit_code import exit_code
+from proxylab.report.run_text import run_lines
 from proxylab.report.step_bundle import STEP, read_step
-from proxylab.report.terminal import run_lines
 from proxylab.verdict.judge import judge, judge_step
 from proxylab.verdict.model import ScenarioResult, Verdict
 

@@ -4,9 +4,9 @@ from typing import Final
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.interrupt import ending_on_interrupt
-from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_nodes
 from proxylab.errors import ExitCode
 from proxylab.protocol.standing_labs import Lines, Log
 from proxylab.timing import Deadline
@@ -32,9 +32,9 @@ def command(chosen: ChosenLab, /, *, follow: bool) -> ExitCode:
     with chosen.opened() as lab:
         (node,) = chosen.words
         check_netns(lab.scenario, node, "NODE")
-        lab.connection.begin(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
+        lab.connection.begin_feed(Log(node, follow), Deadline.after(_BEGIN_SECONDS))
         with ending_on_interrupt(lab.connection):
-            while isinstance(said := lab.connection.heard(Deadline.after(_A_DAY)), Lines):
+            while isinstance(said := lab.connection.next_answer(Deadline.after(_A_DAY)), Lines):
                 for each in said.lines:
                     click.echo(each)
     return ExitCode.OK

@@ -9,7 +9,7 @@ from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.terminal import terminal_width
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
-from proxylab.report.overview import overview, overview_lines
+from proxylab.report.plan_overview import overview, overview_lines
 
 __all__ = ["command"]
 

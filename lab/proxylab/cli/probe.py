@@ -8,16 +8,16 @@ import click
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
-from proxylab.cli.netns import complete_netns_and_services
+from proxylab.cli.netns_argument import complete_netns_and_services
 from proxylab.cli.run import paint
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
-from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
+from proxylab.report.failure_text import briefly, explain
 from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
 from proxylab.text import wrapped
-from proxylab.verdict.explain import briefly, explain
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 
 __all__ = ["command"]

@@ -16,7 +16,7 @@ import click
 
 from proxylab.cli.terminal import terminal_width, wants_color
 from proxylab.report.matrix import Painter
-from proxylab.report.terminal import scenario_lines
+from proxylab.report.run_text import scenario_lines
 from proxylab.verdict.model import ScenarioResult
 
 __all__ = ["Progress"]

@@ -18,7 +18,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["command"]
 
-_SECONDS: Final = 2.0
+_ANSWER_SECONDS: Final = 2.0
 
 
 @click.command("ps", short_help="List the standing labs.")
@@ -44,8 +44,8 @@ def _greetings() -> Iterator[tuple[str, Greeted | None]]:
     control_sockets = ControlSockets.of_user()
     for name in control_sockets.names():
         try:
-            with ControlConnection(control_sockets.connect(name, _SECONDS), name) as connection:
-                yield name, connection.request(Greet(), Greeted, Deadline.after(_SECONDS))
+            with ControlConnection(control_sockets.connect(name, _ANSWER_SECONDS), name) as connection:
+                yield name, connection.request(Greet(), Greeted, Deadline.after(_ANSWER_SECONDS))
         except NoSuchLabError:
             continue  # the lab has ended meanwhile
         except (LabError, TimeoutError):

@@ -3,15 +3,15 @@
 import click
 
 from proxylab.cli.case_option import choose_case
-from proxylab.cli.netns import check_netns, complete_nodes
-from proxylab.cli.which import ChosenLab, in_lab
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_nodes
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Node, ServiceCIDR
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import refuse_gates
+from proxylab.engines.engine_names import EMBEDDED, mode_of, version_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import EMBEDDED, mode_of, version_of
 from proxylab.plan.assembly import lay_out
 from proxylab.scenario.model import Scenario
 

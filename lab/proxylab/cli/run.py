@@ -13,8 +13,8 @@ from typing import Any, Final
 import click
 from msgspec import Struct
 
-from proxylab.cli.engine import choices_of, engines_options
-from proxylab.cli.files import files_argument, load_all
+from proxylab.cli.engine_options import choices_of, engines_options
+from proxylab.cli.file_arguments import files_argument, load_all
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
@@ -24,13 +24,13 @@ from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, ExitCode, LabError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
-from proxylab.report.terminal import closing_lines
+from proxylab.report.run_text import closing_lines
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.scenario.versions import Version

@@ -1,10 +1,10 @@
-"""``proxylab shell``: open a shell in a node, pod or host (see ``proxylab.client.attach``)."""
+"""``proxylab shell``: open a shell in a node, pod or host (see ``proxylab.client.exec_and_shell``)."""
 
 import click
 
-from proxylab.cli.netns import check_netns, complete_netns
-from proxylab.cli.which import ChosenLab, in_lab
-from proxylab.client.attach import run_shell
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
+from proxylab.cli.netns_argument import check_netns, complete_netns
+from proxylab.client.exec_and_shell import run_shell
 
 __all__ = ["command"]
 

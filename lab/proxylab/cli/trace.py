@@ -4,18 +4,18 @@ from typing import Any
 
 import click
 
+from proxylab.cli.chosen_lab import ChosenLab, in_lab
 from proxylab.cli.dial_options import dial_options, opened_for, probe_of
-from proxylab.cli.netns import complete_netns_and_services
+from proxylab.cli.netns_argument import complete_netns_and_services
 from proxylab.cli.terminal import terminal_width
-from proxylab.cli.which import ChosenLab, in_lab
 from proxylab.errors import ExitCode
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.report.trace_summary import trace_summary
+from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Manner, Probe, Scenario, Send
 from proxylab.text import WIDTH, wrapped
-from proxylab.verdict.journey import journey
-from proxylab.verdict.trace_summary import trace_summary
 
 __all__ = ["command", "trace_lines"]
 

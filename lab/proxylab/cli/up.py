@@ -1,4 +1,8 @@
-"""``proxylab up``: start a lab that keeps running after the command ends (a detached lab)."""
+"""``proxylab up``: start a lab that keeps running after the command ends (a standing lab).
+
+``command`` reads the scenario, claims the lab's name, and opens the lab: ``client.session.Session.open`` starts the lab
+process and has it build the lab. Then the lab is detached from this command, which prints what runs in it and ends.
+"""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -10,11 +14,11 @@ import click
 
 from proxylab.cli.case_option import CASE, FILE, choose_case
 from proxylab.cli.durations import Duration, age
-from proxylab.cli.engine import choice_of, engine_options
+from proxylab.cli.engine_options import choice_of, engine_options
 from proxylab.cli.run import SessionMaker
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.session import Session
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ExitCode
 from proxylab.plan.assembly import lay_out
 from proxylab.report.standing_labs import standing_lines
@@ -80,7 +84,7 @@ def command(
 def _session(
     make_session: SessionMaker | None, engine: str, seed: int, of_engine: dict[str, Any]
 ) -> Iterator[tuple[Session, Callable[[str], str]]]:
-    """A session for a detached lab with its engine, and a function that claims the lab's name.
+    """A session for a standing lab with its engine, and a function that claims the lab's name.
 
     It makes a control socket without a name, and obtains the engine. The session starts the lab process when it opens a
     lab.

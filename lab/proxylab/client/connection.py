@@ -1,7 +1,7 @@
 """A client's connection to a lab process.
 
 ``Connection`` sends one request after the other. ``ControlConnection`` is one to a standing lab.
-``proxylab.client.lab_process`` starts and ends lab processes.
+``proxylab.client.lab_process`` starts and ends lab processes; ``proxylab.server.client_connections`` is the other end.
 """
 
 import socket
@@ -81,11 +81,11 @@ class Connection:
             raise InternalError(f"the lab process answered {type(request).__name__} with {type(answer).__name__}")
         return answer
 
-    def begin(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
-        """Begin a feed; ``heard`` then returns its answers. Only after the last of them another request may follow."""
+    def begin_feed(self, feed: Feed, deadline: Deadline, descriptors: Sequence[int] = ()) -> None:
+        """Begin a feed. ``next_answer`` returns its answers, one by one. No other request may come before the last."""
         self._send(feed, f"begin {type(feed).__name__}", deadline, descriptors)
 
-    def heard(self, deadline: Deadline) -> AnyResponse:
+    def next_answer(self, deadline: Deadline) -> AnyResponse:
         """The next answer of a feed. Raises the ``LabError`` that ended it."""
         answer = self._receive("go on", deadline)
         if isinstance(answer, Failed):

@@ -31,7 +31,7 @@ SUPERVISOR_SUFFIX: Final = ".supervisor"
 
 _SUFFIX: Final = ".sock"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
-_WAITING: Final = 64
+_MOST_WAITING: Final = 64
 
 
 class NameTakenError(Exception):
@@ -59,7 +59,7 @@ class ControlSocket:
     def claim(self, name: str) -> None:
         """Give it a name, and queue connections to it. Raises ``NameTakenError``."""
         with self._control_sockets.locked():
-            self._control_sockets.clear(name)
+            self._control_sockets.remove_if_stale(name)
             os.fchmod(self.socket.fileno(), 0o600)  # bind(2) gives this mode to the file
             try:
                 # The folder's path may be long, and sun_path has room for 107 bytes only.
@@ -68,7 +68,7 @@ class ControlSocket:
                 if error.errno == errno.EADDRINUSE:
                     raise NameTakenError(name) from None
                 raise
-            self.socket.listen(_WAITING)
+            self.socket.listen(_MOST_WAITING)
         self.name = name
 
     def tell_supervisor(self, pid: int) -> None:
@@ -118,7 +118,7 @@ class ControlSockets:
         """The names of standing labs; names of killed ones are removed on the way."""
         with self.locked():
             found = sorted(each.name.removesuffix(_SUFFIX) for each in self.folder.glob(f"*{_SUFFIX}"))
-            return [name for name in found if not self.clear(name)]
+            return [name for name in found if not self.remove_if_stale(name)]
 
     def connect(self, name: str, seconds: float = 5.0) -> socket.socket:
         """A connection to the lab of that name. Raises ``NoSuchLabError``, or ``TimeoutError`` if it takes none."""
@@ -142,7 +142,7 @@ class ControlSockets:
         """Whether the name still exists."""
         return (self.folder / f"{name}{_SUFFIX}").exists()
 
-    def clear(self, name: str) -> bool:
+    def remove_if_stale(self, name: str) -> bool:
         """Remove a name without a lab behind it; returns whether it was one. The caller holds the folder's lock."""
         probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         probe.setblocking(False)

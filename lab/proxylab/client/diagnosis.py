@@ -13,11 +13,11 @@ from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.client.open_lab import OpenLab
 from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
-from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
-from proxylab.diagnosis.checked import Checked, due_on, judge_health
+from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.diagnosis.engine_stage import judge_engines
+from proxylab.diagnosis.health_stage import Checked, due_on, judge_health
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
-from proxylab.diagnosis.nameserver import judge_name_server
-from proxylab.diagnosis.naming import judge_name, missing_service, whole_name
+from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service, whole_name
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
 from proxylab.diagnosis.path_tests import (
     Dialler,
@@ -30,11 +30,10 @@ from proxylab.diagnosis.path_tests import (
     nodes_at,
     path_tests,
 )
-from proxylab.diagnosis.proxies import judge_engines
-from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
+from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Backend, Subject
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import mode_of
 from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import HttpReport, Lookup
 from proxylab.scenario.model import (
@@ -107,7 +106,7 @@ class Round:
         yield from self._test_paths(subject)
 
     def _test_paths(self, subject: Subject) -> Iterator[Finding]:
-        finding = misled(subject, self._rules, self._nodes)
+        finding = judge_targets(subject, self._rules, self._nodes)
         if finding is None and subject.service.key == KUBE_DNS:
             yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._resolvers()])
             yield nothing(Stage.MASQUERADE, "the lab's own name server answers questions, and no probes")

@@ -1,4 +1,4 @@
-"""Keeps the labs of failed probes running.
+"""Keeps the labs of failed probes running, as standing labs (``--keep``).
 
 ``KeptLabs`` chooses their names, limits their number, and formats the message about each.
 """
@@ -12,11 +12,11 @@ from proxylab.scenario.model import Probe
 
 __all__ = ["KeptLabs"]
 
-_SECONDS: Final = 8 * 3600.0
-_MOST: Final = 10
+_LIFETIME_SECONDS: Final = 8 * 3600.0
+_MOST_LABS: Final = 10
 """Each of them is a process, and a user will not look at more."""
 
-_MOST_TRIES: Final = 100
+_MOST_NAMES: Final = 100
 
 
 class KeptLabs:
@@ -33,9 +33,9 @@ class KeptLabs:
 
     def keep(self, lab: OpenLab, probe: Probe | None = None) -> list[str]:
         """Detach a lab, and give it back. Returns the message for the user, with commands to try."""
-        if self._kept == _MOST:
-            return [f"the lab is not kept: {_MOST} are kept already; `proxylab down --all` ends them"]
-        name, self._opened = self.open_control_socket(lab, _SECONDS), ""
+        if self._kept == _MOST_LABS:
+            return [f"the lab is not kept: {_MOST_LABS} are kept already; `proxylab down --all` ends them"]
+        name, self._opened = self.open_control_socket(lab, _LIFETIME_SECONDS), ""
         self._kept += 1
         return [
             f"the lab is kept as {name} for 8h; try",
@@ -53,7 +53,7 @@ class KeptLabs:
             lab.detach(self._opened, seconds)
             return self._opened
         wanted = lab.scenario.name if is_name(lab.scenario.name) else "lab"
-        for number in range(1, _MOST_TRIES):
+        for number in range(1, _MOST_NAMES):
             name = wanted if number == 1 else f"{wanted[:58]}-{number}"
             try:
                 lab.detach(name, seconds)

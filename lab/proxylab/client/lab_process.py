@@ -1,7 +1,7 @@
 """Starts a lab process, and makes sure that it is gone, unless its lab is detached.
 
-The client stays in the user's world, with the user's files, debugger and network. It never imports the lab process's
-modules.
+The new process begins in ``server.main``, and ``client.connection`` talks with it. The client stays in the user's
+world, with the user's files, debugger and network. It never imports the lab process's modules.
 
 The lab process is a fresh interpreter, not a fork: a client may have threads (execnet's, a debugger's), and a forked
 copy of a threaded process inherits their locks in whatever state they are. It leads a session of its own, so that
@@ -56,7 +56,7 @@ class LabProcess(Connection):
         with theirs:
             self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxylab.server.boot", *map(str, (theirs.fileno(), *given))],
+                [sys.executable, "-P", "-m", "proxylab.server.main", *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,

@@ -1,7 +1,7 @@
 """An open lab, as pytest and the verbs of the command line use it to send probes.
 
 ``OpenLab`` makes the steps in order, sends the requests for each probe and step, and passes the answers to the judge.
-``proxylab.client.session`` builds labs. Nothing here prints.
+``proxylab.client.session`` builds labs, and ``proxylab.client.standing_lab`` opens those that other clients have built.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,8 +16,8 @@ from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, refuse_dialogue
-from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord

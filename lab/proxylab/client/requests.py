@@ -7,8 +7,8 @@ from pathlib import Path
 import proxylab
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
-from proxylab.plan.names import ROUTER
 from proxylab.protocol.messages import Advance, Built, CollectedState
 from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
@@ -33,10 +33,10 @@ def advance_to(assembly: Assembly, number: int) -> Advance:
     )
 
 
-def with_state_after(plan: Plan, recalled: CollectedState) -> Plan:
+def with_state_after(plan: Plan, collected: CollectedState) -> Plan:
     """The plan with the lab's state after a probe: engines write sysctls, and balancers write routes."""
-    found = {each.node: each.sysctls for each in recalled.nodes}
-    return plan.with_sysctls(found).with_routes(ROUTER, recalled.balanced)
+    found = {each.node: each.sysctls for each in collected.nodes}
+    return plan.with_sysctls(found).with_routes(ROUTER, collected.balanced)
 
 
 def circumstances_of(engine: EngineChoice, built: Built, seed: int) -> Circumstances:

@@ -1,6 +1,8 @@
 """A session: one lab process, and one lab after the other in it.
 
-``proxylab run`` and the pytest plugin both go from a scenario to verdicts through it. Nothing here prints.
+``proxylab run``, ``proxylab up`` and the pytest plugin all come from a scenario to its lab by ``Session.open``. It
+plans the lab, starts the lab process (``client.lab_process``), sends it the plan as a ``Build``, and returns the built
+lab as an ``OpenLab`` (``client.open_lab``).
 """
 
 from collections.abc import Callable
@@ -12,8 +14,8 @@ from msgspec.structs import replace
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
-from proxylab.engines.names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed
@@ -88,7 +90,7 @@ class Session:
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self.engine, self._seed, source)
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.
 
         Raises:
@@ -112,7 +114,7 @@ class Session:
             return
         try:
             if checked:
-                self.rest()
+                self.close_lab()
         finally:
             self._process = None
             process.close()

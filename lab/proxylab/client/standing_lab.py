@@ -1,4 +1,8 @@
-"""A standing lab that a client has attached to over its control socket."""
+"""A standing lab, opened over its control socket by a client that has not built it.
+
+``attach_to`` reads the record that earlier clients have left in it. ``proxylab.client.control_sockets`` finds the
+socket.
+"""
 
 from typing import Final
 
@@ -15,7 +19,7 @@ from proxylab.timing import Deadline
 
 __all__ = ["StandingLab", "attach_to"]
 
-_SECONDS: Final = 30.0
+_ANSWER_SECONDS: Final = 30.0
 _CHANGE_SECONDS: Final = 120.0
 
 
@@ -25,7 +29,7 @@ def attach_to(connection: ControlConnection) -> "StandingLab":
     Raises:
         LabGoneError: it has ended.
     """
-    return StandingLab(connection, connection.request(Remember(), LabRecord, Deadline.after(_SECONDS)))
+    return StandingLab(connection, connection.request(Remember(), LabRecord, Deadline.after(_ANSWER_SECONDS)))
 
 
 class StandingLab(OpenLab):
@@ -50,6 +54,6 @@ class StandingLab(OpenLab):
         self._assembly = assemble(found.scenario)
         self.made = 0
         self._record = replace(self._record, scenario=found.scenario, made=0)
-        self.connection.request(Remember(self._record), LabRecord, Deadline.after(_SECONDS))
+        self.connection.request(Remember(self._record), LabRecord, Deadline.after(_ANSWER_SECONDS))
         if found.changes:
             self._ask(found.advance, Advanced, _CHANGE_SECONDS)

@@ -23,7 +23,7 @@ API_ADDRESS: Final = IPv4Address("127.0.0.1")
 API_PORT: Final = 61443
 """Neither a node port nor an ephemeral port. 6443 stays free for pods that stand for an API server."""
 
-_PIECE: Final = 256 * 1024
+_CHUNK_BYTES: Final = 256 * 1024
 
 
 class ApiServer:
@@ -49,7 +49,7 @@ class ApiServer:
         except OSError as error:
             what = f"the API server cannot listen on {API_ADDRESS}:{API_PORT}: {error.strerror}"
             raise EngineError(netns.name, what, "") from error
-        self._servers[netns] = await HttpServer.on(listening, self._answer)
+        self._servers[netns] = HttpServer(listening, self._answer)
 
     async def close(self) -> None:
         """Close all sockets, and end all watches."""
@@ -96,7 +96,7 @@ class _Watching(Stream):
 
     def take(self) -> bytes | None:
         following = self._watched.following
-        return following.news(_PIECE) or (None if following.ended else b"")
+        return following.news(_CHUNK_BYTES) or (None if following.ended else b"")
 
     def end(self) -> None:
         self._watches.discard(self)

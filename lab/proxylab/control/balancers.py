@@ -43,8 +43,8 @@ class HealthChecks:
         indexes: of its devices.
         balancers: of the plan.
         store: holds the Services.
-        stillness: a lock that a round of checks and a run of a probe both take, because the counters of a node's stack
-            do not distinguish their packets.
+        packet_lock: a lock that a round of checks and a run of a probe both take, because the counters of a node's
+            stack do not distinguish their packets.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class HealthChecks:
         indexes: Mapping[str, int],
         balancers: tuple[Balancer, ...],
         store: Store,
-        stillness: asyncio.Lock | None = None,
+        packet_lock: asyncio.Lock | None = None,
     ) -> None:
         self._router = router
         self._routes = routes
@@ -63,7 +63,7 @@ class HealthChecks:
         self._store = store
         self._standing: dict[IPAddress, Route] = {}
         self._changed = asyncio.Event()
-        self._round = stillness or asyncio.Lock()
+        self._round = packet_lock or asyncio.Lock()
         self._loop: asyncio.Task[None] | None = None
         self._unsubscribe = store.subscribe(self._note)
 

@@ -27,7 +27,7 @@ from proxylab.timing import Deadline
 __all__ = ["ask"]
 
 _LENGTH: Final = struct.Struct("!H")
-_LONGEST: Final = 65535
+_LONGEST_MESSAGE: Final = 65535
 _NAMED: Final = frozenset({"CNAME", "NS", "PTR", "SRV", "SOA"})
 """Types of records whose values are names, or end in one."""
 
@@ -78,7 +78,7 @@ async def _by_udp(netns: NetNs, query: Query, question: dns.message.Message) -> 
         await loop.sock_connect(asking, (str(query.server), DNS_PORT))
         await loop.sock_sendall(asking, question.to_wire())
         while True:
-            answer = dns.message.from_wire(await loop.sock_recv(asking, _LONGEST))
+            answer = dns.message.from_wire(await loop.sock_recv(asking, _LONGEST_MESSAGE))
             if question.is_response(answer):
                 return answer
 

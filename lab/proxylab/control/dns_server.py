@@ -1,7 +1,7 @@
 """The name server of a lab: answers DNS queries for the cluster's names, bytes in, bytes out, by dnspython.
 
-Owns ``NameService``, which answers from the current objects of the store. ``cluster.names`` derives the names from
-objects, and other modules own the sockets.
+Owns ``NameService``, which answers from the current objects of the store. ``cluster.dns_records`` derives the names
+from objects, and other modules own the sockets.
 
 An existing name without a record of the queried type gets an empty answer, a missing name NXDOMAIN; both carry the SOA
 for negative caching (RFC 2308). The server refuses names outside the cluster's domain, since the lab has no upstream.
@@ -23,7 +23,7 @@ import dns.rdataclass
 import dns.rdatatype
 import dns.rrset
 
-from proxylab.cluster.names import TTL_SECONDS, Names, Record, Srv
+from proxylab.cluster.dns_records import TTL_SECONDS, Names, Record, Srv
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.cluster.store import Store
 

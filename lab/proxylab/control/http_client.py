@@ -16,7 +16,7 @@ from proxylab.timing import Deadline
 __all__ = ["fetch"]
 
 _CHUNK: Final = 65536
-_MOST: Final = 16 << 20
+_MOST_BYTES: Final = 16 << 20
 _RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)  # struct linger: no TIME_WAIT holds the caller's port (socket(7))
 
 
@@ -62,8 +62,8 @@ async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tup
                 pass
             case h11.Data(data=data):
                 body += data
-                if len(body) > _MOST:
-                    raise OSError(errno.EMSGSIZE, f"{host}{path} answers with more than {_MOST} bytes")
+                if len(body) > _MOST_BYTES:
+                    raise OSError(errno.EMSGSIZE, f"{host}{path} answers with more than {_MOST_BYTES} bytes")
             case h11.EndOfMessage():
                 return status, bytes(body)
             case h11.ConnectionClosed():

@@ -95,41 +95,59 @@ def listen_inside(netns: NetNs, address: IPAddress, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """Serves one listening socket until it is closed."""
+    """Serves one listening socket until it is closed.
 
-    def __init__(self, server: asyncio.Server, conversations: set[asyncio.Task[None]]) -> None:
-        self._server = server
-        self._conversations = conversations
+    It accepts connections itself. asyncio's server forgets a connection that it has accepted and not yet handed over
+    when it closes: the connection stays open, and holds its namespace.
+    """
 
-    @classmethod
-    async def on(cls, listening: socket.socket, handler: Handler) -> "HttpServer":
-        """Begin to serve ``listening``; ``close`` closes it."""
-        conversations: set[asyncio.Task[None]] = set()
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            try:
-                with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
-                    await _Conversation(reader, writer, handler).run()
-                    writer.close()
-                    await asyncio.wait_for(writer.wait_closed(), _STALLED)
-            finally:
-                # Closing waits until the client has read everything, which it may never do.
-                writer.transport.abort()
-
-        def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.create_task(serve(reader, writer))
-            conversations.add(task)
-            task.add_done_callback(conversations.discard)
-
-        return cls(await asyncio.start_server(begin, sock=listening), conversations)
+    def __init__(self, listening: socket.socket, handler: Handler) -> None:
+        """Begin to serve ``listening``, which does not block; ``close`` closes it."""
+        self._listening = listening
+        self._handler = handler
+        self._conversations: dict[asyncio.Task[None], socket.socket] = {}
+        self._accepting = asyncio.create_task(self._accept())
 
     async def close(self) -> None:
         """Stop listening, and abort open connections."""
-        self._server.close()
+        self._accepting.cancel()
+        await asyncio.gather(self._accepting, return_exceptions=True)
+        self._listening.close()
         under_way = tuple(self._conversations)
         for task in under_way:
             task.cancel()
         await asyncio.gather(*under_way, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(self._listening)
+            except ConnectionAbortedError:  # the client has gone (accept(2))
+                continue
+            except OSError:  # no descriptor is left until a connection ends
+                if not self._conversations:
+                    raise
+                await asyncio.wait(self._conversations, return_when=asyncio.FIRST_COMPLETED)
+                continue
+            task = asyncio.create_task(self._serve(connection))
+            self._conversations[task] = connection
+            task.add_done_callback(self._release)
+
+    async def _serve(self, connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_connection(sock=connection)
+        try:
+            with suppress(ConnectionError, TimeoutError, h11.RemoteProtocolError):
+                await _Conversation(reader, writer, self._handler).run()
+                writer.close()
+                await asyncio.wait_for(writer.wait_closed(), _STALLED)
+        finally:
+            # Closing waits until the client has read everything, which it may never do.
+            writer.transport.abort()
+
+    def _release(self, task: asyncio.Task[None]) -> None:
+        """Close the connection of a conversation that is over, or that was cancelled before its first step."""
+        self._conversations.pop(task).close()
 
 
 class NodeServers:
@@ -161,7 +179,7 @@ class NodeServers:
                     continue
                 failed.append(f"cannot listen on {address[0]} port {address[1]}: {error.strerror}")
             else:
-                self._servers[address] = await HttpServer.on(listening, partial(self._answer, address))
+                self._servers[address] = HttpServer(listening, partial(self._answer, address))
         return tuple(failed)
 
     def _answer(self, address: SocketAddress, request: HttpRequest) -> Answer:

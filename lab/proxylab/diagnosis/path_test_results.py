@@ -10,15 +10,15 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.path_tests import Kind, PathTest
-from proxylab.diagnosis.ruling import Rules
+from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.causes.table import cause, why
+from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
-from proxylab.verdict.rules import translations
 
 __all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_translation"]
 

@@ -18,7 +18,7 @@ from proxylab.scenario.model import Frontend, Scenario
 
 __all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "hairpin_tests", "nodes_at", "path_tests"]
 
-_MOST = 64
+_MOST_TESTS = 64
 """The most path tests of one diagnosis."""
 _MOST_HAIRPINS = 8
 
@@ -136,7 +136,7 @@ def path_tests(
                 if path_test is not None:
                     found.append(path_test)
                     break
-    return tuple(found[:_MOST])
+    return tuple(found[:_MOST_TESTS])
 
 
 def hairpin_tests(

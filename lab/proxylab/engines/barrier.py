@@ -1,6 +1,6 @@
 """The Service by which a lab sees that a proxy has caught up.
 
-``Barrier`` makes this Service with its slices, and hides both from users. ``kernel.netfilter.programmed`` reads which
+``Barrier`` makes this Service with its slices, and hides both from users. ``kernel.netfilter.rule_dumps`` reads which
 name the kernel holds.
 
 Theory of operation. A proxy watches Services and EndpointSlices in two streams, and neither stream marks the end of a

@@ -15,13 +15,13 @@ from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.settings import refuse_gates
 from proxylab.engines.embedded.sync import EmbeddedEngine
 from proxylab.engines.embedded.udp import UdpReconciler
+from proxylab.engines.engine_names import read_engine
 from proxylab.engines.kubeproxy.make import make_kube_proxy
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import read_engine
 from proxylab.engines.node_mode import node_mode, other_modes
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.answering import read_addresses
+from proxylab.kernel.netlink.addresses_answer import read_addresses
 from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.names import ENGINES, read_engine, version_of
+from proxylab.engines.engine_names import ENGINES, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline
 

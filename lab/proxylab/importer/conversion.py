@@ -15,13 +15,13 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.importer.backing import Backing, Listener, PodKey
 from proxylab.importer.leftovers import Leftovers, note_unneeded
+from proxylab.importer.listeners import Backing, Listener, PodKey
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
-from proxylab.importer.names import Names
 from proxylab.importer.networks import Networks, find_networks
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
+from proxylab.importer.unique_names import Names
 
 __all__ = ["Converted", "convert"]
 

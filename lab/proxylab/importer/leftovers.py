@@ -1,4 +1,4 @@
-"""What the imported scenario leaves out, listed by reason; ``backing`` decides which pods it needs."""
+"""What the imported scenario leaves out, listed by reason; ``importer.listeners`` decides which pods it needs."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
@@ -9,7 +9,7 @@ from proxylab.importer.reading import KubectlOutput
 
 __all__ = ["Leftovers", "note_unneeded"]
 
-_SHOWN: Final = 6
+_MOST_NAMES: Final = 6
 
 _ALWAYS: Final = (
     "what runs in pods: the lab's pods answer on their ports themselves",
@@ -31,8 +31,8 @@ class Leftovers:
     def lines(self) -> Iterator[str]:
         """A line for each reason, and for what kubectl's output never contains."""
         for reason, things in self._by_reason.items():
-            shown = ", ".join(list(things)[:_SHOWN])
-            more = f" and {len(things) - _SHOWN} more" if len(things) > _SHOWN else ""
+            shown = ", ".join(list(things)[:_MOST_NAMES])
+            more = f" and {len(things) - _MOST_NAMES} more" if len(things) > _MOST_NAMES else ""
             yield f"{reason}: {shown}{more}"
         yield from _ALWAYS
 

@@ -22,11 +22,11 @@ from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
-from proxylab.kernel.netfilter.rules import choose_iptables
-from proxylab.kernel.netfilter.trace import Tracer
+from proxylab.kernel.netfilter.iptables_tool import choose_iptables
+from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
-from proxylab.kernel.netlink.carry import kernel_release
 from proxylab.kernel.netlink.connections import end_connections
+from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.netlink.messages import Content, Kind, Request
 from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
@@ -38,7 +38,7 @@ from proxylab.timing import Deadline
 __all__ = ["TRIALS", "Trial", "examine"]
 
 _NETNS_NAME: Final = "doctor"
-_SECONDS: Final = 30.0
+_TRIAL_SECONDS: Final = 30.0
 _SCTP: Final = 132  # IPPROTO_SCTP; the socket module has it only where the C library's headers had
 _CTRL_CMD_GETFAMILY: Final = 3
 _SO_SNDBUFFORCE: Final = 32
@@ -154,13 +154,13 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
 
     async def find(scratch: NetNs, launcher: Launcher) -> str:
         done = await launcher.run(
-            scratch, argv, netns_name=_NETNS_NAME, stdin=stdin.encode(), deadline=Deadline.after(_SECONDS)
+            scratch, argv, netns_name=_NETNS_NAME, stdin=stdin.encode(), deadline=Deadline.after(_TRIAL_SECONDS)
         )
         if done.status != 0:
             raise OSError((done.stderr or done.stdout).decode(errors="replace").strip() or f"status {done.status}")
         if not version:
             return "done"
-        printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_SECONDS))
+        printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_TRIAL_SECONDS))
         return printed.stdout.decode(errors="replace").strip()
 
     return find

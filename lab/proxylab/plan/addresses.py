@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
+from proxylab.plan.device_names import NODES, OUTSIDE
 from proxylab.plan.name_servers import has_own_server
-from proxylab.plan.names import NODES, OUTSIDE
 from proxylab.scenario.model import Position, Scenario
 
 __all__ = ["AddressPlan", "allocate_addresses"]

@@ -9,6 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.plan.device_names import DeviceNames, MacAddresses
 from proxylab.plan.model import (
     Address,
     Balancer,
@@ -29,7 +30,6 @@ from proxylab.plan.model import (
     Veth,
     Vxlan,
 )
-from proxylab.plan.names import DeviceNames, MacAddresses
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
 
 __all__ = ["Draft", "NamespaceDraft", "only"]

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
+from proxylab.plan.device_names import UPLINK
 from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
-from proxylab.plan.names import UPLINK
 from proxylab.scenario.model import LinkChange
 
 __all__ = ["Absences", "Links"]

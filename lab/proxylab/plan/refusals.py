@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from proxylab.addresses import Family, IPNetwork
-from proxylab.plan.names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
+from proxylab.plan.device_names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
 from proxylab.plan.sysctls import dotted
 from proxylab.scenario.model import Node, Position, Scenario
 

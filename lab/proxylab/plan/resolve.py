@@ -11,6 +11,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
+from proxylab.plan.device_names import NODES, ROUTER, UPLINK
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.lookup import (
@@ -25,7 +26,6 @@ from proxylab.plan.lookup import (
     service_port,
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
-from proxylab.plan.names import NODES, ROUTER, UPLINK
 from proxylab.plan.outages import Links
 from proxylab.plan.questions import Questions
 from proxylab.plan.receivers import everywhere

@@ -10,9 +10,9 @@ VXLAN device's.
 """
 
 from proxylab.addresses import Family, IPAddress
+from proxylab.plan.device_names import UPLINK
 from proxylab.plan.forwarding import route_to
 from proxylab.plan.model import Device, Namespace, Plan, Role
-from proxylab.plan.names import UPLINK
 
 __all__ = ["masquerade_source", "own_source", "snat_source"]
 

@@ -28,6 +28,7 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.address_conflicts import address_conflicts
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
+from proxylab.plan.device_names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     MAIN_TABLE,
@@ -48,7 +49,6 @@ from proxylab.plan.model import (
     Sysctl,
     ends_by_namespace,
 )
-from proxylab.plan.names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
 from proxylab.plan.pods import add_pods, everywhere
 from proxylab.plan.refusals import refusals, written_sysctls
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of

@@ -18,7 +18,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import Spoken
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe

@@ -15,7 +15,7 @@ from proxylab.pytest_plugin.items import SUFFIX, is_of_a_scenario
 
 __all__ = ["Annotations"]
 
-_MOST: Final = 10
+_MOST_ANNOTATIONS: Final = 10
 """GitHub shows ten annotations of a step, and silently drops the others."""
 
 _MISTAKE: Final = re.compile(r"^(\S+):(\d+):\d+: (.*)$", re.MULTILINE)
@@ -43,7 +43,7 @@ class Annotations:
                 self._note(file, int(line), "a mistake in the scenario", mistake)
 
     def _note(self, file: str, line: int, title: str, text: str) -> None:
-        if len(self._lines) == _MOST:
+        if len(self._lines) == _MOST_ANNOTATIONS:
             self._more += 1
             return
         where = f"file={file.translate(_IN_PROPERTIES)},line={line},title={title.translate(_IN_PROPERTIES)}"

@@ -13,7 +13,7 @@ import pytest
 
 from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
-from proxylab.engines.names import where_of
+from proxylab.engines.engine_names import where_of
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (

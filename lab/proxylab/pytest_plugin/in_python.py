@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from proxylab.engines.names import ENGINES
+from proxylab.engines.engine_names import ENGINES
 from proxylab.pytest_plugin.options import flag
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_of_test, show
 from proxylab.pytest_plugin.tested_case import case_of
+from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Position, Scenario
-from proxylab.verdict.journey import journey
 from proxylab.verdict.model import Judgement
 
 if TYPE_CHECKING:

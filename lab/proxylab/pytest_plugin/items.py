@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import pytest
 
-from proxylab.engines.names import mode_of, version_of
+from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
 from proxylab.pytest_plugin.markers import markers_of
 from proxylab.pytest_plugin.options import engines, repeats

@@ -18,14 +18,14 @@ __all__ = ["OPEN", "OpenLabs"]
 OPEN: "pytest.StashKey[OpenLab]" = pytest.StashKey()
 """The lab that an item has last used."""
 
-_MOST: Final = 3
+_MOST_LABS: Final = 3
 """The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
 
 
 class Session(Protocol):
     """A session that can close its lab, and open another one later."""
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         """Close the lab."""
 
 
@@ -46,8 +46,8 @@ class OpenLabs(Generic[_Session]):
             self._sessions[name] = self._begin(name)
         self._open.pop(name, None)
         self._open[name] = None
-        while len(self._open) > _MOST:
+        while len(self._open) > _MOST_LABS:
             least_recent = next(iter(self._open))
             del self._open[least_recent]
-            self._sessions[least_recent].rest()
+            self._sessions[least_recent].close_lab()
         return self._sessions[name]

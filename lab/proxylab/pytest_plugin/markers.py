@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from proxylab.addresses import Family, Protocol
-from proxylab.engines.names import mode_of
+from proxylab.engines.engine_names import mode_of
 from proxylab.scenario.model import Scenario
 
 __all__ = ["MARKERS", "markers_of", "markers_of_engine", "register"]

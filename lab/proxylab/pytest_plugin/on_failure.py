@@ -54,7 +54,7 @@ class OnFailure:
             lab.connection.close()  # the user may have changed anything in it
 
     def _enter(self, lab: "OpenLab", netns_name: str, report: pytest.TestReport) -> None:
-        from proxylab.client.attach import run_shell  # noqa: PLC0415
+        from proxylab.client.exec_and_shell import run_shell  # noqa: PLC0415
 
         self._say(["", f"{report.nodeid} failed; opening a shell in {netns_name}; exit it to go on", ""])
         with self._terminal():

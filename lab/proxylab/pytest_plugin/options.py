@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from proxylab.engines.names import ENGINES, IPTABLES, read_engine
+from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine
 
 __all__ = [
     "ON_FAILURE",
@@ -41,7 +41,7 @@ _MOST_REPEATS: Final = 10_000
 _ONE: Final = {
     "iptables": (
         "VARIANT",
-        f"the iptables variant that loads the rules: {', '.join(IPTABLES)} (default: the first that works)",
+        f"the iptables variant that loads the rules: {', '.join(IPTABLES_VARIANTS)} (default: the first that works)",
     ),
     "kube-proxy": (
         "WHERE",
@@ -119,8 +119,8 @@ def engine_of(item: pytest.Item) -> str | None:
 def iptables(config: pytest.Config) -> str:
     """The chosen iptables variant, or "". Raises ``UsageError`` for an unknown name."""
     given = one(config, "iptables")
-    if given and given not in IPTABLES:
-        raise pytest.UsageError(f"--lab-iptables: {given!r} is not a variant; choose {', '.join(IPTABLES)}")
+    if given and given not in IPTABLES_VARIANTS:
+        raise pytest.UsageError(f"--lab-iptables: {given!r} is not a variant; choose {', '.join(IPTABLES_VARIANTS)}")
     return given
 
 

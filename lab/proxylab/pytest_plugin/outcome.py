@@ -10,8 +10,8 @@ import pytest
 from proxylab.client.bundles import pcap_file
 from proxylab.errors import CapabilityError, EngineError, LabEndedError, ScenarioError
 from proxylab.pytest_plugin.options import pcap_directory, seed
+from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
-from proxylab.verdict.explain import explain
 from proxylab.verdict.model import Judgement
 
 if TYPE_CHECKING:

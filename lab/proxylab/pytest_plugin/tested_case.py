@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from proxylab.engines.names import mode_of
+from proxylab.engines.engine_names import mode_of
 from proxylab.errors import ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario

@@ -16,7 +16,7 @@ __all__ = ["Themes", "slowest_lines", "theme_lines"]
 
 _OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _ALWAYS: Final = ("passed", "failed", "skipped")
-_MOST: Final = 10
+_MOST_SLOWEST: Final = 10
 
 Stats = Mapping[str, Sequence[Any]]
 """Reports by category, as pytest's terminal reporter keeps them."""
@@ -68,9 +68,9 @@ def slowest_lines(stats: Stats, width: int) -> list[str]:
     for _, each in _reports(stats):
         if is_of_a_scenario(each.nodeid):
             seconds[each.nodeid.partition("::")[0]] += each.duration
-    if len(seconds) <= _MOST:
+    if len(seconds) <= _MOST_SLOWEST:
         return []
-    rows = sorted(seconds.items(), key=lambda each: -each[1])[:_MOST]
+    rows = sorted(seconds.items(), key=lambda each: -each[1])[:_MOST_SLOWEST]
     return [line for file, took in rows for line in wrapped(file, f"{took:8.2f} s  ", width=width)]
 
 

@@ -32,13 +32,13 @@ from proxylab.evidence.evidence import Capture, Direction, Evidence, Observation
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
+from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Probe
-from proxylab.verdict.explain import explain
-from proxylab.verdict.journey import journey
+from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import ProbeVerdict, Verdict
-from proxylab.verdict.tables import entry_words
 
 __all__ = [
     "CASE",

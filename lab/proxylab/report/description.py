@@ -7,7 +7,7 @@ from proxylab.cluster.objects import ClusterEvent, EndpointSlice, KubeObject, No
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
-from proxylab.report.overview import snat_sources
+from proxylab.report.plan_overview import snat_sources
 
 __all__ = ["describe", "describe_host"]
 

@@ -58,10 +58,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from proxylab.report.exit_code import exit_code
+from proxylab.report.failure_text import command
+from proxylab.report.step_timeline import step_events
 from proxylab.scenario.model import Position
-from proxylab.verdict.explain import command
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
-from proxylab.verdict.timeline import step_events
 
 __all__ = ["to_json"]
 

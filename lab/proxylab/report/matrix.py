@@ -14,7 +14,7 @@ Painter = Callable[[str, Judgement], str]
 _GAP: Final = "  "
 _ABSENT: Final = "-"
 _NOTHING: Final = "nothing"
-_MOST: Final = 10
+_MOST_SLOWEST: Final = 10
 
 
 def result_table(
@@ -53,9 +53,9 @@ def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Pain
 
 def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
     """The ten slowest scenarios, if there are more than ten; the time to build a lab counts."""
-    if len(results) <= _MOST:
+    if len(results) <= _MOST_SLOWEST:
         return []
-    longest = sorted(results, key=lambda result: -result.seconds)[:_MOST]
+    longest = sorted(results, key=lambda result: -result.seconds)[:_MOST_SLOWEST]
     lines = [
         line
         for result in longest
@@ -65,4 +65,4 @@ def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
             width=width,
         )
     ]
-    return [f"slowest {_MOST} of {len(results)}:", *lines]
+    return [f"slowest {_MOST_SLOWEST} of {len(results)}:", *lines]

@@ -24,16 +24,16 @@ from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress
 from proxylab.encoding import Record, encode
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_nodes, read_recorded, text_file
+from proxylab.report.failure_text import explain
 from proxylab.report.reproduction import unreproduced
+from proxylab.report.step_timeline import stream_log
 from proxylab.scenario.model import Step
-from proxylab.verdict.explain import explain
+from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import StepVerdict, Verdict
-from proxylab.verdict.tables import entry_words
-from proxylab.verdict.timeline import stream_log
 
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 

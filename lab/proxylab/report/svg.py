@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
+from proxylab.plan.device_names import OUTSIDE
 from proxylab.plan.model import Plan, Role
-from proxylab.plan.names import OUTSIDE
 from proxylab.report.drawing import Group, Thing, balancer_groups, box_of, path_lines, segments, things, tunnels
 from proxylab.report.paths import Path
 

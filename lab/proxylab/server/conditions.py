@@ -15,7 +15,7 @@ from proxylab.plan.model import Plan
 from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
 from proxylab.traffic.runner import Runner
-from proxylab.verdict.tables import is_met
+from proxylab.verdict.conntrack_tables import is_met
 
 __all__ = ["StepConditions"]
 

@@ -14,15 +14,15 @@ from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.fleet import Fleet
-from proxylab.engines.names import mode_of, read_engine
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
 from proxylab.errors import EngineError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
-from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
-from proxylab.kernel.netfilter.rules import IptablesTool, IptablesVariant, RestoreRefusedError
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
+from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Plan, Role

@@ -31,7 +31,7 @@ from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, Lookup
 from proxylab.evidence.segments import Spoken
-from proxylab.kernel.netfilter.rules import IptablesVariant
+from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.policy_routes import PolicyRoutes
@@ -40,9 +40,9 @@ from proxylab.kernel.sandbox.launcher import Completed, Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Attached
 from proxylab.kernel.sandbox.sysctl import read_sysctl
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Route, Sysctl
-from proxylab.plan.names import ROUTER
 from proxylab.plan.resolved import Query, ResolvedProbe
 from proxylab.protocol.messages import Advance, Build, CollectedState, NodeRecord, Stage
 from proxylab.protocol.standing_labs import Attach
@@ -96,10 +96,10 @@ class Lab(Struct, frozen=True):
             stack.push_async_callback(control_plane.close)
             synchronised, store = time.monotonic(), control_plane.store
             policy_routes = PolicyRoutes(wiring)
-            stack.callback(policy_routes.take, None)
-            stillness = asyncio.Lock()
-            health_checks = await _follow_health(wiring, store, stillness, stack)
-            runner = await open_runner(request, network, control_plane, stillness, stack)
+            stack.callback(policy_routes.install, None)
+            packet_lock = asyncio.Lock()
+            health_checks = await _follow_health(wiring, store, packet_lock, stack)
+            runner = await open_runner(request, network, control_plane, packet_lock, stack)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),
@@ -126,7 +126,7 @@ class Lab(Struct, frozen=True):
             CapabilityError: the machine lacks something that the change needs.
         """
         await self.step_runner.advance(request)
-        self.runner.go_on()
+        self.runner.continue_flows()
 
     async def send(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Run one probe, by its policy route if it has one; with ``trace``, follow its packet through the rules.
@@ -135,7 +135,7 @@ class Lab(Struct, frozen=True):
             CapabilityError: the kernel cannot trace packets in a network namespace.
         """
         await self.step_runner.rest()
-        self._policy_routes.take(resolved.policy_route)
+        self._policy_routes.install(resolved.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()  # the probe tests the rules, not the balancers' delay
         return await self.runner.run(resolved, trace=trace)
@@ -144,7 +144,7 @@ class Lab(Struct, frozen=True):
         """Look up a name from a node or pod, and wait for the answer until the deadline."""
         from proxylab.control.dns_client import ask  # noqa: PLC0415 - 60 ms of dnspython, for labs with names
 
-        async with self.runner.stillness:
+        async with self.runner.packet_lock:
             return await ask(self.netns(netns_name), query, deadline)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
@@ -154,7 +154,7 @@ class Lab(Struct, frozen=True):
             CapabilityError: the kernel cannot be kept out of it.
         """
         await self.step_runner.rest()
-        self._policy_routes.take(dialogue.there.policy_route)
+        self._policy_routes.install(dialogue.there.policy_route)
         if self._health_checks is not None:
             await self._health_checks.settle()
         return await self.runner.converse(dialogue)
@@ -237,7 +237,7 @@ class Lab(Struct, frozen=True):
         """All objects that the API server shows, by kind, namespace and name."""
         return tuple(thing for kind in _KINDS for thing in self.control_plane.store.list(kind) if not is_barrier(thing))
 
-    async def retire(self) -> None:
+    async def stop(self) -> None:
         """Stop the engines and the responders, and end the connections that are left.
 
         A socket in the midst of closing waits for its peer, which a step may have blackholed, and keeps its namespace
@@ -257,14 +257,14 @@ def _step_runner(
 
 
 async def _follow_health(
-    wiring: Wiring, store: Store, stillness: asyncio.Lock, stack: AsyncExitStack
+    wiring: Wiring, store: Store, packet_lock: asyncio.Lock, stack: AsyncExitStack
 ) -> HealthChecks | None:
     """Let the plan's balancers follow the health of their nodes; ``None`` where no balancer checks health."""
     balancers = wiring.plan.balancers
     if not any(balancer.health_checked for balancer in balancers):
         return None
     indexes = {each.device: wiring.plan.end(ROUTER, each.device).index for each in balancers}
-    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, stillness)
+    checks = HealthChecks(wiring.namespaces[ROUTER], wiring.routes[ROUTER], indexes, balancers, store, packet_lock)
     stack.push_async_callback(checks.close)
     await checks.start()
     return checks

@@ -26,7 +26,7 @@ from proxylab.cluster.store import Store
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import TableEntry
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole

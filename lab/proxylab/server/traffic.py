@@ -15,7 +15,7 @@ from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import RuleCount
 from proxylab.kernel.netfilter.foreign_tables import TableNames
 from proxylab.kernel.netfilter.meters import Meter
-from proxylab.kernel.netfilter.nft import NftTool
+from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
@@ -33,7 +33,7 @@ async def open_runner(
     request: Build,
     network: Network,
     control_plane: ControlPlane,
-    stillness: asyncio.Lock,
+    packet_lock: asyncio.Lock,
     stack: AsyncExitStack,
 ) -> Runner:
     """Open the lab's runner, with a meter for the rules of each node and family."""
@@ -49,7 +49,7 @@ async def open_runner(
         request.seed,
         served=_served(request),
         watch=network.watch,
-        stillness=stillness,
+        packet_lock=packet_lock,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
         terminating=lambda: tuple(name for name in modes if control_plane.fleet.mode(name) in TERMINATING_MODES),

@@ -12,8 +12,8 @@ from typing import Final
 from proxylab.addresses import Protocol
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import nftables as nft
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable
+from proxylab.kernel.netfilter import nft_expressions as nft
+from proxylab.kernel.netfilter.nft_tables import OUTPUT, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.traffic.chunks import abort, init_ack
@@ -24,7 +24,8 @@ from proxylab.traffic.watch import AnyTap
 __all__ = ["Associations"]
 
 _TABLE: Final = "proxylab-sctp"
-_CHAINS: Final = {"output": Hook(3, 0)}
+_CHAINS: Final = {"output": Hook(OUTPUT, 0)}
+_TYPE_AT: Final = 0
 _NO_SUCH_PROTOCOL: Final = {1: b"\x03\x02", 58: b"\x04\x01"}  # type and code: RFC 792; RFC 4443, section 3.4
 
 
@@ -85,4 +86,4 @@ class Associations:
 
 def _drop(protocol: int, kind: bytes) -> list[bytes]:
     """A rule that drops ICMP of one type and code."""
-    return [*nft.of_protocol(protocol), *nft.has_bytes(nft.TRANSPORT_HEADER, 0, kind), nft.DROPPED]
+    return [*nft.match_protocol(protocol), *nft.match_bytes(nft.TRANSPORT_HEADER, _TYPE_AT, kind), nft.DROP]

@@ -24,7 +24,7 @@ from proxylab.plan.forwarding import next_hop
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import STACK
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.traffic.affinity import one_cpu
+from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.craft import framed, tcp_segment
 from proxylab.traffic.dissect import TCP, dissect
 from proxylab.traffic.identity import Identity
@@ -117,7 +117,7 @@ class Conversation:
                     if stopped:
                         break
                     await self._take(number, turn)
-                losses = self._watch.losses()
+                losses = self._watch.take_losses()
         finally:
             bypass.close()
         doubt = f"the dialogue could not be kept on one CPU: {unpinned}" if unpinned else ""

@@ -11,8 +11,8 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport, TapLoss
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.traffic.affinity import one_cpu
 from proxylab.traffic.associations import Associations
+from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher
@@ -84,7 +84,7 @@ class Exchange:
         self._nodes = frozenset(resolved.nodes)
         self._sent_at_sentinels = 0
 
-    async def take(self, deadline: Deadline) -> str:
+    async def run(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably lost.
 
         Returns:
@@ -108,9 +108,9 @@ class Exchange:
             self.matcher.note_tries(self._endpoints)
         return ""
 
-    def losses(self) -> tuple[TapLoss, ...]:
+    def take_losses(self) -> tuple[TapLoss, ...]:
         """What the taps could not keep of this run."""
-        return self._watch.losses()
+        return self._watch.take_losses()
 
     def close(self) -> None:
         """Close what the run opened."""

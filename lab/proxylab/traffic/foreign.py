@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family
 from proxylab.evidence.evidence import ForeignRule
 from proxylab.kernel.netfilter.foreign_tables import TableNames
-from proxylab.kernel.netfilter.nft import listed_rules
+from proxylab.kernel.netfilter.nft_tool import listed_rules
 from proxylab.plan.masquerade import is_masquerade
 
 __all__ = ["ForeignRules", "Listing", "legacy_rules", "nft_rules"]
@@ -75,14 +75,14 @@ class ForeignRules:
         self._after = None
         self._before = await self._read()
 
-    async def hold(self) -> None:
+    async def read_again(self) -> None:
         """Read the counters now: what comes later is not the probe's. A second call does nothing."""
         if self._after is None:
             self._after = await self._read() if self._before else {}
 
     async def end(self) -> tuple[ForeignRule, ...]:
         """All foreign rules of the node, each with the increase of its counter."""
-        await self.hold()
+        await self.read_again()
         return tuple(
             replace(rule, packets=rule.packets - min(rule.packets, self._before[key].packets or 0))
             if rule.packets is not None and key in self._before

@@ -30,7 +30,7 @@ _OFFSET_IPV4: Final = 0x1FFF
 _WORD: Final = struct.Struct("!H")
 _WORDS: Final = struct.Struct("!10H")
 _MOST_PENDING: Final = 1024
-_LONGEST: Final = 65535
+_LONGEST_PACKET: Final = 65535
 
 
 def cut(frame: bytes, mtu: int, identification: int) -> Iterable[bytes]:
@@ -121,7 +121,7 @@ class Reassembly:
         if body is None:
             return None
         del self._pending[key]
-        return None if len(body) > _LONGEST - _IPV6_BYTES else _whole(pieces.head, body)
+        return None if len(body) > _LONGEST_PACKET - _IPV6_BYTES else _whole(pieces.head, body)
 
 
 def _read(data: bytes) -> tuple[bytes, bytes, int, bool, bytes] | None:

@@ -23,8 +23,8 @@ from proxylab.traffic.connect import error_name
 
 __all__ = ["Fetches"]
 
-_SECONDS: Final = 2.0
-_AT_ONCE: Final = 16
+_ANSWER_SECONDS: Final = 2.0
+_REQUESTS_AT_ONCE: Final = 16
 """Flows under way at once: an unanswered flow waits for all of its seconds. As many as fit the smallest of taps."""
 _PATH: Final = "/healthz"
 
@@ -78,7 +78,7 @@ class Fetches:
 
     async def _request_all(self) -> None:
         waiting = enumerate(self._ports)
-        await together(self._request_each(waiting) for _ in range(min(_AT_ONCE, len(self._ports))))
+        await together(self._request_each(waiting) for _ in range(min(_REQUESTS_AT_ONCE, len(self._ports))))
 
     async def _request_each(self, waiting: Iterator[tuple[int, int]]) -> None:
         """Take one flow after the other from the shared iterator."""
@@ -97,7 +97,7 @@ class Fetches:
 
 async def _get(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
     """An errno's name, ``timeout`` or nothing; then the status, and the body."""
-    source, deadline = (resolved.sender.address, port), Deadline.after(_SECONDS)
+    source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
     try:
         return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source)
     except TimeoutError as error:

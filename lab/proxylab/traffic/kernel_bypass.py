@@ -19,16 +19,20 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.errors import CapabilityError
-from proxylab.kernel.netfilter import nftables as nft
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable
+from proxylab.kernel.netfilter import nft_expressions as nft
+from proxylab.kernel.netfilter.nft_tables import INPUT, PREROUTING, Hook, OwnTable, Rule
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.traffic.dissect import TCP
 
 __all__ = ["KernelBypass"]
 
+# Offsets in the headers of IP, by version, and of TCP.
 _SOURCE_AT: Final = {4: 12, 6: 8}
-_PREROUTING: Final = {"prerouting": Hook(0, -400)}  # before every other chain
-_INPUT: Final = {"input": Hook(1, 400)}  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
+_PORTS_AT, _SEQUENCE_AT, _ACKNOWLEDGEMENT_AT = 0, 4, 8
+_BEFORE_ALL: Final = {"prerouting": Hook(PREROUTING, -400)}  # before every other chain
+_BEHIND_TAP: Final = {
+    "input": Hook(INPUT, 400)
+}  # the tap on a node's programs is at 350 (proxylab.kernel.capture.stack)
 _TABLE: Final = "proxylab-dialogue"
 
 
@@ -59,17 +63,19 @@ class KernelBypass:
             CapabilityError: the kernel has no nf_tables.
         """
         address, dialled_port = dialled
-        source = nft.has_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
-        ports = nft.has_bytes(nft.TRANSPORT_HEADER, 0, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big"))
-        family, tcp = nft.of_family(Family.of(address)), nft.of_protocol(TCP)
+        source = nft.match_bytes(nft.NETWORK_HEADER, _SOURCE_AT[address.version], address.packed)
+        ports = nft.match_bytes(
+            nft.TRANSPORT_HEADER, _PORTS_AT, dialled_port.to_bytes(2, "big") + port.to_bytes(2, "big")
+        )
+        family, tcp = nft.match_family(Family.of(address)), nft.match_protocol(TCP)
         theirs, ours = (each.to_bytes(2, "big") for each in numbers)
         self._stack = ExitStack()
         with ExitStack() as opened:
-            from_dialled = [*family, *tcp, *source, *ports, nft.DROPPED]
-            self._install(opened, client, _INPUT if of_node else _PREROUTING, [from_dialled])
-            bearing = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 4, theirs), nft.DROPPED]
-            acknowledging = [*tcp, *nft.has_bytes(nft.TRANSPORT_HEADER, 8, ours), nft.DROPPED]
-            self._install(opened, server, _PREROUTING, [bearing, acknowledging])
+            from_dialled = [*family, *tcp, *source, *ports, nft.DROP]
+            self._install(opened, client, _BEHIND_TAP if of_node else _BEFORE_ALL, [from_dialled])
+            bearing = [*tcp, *nft.match_bytes(nft.TRANSPORT_HEADER, _SEQUENCE_AT, theirs), nft.DROP]
+            acknowledging = [*tcp, *nft.match_bytes(nft.TRANSPORT_HEADER, _ACKNOWLEDGEMENT_AT, ours), nft.DROP]
+            self._install(opened, server, _BEFORE_ALL, [bearing, acknowledging])
             self._stack = opened.pop_all()
 
     def close(self) -> None:
@@ -77,7 +83,7 @@ class KernelBypass:
         self._stack.close()
 
     @staticmethod
-    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Sequence[bytes]]) -> None:
+    def _install(opened: ExitStack, netns: NetNs, chain: Mapping[str, Hook], rules: Sequence[Rule]) -> None:
         try:
             table = OwnTable(netns, _TABLE, chain)
             opened.callback(table.close)

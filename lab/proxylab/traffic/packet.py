@@ -19,7 +19,7 @@ __all__ = ["Dispatch"]
 _CROSSINGS: Final = 8
 
 # Even with plenty of room, the rest of the event loop must run every few milliseconds.
-_AT_ONCE: Final = 256
+_FRAMES_AT_ONCE: Final = 256
 
 
 class Dispatch:
@@ -34,7 +34,7 @@ class Dispatch:
         self._tap = tap
         self._frames = iter(frames)
         self._mtu = mtu
-        self._at_once = max(1, min(_AT_ONCE, room // _CROSSINGS))
+        self._at_once = max(1, min(_FRAMES_AT_ONCE, room // _CROSSINGS))
 
     def advance(self) -> bool:
         """Send the next frames. Returns whether there were any.

@@ -81,7 +81,7 @@ class PortAllocator:
         claimed.add(port)
         return True
 
-    def go_on(self) -> None:
+    def continue_flows(self) -> None:
         """Let later datagrams from author-chosen ports belong to the flows that these ports have had before.
 
         A client that a step leaves alone goes on like that: conntrack still has its entries.

@@ -34,9 +34,9 @@ __all__ = ["PortsTakenError", "Responders"]
 _BACKLOG: Final = 4096
 _CONNECTIONS: Final = 512
 _LONGEST_LINE: Final = 128 * 1024
-_AT_ONCE: Final = 4096
+_EVENTS_AT_ONCE: Final = 4096
 _ROUNDS: Final = 16
-_BUFFER: Final = 4 << 20
+_RECEIVE_BUFFER_BYTES: Final = 4 << 20
 
 
 class PortsTakenError(Exception):
@@ -120,7 +120,7 @@ class Responders:
         """Answer all that is ready, and return the number of datagrams, connections and lines. Never waits."""
         done = 0
         for _ in range(_ROUNDS):
-            events = self._epoll.poll(0, _AT_ONCE)
+            events = self._epoll.poll(0, _EVENTS_AT_ONCE)
             if not events:
                 break
             for fd, _event in events:
@@ -162,7 +162,7 @@ class Responders:
             if kind is socket.SOCK_STREAM:
                 sock.listen(_BACKLOG)
             else:
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _RECEIVE_BUFFER_BYTES)
             self._epoll.register(sock.fileno(), select.EPOLLIN)
         except OSError:
             sock.close()
@@ -180,7 +180,7 @@ class Responders:
         return 0
 
     def _accept(self, listener: _Listener) -> int:
-        for done in range(_AT_ONCE):
+        for done in range(_EVENTS_AT_ONCE):
             try:
                 sock, peer = listener.sock.accept()
             except OSError as error:
@@ -195,7 +195,7 @@ class Responders:
             self._clients[sock.fileno()] = client
             self._epoll.register(sock.fileno(), select.EPOLLIN)
             self._receive(client)
-        return _AT_ONCE
+        return _EVENTS_AT_ONCE
 
     def _receive(self, client: _Client) -> int:
         fd = client.sock.fileno()
@@ -266,7 +266,7 @@ def _answer_questions(client: _Client, names: Callable[[bytes, bool], bytes | No
 
 def _answer_datagrams(listener: _Listener) -> int:
     receive, send, voice, names = listener.sock.recvfrom, listener.sock.sendto, listener.voice, listener.names
-    for done in range(_AT_ONCE):
+    for done in range(_EVENTS_AT_ONCE):
         try:
             request, peer = receive(65535)
         except OSError:
@@ -281,4 +281,4 @@ def _answer_datagrams(listener: _Listener) -> int:
             # EPERM or no route: the answer is missing at the taps, which is the evidence.
             with suppress(OSError):
                 send(answer, peer)
-    return _AT_ONCE
+    return _EVENTS_AT_ONCE

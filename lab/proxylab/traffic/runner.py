@@ -33,7 +33,7 @@ from proxylab.scenario.model import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.connect import Dialogues, has_sctp
-from proxylab.traffic.conntrack import ConntrackReader
+from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
@@ -44,7 +44,7 @@ from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, Sender
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
-from proxylab.traffic.stacks import Stacks
+from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
 from proxylab.traffic.tracing import Tracing
 from proxylab.traffic.watch import Watch
@@ -69,7 +69,7 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
-        stillness: asyncio.Lock | None = None,
+        packet_lock: asyncio.Lock | None = None,
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
         terminating: Callable[[], tuple[str, ...]] = tuple,
@@ -83,7 +83,7 @@ class Runner:
             seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: open taps that outlive the runner; without them it opens its own.
-            stillness: each run holds it, and so does every other sender of packets in the lab.
+            packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
             terminating: the nodes whose proxies end connections now.
@@ -97,7 +97,7 @@ class Runner:
         taken.update(served)
         self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
-        self._stillness = stillness or asyncio.Lock()
+        self._packet_lock = packet_lock or asyncio.Lock()
         self._given = watch
         self._names = names
         self._watch: Watch | None = None
@@ -173,9 +173,9 @@ class Runner:
             self._tracing = None
 
     @property
-    def stillness(self) -> asyncio.Lock:
+    def packet_lock(self) -> asyncio.Lock:
         """The lock that a run holds, so that the rules count no packets but its own."""
-        return self._stillness
+        return self._packet_lock
 
     def forget(self) -> None:
         """Flush conntrack in every namespace, after which source ports may be used again.
@@ -187,9 +187,9 @@ class Runner:
             flush(netns)
         self._ports.restart()
 
-    def go_on(self) -> None:
+    def continue_flows(self) -> None:
         """After a change in the lab, let datagrams from author-chosen ports continue their earlier flows."""
-        self._ports.go_on()
+        self._ports.continue_flows()
 
     def capture(self) -> Capture:
         """The frames of the last run."""
@@ -207,7 +207,7 @@ class Runner:
         """
         if trace and (resolved.flows != 1 or resolved.manner is not Manner.PACKET):
             raise InternalError(f"probe {resolved.name!r}: only a probe of one flow of crafted packets can be traced")
-        async with self._stillness:
+        async with self._packet_lock:
             return await self._run(resolved, trace=trace)
 
     async def converse(self, dialogue: Dialogue) -> Spoken:
@@ -222,7 +222,7 @@ class Runner:
         resolved = dialogue.there
         family = Family.of(resolved.destination)
         meters = {node: self._meters[node, family] for node in resolved.nodes}
-        async with self._stillness:
+        async with self._packet_lock:
             await together(meter.begin(resolved) for meter in meters.values())
             (port,) = self._source_ports(resolved)
             self._dialogues += 1
@@ -255,7 +255,7 @@ class Runner:
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
         unfinished = await self._take(turns, resolved, every_segment=bool(terminating))
-        losses = turns.losses()
+        losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
         entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
@@ -292,7 +292,7 @@ class Runner:
         deadline = Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows)
         try:
             with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
-                unfinished = await turns.take(deadline)
+                unfinished = await turns.run(deadline)
         except BaseException:
             self._stop_tracing()  # later runs must not pay for it
             raise
@@ -345,14 +345,14 @@ class Runner:
             watch=self._watch,
             responders=self._responders,
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
-            before_sentinels=partial(self._hold, resolved),
+            before_sentinels=partial(self._read_counters_again, resolved),
             divided=ports if terminating else None,
         )
 
-    async def _hold(self, resolved: ResolvedProbe) -> None:
+    async def _read_counters_again(self, resolved: ResolvedProbe) -> None:
         """Read the counters now: what comes later is not the run's."""
-        self._stacks.hold()
-        await together(self._foreign[node].hold() for node in resolved.nodes if node in self._foreign)
+        self._stacks.read_again()
+        await together(self._foreign[node].read_again() for node in resolved.nodes if node in self._foreign)
 
     def _sctp_responders(self) -> Associations | None:
         """The SCTP responders for a kernel without SCTP, opened when SCTP is first sent."""

@@ -16,13 +16,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from proxylab.evidence.streams import BreakKind, StreamPacketFate
+from proxylab.evidence.stream_records import BreakKind, StreamPacketFate
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, request_line
 from proxylab.traffic.connect import RESET_ON_CLOSE, error_name
 from proxylab.traffic.craft import filling
-from proxylab.traffic.ledger import Ledger
+from proxylab.traffic.stream_ledger import Ledger
 
 __all__ = ["Connection", "Datagrams", "StreamSocket"]
 
@@ -257,13 +257,13 @@ class Connection:
         self.close()
         resets = self._resets()
         for at in resets:
-            self._ledger.gone(at, BreakKind.RESET)
+            self._ledger.connection_ended(at, BreakKind.RESET)
         if error is None:
-            self._ledger.gone(time.time_ns(), BreakKind.CLOSED)
-            self._ledger.turned_away(StreamPacketFate.LOST, "")
+            self._ledger.connection_ended(time.time_ns(), BreakKind.CLOSED)
+            self._ledger.settle_all(StreamPacketFate.LOST, "")
         else:
             by_icmp = not resets and error in _BY_ICMP
-            self._ledger.turned_away(StreamPacketFate.REJECTED if by_icmp else StreamPacketFate.LOST, error_name(error))
+            self._ledger.settle_all(StreamPacketFate.REJECTED if by_icmp else StreamPacketFate.LOST, error_name(error))
 
 
 _BY_ICMP: Final = frozenset({errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES})

@@ -23,21 +23,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.streams import BreakKind, StreamRecord
+from proxylab.evidence.stream_records import BreakKind, StreamRecord
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
-from proxylab.traffic.affinity import one_cpu
-from proxylab.traffic.conntrack import ConntrackReader
+from proxylab.traffic.conntrack_reader import ConntrackReader
+from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
-from proxylab.traffic.ledger import Ledger
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher, SentinelSighting
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
+from proxylab.traffic.stream_ledger import Ledger
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.watch import AnyTap, Watch
 
@@ -46,7 +46,7 @@ __all__ = ["Streams"]
 _SENTINEL_SECONDS: Final = 1.0
 _SENDING_AGAIN: Final = 1.0
 """A TCP without an acknowledgement sends again after 200 ms (TCP_RTO_MIN) and 400 ms: a second holds two attempts."""
-_ROUNDS: Final = 6
+_SETTLING_ROUNDS: Final = 6
 """A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
 """How many packets a step sends after its wait before it may end."""
@@ -252,7 +252,7 @@ class Streams:
 
     def _turn(self) -> None:
         """Answer and receive all that is ready now."""
-        for _ in range(_ROUNDS):
+        for _ in range(_SETTLING_ROUNDS):
             answered = self._responders.pump()
             received = [stream.socket.receive() for stream in self._streams.values()]
             if not answered and not any(received):
@@ -292,7 +292,7 @@ class Streams:
 
     def _record(self, stream: _Stream) -> StreamRecord:
         for at in stream.sender_tap.resets():
-            stream.ledger.gone(at, BreakKind.RESET)  # a reset that ended no current connection
+            stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(

@@ -17,7 +17,7 @@ from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import DropReason, Packet, TraceStep
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
-from proxylab.kernel.netfilter.trace import ENTRY, Bytes, Match, TraceEvent, Tracer
+from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEvent, Tracer
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
@@ -81,7 +81,7 @@ class Tracing:
         for tracer in self._tracers.values():
             tracer.arm(matches)
         if self._reasons is not None:
-            self._reasons.listen()
+            self._reasons.start()
 
     def finish(self, identity: Identity, texts: Mapping[str, RuleTexts]) -> tuple[TraceStep, ...]:
         """Stop tracing, and return every step of the run: requests first, then answers.
@@ -89,7 +89,7 @@ class Tracing:
         Raises:
             CapabilityError: the kernel's log overflowed, so that steps are missing.
         """
-        self._drops = () if self._reasons is None else self._reasons.heard()
+        self._drops = () if self._reasons is None else self._reasons.stop()
         for tracer in self._tracers.values():
             tracer.disarm()
         passages: list[list[TraceStep]] = []

@@ -126,12 +126,12 @@ class Watch:
     def discard(self) -> None:
         """Forget all frames and losses so far: they belong to no run."""
         self.collect()
-        self.losses()
+        self.take_losses()
 
-    def losses(self) -> tuple[TapLoss, ...]:
-        """The frames that each tap could not keep since the last call, which the kernel counts from zero again."""
+    def take_losses(self) -> tuple[TapLoss, ...]:
+        """How many frames each tap could not keep since the last call. The count begins at zero again."""
         return tuple(
-            TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.lost())
+            TapLoss(tap.netns_name, tap.device, frames) for tap in self._by_fd.values() if (frames := tap.take_lost())
         )
 
     def close(self) -> None:

@@ -1,4 +1,6 @@
-"""Recorded observations judged against expectations, and the explanation of each verdict.
+"""Recorded observations judged against expectations, with the reasons and the cause of each failure.
+
+``report.failure_text`` writes both down.
 
 The room sends, receives and reads nothing, so a laptop can judge evidence from a CI run again.
 """

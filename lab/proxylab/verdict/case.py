@@ -18,6 +18,8 @@ from proxylab.scenario.model import Manner, Outcome, Position, Probe, Shares
 from proxylab.verdict.account.copies import copies, lost_copies
 from proxylab.verdict.account.flows import Fate, Flow, flows_of
 from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat
+from proxylab.verdict.conntrack_tables import Tables
+from proxylab.verdict.counted_rules import Rule, ending, read_all
 from proxylab.verdict.doubts import (
     counted_as_dropped,
     disagreement,
@@ -28,8 +30,6 @@ from proxylab.verdict.doubts import (
     silence_of,
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
-from proxylab.verdict.rules import Rule, ending, read_all
-from proxylab.verdict.tables import Tables
 
 __all__ = ["Case", "fate_clause", "fates", "nodes_of", "open_case"]
 

@@ -1,44 +1,247 @@
-"""The rules that counted packets of a probe: which of them matter, in which order, and what each did."""
+"""Rules that counted, read from the text of iptables-save, and which of them name what a probe dials.
 
-from proxylab.evidence.evidence import Evidence, Packet
-from proxylab.verdict.case import Case
-from proxylab.verdict.rule_words import rule_action
-from proxylab.verdict.rules import Rule
+The module does not guess: a rule with unreadable text names nothing. A counter is a witness of a flow's end only if its
+rule names the dialled protocol, address (or, for node ports, "an address of this node") and port. A policy or a rule
+for invalid packets may have dropped the flow, but its counter does not prove it.
+"""
 
-__all__ = ["action_of", "informative_rules"]
+import re
+import shlex
+from collections.abc import Container, Iterable, Sequence
+from functools import lru_cache
+from ipaddress import ip_address, ip_network
 
-_INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
+from msgspec import Struct
 
-# The order in which a packet meets kube-proxy's chains: from the frontend to the endpoint, and out.
-_STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",
-           "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
+from proxylab.addresses import IPAddress, IPNetwork, Transport
+from proxylab.evidence.evidence import RuleCount
+from proxylab.plan.resolved import ResolvedProbe
+
+__all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
 
 
-def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
-    """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
+_MAP = re.compile(r" vmap @(\S+)")
 
-    Args:
-        case: with the counts of the rules.
-        traced: one more packet, traced through the rules, which shows the order of the nodes.
+
+class Rule(Struct, frozen=True):
+    """One rule and its count.
+
+    Attributes:
+        count: its record in the evidence.
+        target: of ``-j``, such as ``DROP``; empty if the rule has none.
+        options: every option with its values and whether ``!`` stood before it, in order.
     """
-    return sorted((rule for rule in case.rules if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
+
+    count: RuleCount
+    target: str
+    options: tuple[tuple[str, tuple[str, ...], bool], ...]
+
+    @property
+    def comment(self) -> str:
+        """The comment of the rule."""
+        return self.value("--comment")
+
+    @property
+    def looked_up(self) -> str:
+        """The name of the nftables verdict map that decides; empty for a rule without one."""
+        found = _MAP.search(self.count.text)
+        return found[1] if found else ""
+
+    @property
+    def changes_source(self) -> bool:
+        """Whether it changes the source address."""
+        return self.target in ("MASQUERADE", "SNAT")
+
+    @property
+    def marks_for_masquerading(self) -> bool:
+        """Whether it sends packets to a chain that marks them for masquerading (KUBE-MARK-MASQ)."""
+        return self.target.endswith("MARK-MASQ")
+
+    @property
+    def translates_to(self) -> tuple[IPAddress, int] | None:
+        """Where a DNAT rule sends its packets, if it names one address and port."""
+        if self.count.destination is not None:
+            return self.count.destination, self.count.destination_port
+        host, _, port = self.value("--to-destination").rpartition(":")
+        try:
+            return ip_address(host.strip("[]")), int(port)
+        except ValueError:
+            return None
+
+    def speaks_of(self, resolved: ResolvedProbe) -> bool:
+        """Whether its text names the protocol, address and port that the probe dials, and does not exclude it.
+
+        An echo request has no port, so a rule that names its address is enough, unless it names another protocol. The
+        same holds for a loopback address, to which a lab sends nothing else. A rule whose packets the kernel reported
+        one by one always qualifies: they were the probe's.
+        """
+        if self.count.target:
+            return True
+        named = self.names(resolved)
+        portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
+        if not portless and not {"-p", "--dport"} <= named:
+            return False
+        return not named.isdisjoint({"-d", "--dst-type"})
+
+    def names(self, resolved: ResolvedProbe) -> frozenset[str]:
+        """The options that match what the probe dials; none if one of them excludes it."""
+        named = set()
+        for name, values, negated in self.options:
+            holds = _holds(name, values[0] if values else "", resolved)
+            if holds is negated:
+                return frozenset()
+            if holds:
+                named.add(name)
+        return frozenset(named)
+
+    def value(self, wanted: str) -> str:
+        """The first value of an option; empty if the rule has no such option."""
+        return next((values[0] for name, values, _ in self.options if name == wanted and values), "")
 
 
-def action_of(rule: Rule, case: Case) -> str:
-    """What a rule did, as ``rule_action`` words it; marking a packet for masquerading is not masquerading it."""
-    did = rule_action(rule, case.resolved)
-    if rule.marks_for_masquerading and not any(each.changes_source for each in case.rules):
-        return did.replace("masquerades", "marks it for masquerading", 1)
-    return did
+def read(count: RuleCount) -> Rule | None:
+    """The rule of a counter; ``None`` for a chain's policy and for unreadable text."""
+    if count.target:
+        return Rule(count, count.target, ())
+    parsed = _parsed(count.text)
+    return None if parsed is None else Rule(count, *parsed)
 
 
-def _tells(rule: Rule, case: Case) -> bool:
-    return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.speaks_of(case.resolved)
+@lru_cache(maxsize=4096)  # a lab has the same rules for all of its probes, and shlex takes a tenth of a millisecond
+def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ...]] | None:
+    """Target and options of a rule's text."""
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return None
+    if words[:1] != ["-A"]:
+        return None
+    options = _options(words[2:])
+    return next((values[0] for name, values, _ in options if name in ("-j", "-g") and values), ""), options
 
 
-def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:
-    """By node in the order of the traced packet, else of the resolved probe; on a node by the stage of the chain."""
-    passed = [step.netns_name for step in traced.steps if step.packet is Packet.REQUEST] if traced else []
-    nodes = list(dict.fromkeys([*passed, *case.resolved.nodes, rule.count.node]))
-    stage = next((at for at, prefix in enumerate(_STAGES) if prefix in rule.count.chain), -1)
-    return nodes.index(rule.count.node), stage
+def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
+    """The rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
+
+    A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
+    """
+    counted = read_all(counts)
+    marks = _marks(resolved, counted)
+    ends = [rule for rule in counted if rule.target == target]
+    return tuple(rule for rule in ends if rule.speaks_of(resolved) or _goes_by(rule, marks))
+
+
+def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
+    """The DNAT rules that counted."""
+    return tuple(rule for rule in read_all(counts) if rule.target == "DNAT")
+
+
+def read_all(counts: Iterable[RuleCount]) -> list[Rule]:
+    """Every rule that counted and can be read."""
+    return [rule for count in counts if count.packets > 0 and (rule := read(count)) is not None]
+
+
+def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[str, int]]:
+    """The marks that counted rules set, by node, in chains behind a rule for the probe's protocol and port.
+
+    Every rule on that path must have counted. The dialled address is no condition: the chain for node ports leaves it
+    to the rule that jumps there.
+    """
+    reached = {_leads_to(rule) for rule in counted if {"-p", "--dport"} <= rule.names(resolved)}
+    while not (further := {_leads_to(rule) for rule in counted if _stands_in(rule) in reached}) <= reached:
+        reached |= further
+    return frozenset(
+        (rule.count.node, mark)
+        for rule in counted
+        if rule.target == "MARK" and _stands_in(rule) in reached
+        for mark in _whole_marks(rule, ("--set-xmark", "--or-mark"))
+    )
+
+
+def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:
+    """Whether one of those marks is the only condition of the rule."""
+    conditions = [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
+    return conditions == [("--mark", False)] and any(
+        (rule.count.node, mark) in marks for mark in _whole_marks(rule, ("--mark",))
+    )
+
+
+def _stands_in(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.count.chain
+
+
+def _leads_to(rule: Rule) -> tuple[str, str, str]:
+    return rule.count.node, rule.count.table, rule.target
+
+
+def _whole_marks(rule: Rule, options: Sequence[str]) -> list[int]:
+    """Marks that the rule sets or matches with a mask of the same bits: ``0x8000/0x8000``."""
+    found = []
+    for option in options:
+        value, _, mask = rule.value(option).partition("/")
+        if value and value == (mask or value):
+            found.append(int(value, 0))
+    return found
+
+
+def _options(words: Sequence[str]) -> tuple[tuple[str, tuple[str, ...], bool], ...]:
+    """Options with their values. Only a value of ``--comment`` may begin with a dash."""
+    options: list[tuple[str, tuple[str, ...], bool]] = []
+    negated = False
+    at = 0
+    while at < len(words):
+        word = words[at]
+        at += 1
+        if word == "!":
+            negated = True
+            continue
+        end = at
+        if word == "--comment":
+            end = at + 1
+        else:
+            while end < len(words) and words[end] != "!" and not words[end].startswith("-"):
+                end += 1
+        options.append((word, tuple(words[at:end]), negated))
+        negated, at = False, end
+    return tuple(options)
+
+
+def _holds(option: str, value: str, resolved: ResolvedProbe) -> bool | None:
+    """Whether a match holds for what the probe sends; ``None`` where the text alone does not show it."""
+    match option:
+        case "-p":
+            return value.lower() in _protocols(resolved)
+        case "-s":
+            return within(resolved.sender.address, value)
+        case "-d":
+            return within(resolved.destination, value)
+        case "--dport":
+            return resolved.protocol is not Transport.ICMP and _in_range(resolved.port, value)
+        case "--dst-type" if value == "LOCAL":
+            return True  # the rule counted, so the address was one of the node's
+        case _:
+            return None
+
+
+def _protocols(resolved: ResolvedProbe) -> tuple[str, ...]:
+    """How a rule may name the protocol: ICMP of IPv6 has a name of its own (protocols(5))."""
+    if resolved.protocol is Transport.ICMP and resolved.destination.version == 6:
+        return "ipv6-icmp", "icmpv6"
+    return (resolved.protocol.lower(),)
+
+
+def within(address: IPAddress, text: str) -> bool:
+    """Whether an address is in the network that a rule's text names; false for unreadable text."""
+    try:
+        network: IPNetwork = ip_network(text, strict=False)
+    except ValueError:
+        return False
+    return address.version == network.version and address in network
+
+
+def _in_range(port: int, text: str) -> bool:
+    first, _, last = text.partition(":")
+    try:
+        return int(first) <= port <= int(last or first)
+    except ValueError:
+        return False

@@ -70,7 +70,7 @@ _REJECTING: Final = re.compile(r"\breject\b|-j REJECT\b")
 _REWRITING: Final = re.compile(
     r"\b([sd]nat|masquerade|redirect)\b|\b[sd](addr|port) set\b|-j ([SD]NAT|MASQUERADE|REDIRECT|NETMAP)\b"
 )
-_MOST: Final = 3
+_MOST_RULES: Final = 3
 
 
 class KernelDrop(Struct, frozen=True):
@@ -230,9 +230,9 @@ def suspicion(evidence: Evidence, node: str) -> str:
     rules = _may_have_ended(evidence, node)
     if not rules:
         return ""
-    shown = [_counted(rule) for rule in rules[:_MOST]]
-    if len(rules) > _MOST:
-        shown.append(amount(len(rules) - _MOST, "more rule"))
+    shown = [_counted(rule) for rule in rules[:_MOST_RULES]]
+    if len(rules) > _MOST_RULES:
+        shown.append(amount(len(rules) - _MOST_RULES, "more rule"))
     belong = "belongs" if len(rules) == 1 else "belong"
     return f"{node} has {listed(shown)}, which {belong} to no engine"
 

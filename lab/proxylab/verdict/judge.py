@@ -10,10 +10,11 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, NodeDevice, Outcome, Position, Preserved, Probe, SourceAddress, Step
 from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.conntrack import judge_tables
 from proxylab.verdict.expectations.expectation import Needs
@@ -21,7 +22,6 @@ from proxylab.verdict.expectations.streams.subject import stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
-from proxylab.verdict.tables import Tables
 
 __all__ = ["judge", "judge_step", "skip"]
 

@@ -9,7 +9,7 @@ from proxylab.addresses import IPAddress
 from proxylab.encoding import Record
 from proxylab.errors import ExitCode, InternalError
 from proxylab.evidence.evidence import Evidence
-from proxylab.evidence.streams import StepEvidence
+from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect, StreamExpect

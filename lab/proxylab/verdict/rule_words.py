@@ -5,7 +5,7 @@ from collections.abc import Callable
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.verdict.rules import Rule, within
+from proxylab.verdict.counted_rules import Rule, within
 
 __all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masqueraded"]
 

@@ -10,7 +10,7 @@ from proxylab.binaries.binary import order
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Sources, UnobtainableError, newest, obtain
 from proxylab.binaries.upstream import read_gates, upstream_for
-from proxylab.engines.names import read_engine
+from proxylab.engines.engine_names import read_engine
 from proxylab.errors import CapabilityError
 
 Make = Callable[..., Sources]
@@ -47,6 +47,17 @@ def test_what_is_cached_is_not_obtained_again(sources: Make) -> None:
     # Without a version the cache is enough, too: who wants the newest of all asks for it.
     assert obtain(read_engine(wanted("")), "", known, quiet).version == "v1.34.2"
     assert newest("", known, quiet).version == "v1.36.1"
+
+
+def test_a_named_source_is_asked_though_another_one_has_given_that_version(sources: Make) -> None:
+    release = BundleStore(("v1.34.2",))
+    known = sources(release=release)
+    with known.cache.workspace("image") as folder:
+        known.cache.keep(program(folder / "kube-proxy", "v1.34.2", "# with a patch"), "image example.org/patched")
+    for _ in range(2):
+        binary = obtain(read_engine(wanted("")), "release:v1.34.2", known, quiet)
+        assert binary.origin == release.origin("v1.34.2")
+    assert release.asked == ["v1.34.2"]
 
 
 def test_of_all_sources_the_newest_version_wins_and_the_next_one_stands_in(sources: Make) -> None:

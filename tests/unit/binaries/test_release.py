@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kube_proxies import PROGRAM
+from kube_proxies import PROGRAM, program
 from site_of_pages import Site, served
 
 from proxylab.binaries import release
@@ -45,6 +45,17 @@ def test_a_release_is_kept_when_its_checksum_holds(site: Site, tmp_path: Path) -
     assert binary.path.read_bytes() == CONTENT
     assert binary.path.parent.name == hashlib.sha256(CONTENT).hexdigest()
     assert binary.origin == f"{site.address}{PATH}"
+
+
+def test_another_binary_of_that_version_is_not_the_release(site: Site, tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    with cache.workspace("image") as folder:
+        cache.keep(program(folder / "kube-proxy", "v1.34.2", "# with a patch"), "image example.org/kube-proxy:v1.34.2")
+    release = source(site).obtain("v1.34.2", cache)
+    assert release.path.read_bytes() == CONTENT
+    asked = len(site.asked)
+    assert source(site).obtain("v1.34.2", cache) == release
+    assert len(site.asked) == asked  # the second time the cache has it
 
 
 def test_another_byte_is_another_kube_proxy(site: Site, tmp_path: Path) -> None:

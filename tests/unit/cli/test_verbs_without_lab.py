@@ -8,7 +8,7 @@ from caller import Caller
 
 from proxylab.cli import main
 from proxylab.cli.durations import Duration, age
-from proxylab.cli.files import complete_scenarios
+from proxylab.cli.file_arguments import complete_scenarios
 
 ROOT = Path(__file__).resolve().parents[3]
 FROM_A_POD = str(ROOT / "scenarios/clusterip/from-a-pod.lab.yaml")

@@ -18,13 +18,13 @@ class Routes:
         self.rounds += 1
 
 
-def test_a_round_waits_for_stillness() -> None:
+def test_a_round_waits_for_packet_lock() -> None:
     async def scenario() -> list[int]:
-        stillness, routes = asyncio.Lock(), Routes()
+        packet_lock, routes = asyncio.Lock(), Routes()
         anything: Any = routes
-        checks = HealthChecks(NetNs("router", -1), anything, {}, (), Store(), stillness)
+        checks = HealthChecks(NetNs("router", -1), anything, {}, (), Store(), packet_lock)
         seen = []
-        async with stillness:  # as a run of a probe holds it
+        async with packet_lock:  # as a run of a probe holds it
             settling = asyncio.create_task(checks.settle())
             for _ in range(10):
                 await asyncio.sleep(0)

@@ -1,7 +1,10 @@
 """The HTTP server over sockets of this process."""
 
 import asyncio
+import contextlib
 import socket
+
+import pytest
 
 from proxylab.control.http_server import Answer, HttpRequest, HttpServer
 
@@ -16,7 +19,7 @@ def exchanged(*pieces: bytes) -> bytes:
     async def scenario() -> bytes:
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
-        server = await HttpServer.on(listening, handler)
+        server = HttpServer(listening, handler)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         for piece in pieces:
             writer.write(piece)
@@ -57,7 +60,7 @@ def test_a_client_that_says_nothing_does_not_keep_the_server() -> None:
     async def scenario() -> None:
         listening = socket.create_server(("127.0.0.1", 0))
         listening.setblocking(False)
-        server = await HttpServer.on(listening, handler)
+        server = HttpServer(listening, handler)
         reader, writer = await asyncio.open_connection(*listening.getsockname())
         writer.write(b"GET /there HTTP/1.1\r\nHost: n\r\n\r\n")
         await reader.readuntil(b"/there")
@@ -67,3 +70,24 @@ def test_a_client_that_says_nothing_does_not_keep_the_server() -> None:
         await writer.wait_closed()
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("turns", range(8))
+def test_a_server_that_closes_leaves_no_connection_open(turns: int) -> None:
+    """A connection is in the backlog, accepted, or about to be read, by how often the event loop has run."""
+
+    async def scenario() -> bytes:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        server = HttpServer(listening, handler)
+        with socket.create_connection(listening.getsockname()) as client:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await server.close()
+            await asyncio.sleep(0)  # a transport closes its socket in the next turn
+            client.setblocking(False)
+            with contextlib.suppress(ConnectionResetError):
+                return client.recv(1)
+        return b""
+
+    assert asyncio.run(scenario()) == b""

@@ -20,11 +20,10 @@ from proxylab.cluster.objects import (
     TrafficPolicy,
 )
 from proxylab.cluster.slices import derive_slices
-from proxylab.diagnosis.backing import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
+from proxylab.diagnosis.engine_stage import judge_engines
 from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.nameserver import judge_name_server
-from proxylab.diagnosis.naming import judge_name, missing_service
-from proxylab.diagnosis.proxies import judge_engines
+from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service
 from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
 from proxylab.evidence.evidence import Lookup, NamedRecord

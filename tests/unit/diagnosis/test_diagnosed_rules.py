@@ -13,7 +13,7 @@ from rule_cases import CASES, ELSEWHERE, HERE, Addresses, Case, echo, here_and_t
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 from proxylab.diagnosis.model import Finding, Stage, Standing
-from proxylab.diagnosis.ruling import Rules, judge_balancing, judge_entries, misled
+from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Subject
 from proxylab.engines.modes import MODES
 from proxylab.engines.programmed import Way
@@ -37,7 +37,7 @@ def judged(subject: Subject, rules: Rules) -> Finding:
     if entries.stops:
         return entries
     balancing = judge_balancing(subject, rules, NODES)
-    return balancing if balancing.stops else misled(subject, rules, NODES) or balancing
+    return balancing if balancing.stops else judge_targets(subject, rules, NODES) or balancing
 
 
 @pytest.mark.parametrize(("name", "family"), FILES, ids=[f"{name}-{family}" for name, family in FILES])

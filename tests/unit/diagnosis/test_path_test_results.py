@@ -11,7 +11,7 @@ from proxylab.cluster.objects import Node, Service, ServicePort
 from proxylab.diagnosis.model import Finding, Standing
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
 from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest
-from proxylab.diagnosis.ruling import Rules
+from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import FrontendAddress, Subject
 from proxylab.engines.programmed import Hook, Programmed
 from proxylab.scenario.model import Frontend

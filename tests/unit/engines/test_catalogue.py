@@ -3,8 +3,8 @@
 import pytest
 
 from proxylab.engines import catalogue, node_mode
+from proxylab.engines.engine_names import ENGINES, mode_of
 from proxylab.engines.modes import MODES
-from proxylab.engines.names import ENGINES, mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 

@@ -10,7 +10,7 @@ from proxylab.engines.embedded.iptables.kernel_state import KernelState
 from proxylab.engines.embedded.iptables.names import Table
 from proxylab.engines.embedded.iptables.render import render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.kernel.netfilter.rules import _TABLES, _TRIAL
+from proxylab.kernel.netfilter.iptables_tool import _TABLES, _TRIAL
 
 # A kernel may lack these: few clusters have Services over SCTP, and rules name only counters that exist.
 OPTIONAL = {"nfacct", "sctp"}

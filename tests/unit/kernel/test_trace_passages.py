@@ -1,8 +1,8 @@
 """Grouping a mixed trace of log lines and reports by packet."""
 
 from proxylab.kernel.netfilter.nflog import Logged
-from proxylab.kernel.netfilter.nftrace import NftEvent, _event
-from proxylab.kernel.netfilter.trace import _passages
+from proxylab.kernel.netfilter.nft_trace import NftEvent, _event
+from proxylab.kernel.netfilter.packet_tracer import _passages
 
 
 def line(prefix: str = "proxylab entry", mark: int = 0) -> Logged:

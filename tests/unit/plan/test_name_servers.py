@@ -17,7 +17,7 @@ from proxylab.plan.name_servers import (
     resolv_confs,
 )
 from proxylab.plan.questions import candidates
-from proxylab.report.overview import overview
+from proxylab.report.plan_overview import overview
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 

@@ -9,7 +9,7 @@ class Slept:
         self._journal = journal
         journal.append(f"{name} begins")
 
-    def rest(self) -> None:
+    def close_lab(self) -> None:
         self._journal.append(f"{self.name} rests")
 
 

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from probed import CASES
 
 from proxylab.report.differences import differ, difference_lines
+from proxylab.report.step_timeline import timeline
 from proxylab.verdict.model import Judgement, StepVerdict, Verdict
-from proxylab.verdict.timeline import timeline
 
 
 def seen_otherwise(verdict: StepVerdict, judgement: Judgement) -> StepVerdict:

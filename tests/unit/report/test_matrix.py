@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from proxylab.report.matrix import result_table, slowest
-from proxylab.report.terminal import run_lines
+from proxylab.report.run_text import run_lines
 from proxylab.verdict.model import Fault, ScenarioResult, Skip
 
 OURS, THEIRS = "embedded/iptables", "kube-proxy/nftables"

@@ -96,32 +96,32 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
 
 def test_sockets_that_have_all_been_heard_end_a_run() -> None:
     sending = Sending(3)
-    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert asyncio.run(turns(sending, crafted=False).run(Deadline.after(60))) == ""
     assert sending.steps == 0
 
 
 def test_crafted_flows_that_are_nowhere_to_be_seen_end_a_run_once_nothing_moves() -> None:
     run = turns(Sending(3), crafted=True)
-    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert asyncio.run(run.run(Deadline.after(60))) == ""
     assert run.matcher.unsettled == 2
 
 
 def test_sockets_that_nothing_can_reach_any_more_are_abandoned() -> None:
     sending = Sending(3, holds=True)
-    assert asyncio.run(turns(sending, crafted=False).take(Deadline.after(60))) == ""
+    assert asyncio.run(turns(sending, crafted=False).run(Deadline.after(60))) == ""
     assert not sending.holds
 
 
 def test_at_its_deadline_a_run_says_what_it_still_waited_for() -> None:
-    assert "still to be sent" in asyncio.run(turns(Sending(10**9), crafted=True).take(Deadline.after(0.01)))
-    assert "2 flows" in asyncio.run(turns(Sending(0), crafted=True).take(Deadline.after(0)))
+    assert "still to be sent" in asyncio.run(turns(Sending(10**9), crafted=True).run(Deadline.after(0.01)))
+    assert "2 flows" in asyncio.run(turns(Sending(0), crafted=True).run(Deadline.after(0)))
 
 
 def test_a_run_gives_the_event_loop_its_turns() -> None:
     others = []
 
     async def both() -> None:
-        run = asyncio.create_task(turns(Sending(50), crafted=False).take(Deadline.after(60)))
+        run = asyncio.create_task(turns(Sending(50), crafted=False).run(Deadline.after(60)))
         while not run.done():
             others.append(1)
             await asyncio.sleep(0)
@@ -139,14 +139,14 @@ def test_a_run_stays_on_one_cpu_and_may_leave_it_afterwards() -> None:
             seen.append(len(os.sched_getaffinity(0)))
             return super().advance()
 
-    asyncio.run(turns(Curious(2), crafted=False).take(Deadline.after(60)))
+    asyncio.run(turns(Curious(2), crafted=False).run(Deadline.after(60)))
     assert set(seen) == {1}
     assert os.sched_getaffinity(0) == allowed
 
 
 def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     run = turns(Sending(1), crafted=False)
-    asyncio.run(run.take(Deadline.after(60)))
+    asyncio.run(run.run(Deadline.after(60)))
     assert run.unpinned == ""
 
     def refuse(pid: int, cpus: set[int]) -> None:
@@ -154,7 +154,7 @@ def test_a_run_that_may_not_stay_on_one_cpu_says_so(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "sched_setaffinity", refuse)
     run = turns(Sending(1), crafted=False)
-    assert asyncio.run(run.take(Deadline.after(60))) == "", "it goes on all the same"
+    assert asyncio.run(run.run(Deadline.after(60))) == "", "it goes on all the same"
     assert run.unpinned == "sched_setaffinity: Operation not permitted"
 
 
@@ -202,5 +202,5 @@ def test_a_syn_that_is_said_again_behind_the_fences_gets_fences_behind_it() -> N
     fenced: list[int] = []
     sentinels: Any = run.sentinels
     sentinels.send = lambda: fenced.append(run.matcher.requests_sent)
-    assert asyncio.run(run.take(Deadline.after(60))) == ""
+    assert asyncio.run(run.run(Deadline.after(60))) == ""
     assert fenced == [1, 2]

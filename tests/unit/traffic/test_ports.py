@@ -88,7 +88,7 @@ def test_datagrams_go_on_from_a_port_that_an_author_chose_once_the_lab_has_chang
     assert dealer.claim(A, Transport.UDP, 12345)
     assert dealer.claim(A, Transport.TCP, 12345)
     assert not dealer.claim(A, Transport.UDP, 12345)
-    dealer.go_on()
+    dealer.continue_flows()
     assert dealer.claim(A, Transport.UDP, 12345)
     assert not dealer.claim(A, Transport.TCP, 12345)  # a connection ends; a second one is another flow
     dealer.restart()

@@ -8,7 +8,7 @@ from table_entries import ACCEPT, DROP, entry, error, verdict
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.meter import TableMeter
-from proxylab.kernel.netfilter.xtables import Entry, Snapshot, counters, walk
+from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Snapshot, counters, walk
 
 V4 = Family.IPV4
 

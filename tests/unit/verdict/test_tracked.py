@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Evidence, TrackedFlow
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import Preserved
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 

@@ -21,7 +21,7 @@ __all__ = ["PortTracker"]
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?")
 """A name that cannot end a rule's comment."""
 
-_MOST = 65535
+_HIGHEST_PORT = 65535
 
 Seen = tuple[Service, Sequence[EndpointSlice]]
 Tracked = tuple[Seen, tuple[ServicePortInfo, ...], tuple[str, ...]]
@@ -74,13 +74,13 @@ def _fault_of_service(service: Service) -> str:
             return f"the name {name!r} cannot stand in a rule"
     if service.affinity_timeout is not None and service.affinity_timeout < 1:
         return f"the session affinity timeout of {service.affinity_timeout} s is not positive"
-    if not 0 <= service.health_check_node_port <= _MOST:
+    if not 0 <= service.health_check_node_port <= _HIGHEST_PORT:
         return f"the health-check node port {service.health_check_node_port} is out of range"
     seen: set[tuple[str, Protocol]] = set()
     for port in service.ports:
         if port.name and not _NAME.fullmatch(port.name):
             return f"the port name {port.name!r} cannot stand in a rule"
-        if not 1 <= port.port <= _MOST or not 0 <= port.node_port <= _MOST:
+        if not 1 <= port.port <= _HIGHEST_PORT or not 0 <= port.node_port <= _HIGHEST_PORT:
             return f"port {port.port} with node port {port.node_port} is out of range"
         if (port.name, port.protocol) in seen:
             return f"two {port.protocol} ports are named {port.name!r}"
@@ -91,7 +91,7 @@ def _fault_of_service(service: Service) -> str:
 def _fault_of_slice(item: EndpointSlice) -> str:
     """Why no rule can be written for the slice's endpoints; empty where one can."""
     for port in item.ports:
-        if not 0 <= port.port <= _MOST:
+        if not 0 <= port.port <= _HIGHEST_PORT:
             return f"port {port.port} is out of range"
     version = 4 if item.address_type is Family.IPV4 else 6
     for endpoint in item.endpoints:

@@ -14,10 +14,10 @@ from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import balanced, reached
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from proxylab.engines.names import mode_of
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError

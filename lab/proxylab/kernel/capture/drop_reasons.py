@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, Self
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.tracepoint import Record, Tracepoint
-from proxylab.kernel.netlink.carry import kernel_release
+from proxylab.kernel.netlink.links_carry import kernel_release
 
 __all__ = ["Drop", "DropReasons", "Layout"]
 
@@ -89,13 +89,13 @@ class DropReasons:
         """How many reasons this kernel has."""
         return len(self._layout.names)
 
-    def listen(self) -> None:
+    def start(self) -> None:
         """Record every drop from now on."""
-        self._tracepoint.listen()
+        self._tracepoint.start()
 
-    def heard(self) -> tuple[Drop, ...]:
+    def stop(self) -> tuple[Drop, ...]:
         """Stop recording, and return the drops."""
-        return tuple(self._layout.drops(self._tracepoint.heard()))
+        return tuple(self._layout.drops(self._tracepoint.stop()))
 
     def close(self) -> None:
         """Close the tracepoint, without waiting for the kernel."""

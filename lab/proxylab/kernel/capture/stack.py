@@ -20,16 +20,15 @@ from typing import Final
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
-from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nftables import Hook, OwnTable, expression
+from proxylab.kernel.netfilter.nft_expressions import log
+from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["StackTap"]
 
-_INPUT, _OUTPUT = 1, 3
 _TABLE: Final = "proxylab-stack"
-_CHAINS: Final = {"output": Hook(_OUTPUT, -350), "input": Hook(_INPUT, 350)}
+_CHAINS: Final = {"output": Hook(OUTPUT, -350), "input": Hook(INPUT, 350)}
 _LOG_GROUP: Final = 1  # group 0 is the tracer's
 
 _ETHERNET_BYTES: Final = 14
@@ -58,7 +57,7 @@ class StackTap:
                 opened.callback(self._log.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
                 opened.callback(self._table.close)
-                self._table.append([[expression("log", nla.short(1, _LOG_GROUP))]])
+                self._table.append([[log(_LOG_GROUP)]])
             except OSError as error:
                 raise CapabilityError(
                     f"capturing what the programs of a node send and receive ({error})",
@@ -81,9 +80,9 @@ class StackTap:
         """Note the time: the caller has drained this tap and all others."""
         self._settled_at = time.time_ns()
 
-    def lost(self) -> int:
+    def take_lost(self) -> int:
         """How many packets were lost since the last call."""
-        return self._log.lost()
+        return self._log.take_lost()
 
     def send(self, frame: bytes) -> None:
         """Send the packet of a frame as a program would, without its link header.
@@ -119,4 +118,4 @@ class StackTap:
 
     def _frame(self, logged: Logged) -> Frame:
         header = _NO_LINK_HEADER.get(logged.packet[0] >> 4, b"")
-        return Frame(header + logged.packet, logged.hook == _OUTPUT, logged.at_ns or self._settled_at)
+        return Frame(header + logged.packet, logged.hook == OUTPUT, logged.at_ns or self._settled_at)

@@ -18,7 +18,7 @@ __all__ = ["StackCounters", "counters_in"]
 
 # The calling thread's view. nstat(8) reads the first three files, and this module uses its names.
 _DIRECTORY: Final = "/proc/thread-self/net"
-_MOST: Final = 1 << 16
+_FILE_BYTES: Final = 1 << 16
 
 
 class StackCounters:
@@ -34,7 +34,7 @@ class StackCounters:
 
     def read(self) -> dict[str, str]:
         """The contents of the files, by name. Parsing them costs ten times as much, so it is a separate step."""
-        return {name: os.pread(fd, _MOST, 0).decode() for name, fd in self._files.items()}
+        return {name: os.pread(fd, _FILE_BYTES, 0).decode() for name, fd in self._files.items()}
 
     def close(self) -> None:
         """Close the files."""

@@ -60,7 +60,7 @@ class Tap:
         """The waiting frames, oldest first, with those that arrive meanwhile, up to the size of one buffer."""
         return list(chain.from_iterable(islice(self._reader.read(self._receiving), _BATCHES)))
 
-    def lost(self) -> int:
+    def take_lost(self) -> int:
         """How many frames the kernel dropped at a full buffer since the last call, which resets its counter."""
         raw = self._receiving.getsockopt(_SOL_PACKET, _PACKET_STATISTICS, _STATISTICS.size)
         return int(_STATISTICS.unpack(raw)[1])

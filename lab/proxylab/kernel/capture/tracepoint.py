@@ -81,12 +81,12 @@ class Tracepoint:
             self._ring = mmap.mmap(self._event, mmap.PAGESIZE * (1 + _RING_PAGES))
             opened.pop_all()
 
-    def listen(self) -> None:
+    def start(self) -> None:
         """Start recording, and discard earlier records."""
         self._take()
         fcntl.ioctl(self._event, _IOC_ENABLE, 0)
 
-    def heard(self) -> list[Record]:
+    def stop(self) -> list[Record]:
         """Stop recording, and return the records; a full ring keeps the first ones."""
         fcntl.ioctl(self._event, _IOC_DISABLE, 0)
         offset = _realtime_minus_monotonic()

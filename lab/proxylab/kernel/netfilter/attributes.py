@@ -7,7 +7,7 @@ from typing import Final
 
 from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE
 
-__all__ = ["nested", "raw", "short", "text"]
+__all__ = ["nested", "number", "raw", "short", "text"]
 
 _NLA_F_NESTED: Final = 0x8000  # include/uapi/linux/netlink.h
 
@@ -20,6 +20,11 @@ def raw(kind: int, value: bytes) -> bytes:
 def short(kind: int, value: int) -> bytes:
     """A 16-bit number in network byte order."""
     return raw(kind, value.to_bytes(2, "big"))
+
+
+def number(kind: int, value: int) -> bytes:
+    """A 32-bit number in network byte order, as nf_tables encodes all numbers."""
+    return raw(kind, value.to_bytes(4, "big"))
 
 
 def text(kind: int, value: str) -> bytes:

@@ -10,8 +10,8 @@ from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
+from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader
 from proxylab.kernel.netfilter.nfnetlink import Dump, nested, open_netfilter
-from proxylab.kernel.netfilter.xtables import Kind, TableReader
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["TableNames"]

@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import NLM_F_ACK, expect, message, messages, nested, open_netfilter
-from proxylab.kernel.netfilter.nftables import number
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -22,15 +21,16 @@ __all__ = ["Logged", "PacketLog"]
 _SUBSYS_ULOG: Final = 4 << 8
 _LOG_PACKET: Final = _SUBSYS_ULOG | 0
 _LOG_CONFIG: Final = _SUBSYS_ULOG | 1
-_CMD_BIND: Final = 1
-_CMD_PF_BIND: Final = 3
+_CONFIG_COMMAND, _CONFIG_MODE, _CONFIG_QUEUE_THRESHOLD, _CONFIG_FLAGS = 1, 2, 5, 6
+_BIND, _BIND_FAMILY = 1, 3
+_PACKET_HEADER, _MARK, _TIMESTAMP, _IN_INDEX, _OUT_INDEX, _PAYLOAD, _PREFIX, _SEQUENCE = 1, 2, 3, 4, 5, 9, 10, 12
 _COPY_PACKET: Final = 2
 _COPY_BYTES: Final = 0xFFFF
 _FLAG_SEQUENCE: Final = 1
-_TIMESTAMP: Final = struct.Struct("!QQ")
-_PACKET_HEADER: Final = struct.Struct("!HB")  # struct nfulnl_msg_packet_hdr: ethertype, hook
-_BUFFER: Final = 1 << 20
-_ROOM: Final = 16 << 20  # of the socket, in bytes of truesize
+_TIME: Final = struct.Struct("!QQ")  # seconds, microseconds
+_ETHERTYPE_AND_HOOK: Final = struct.Struct("!HB")  # struct nfulnl_msg_packet_hdr
+_READ_BYTES: Final = 1 << 20
+_SOCKET_BYTES: Final = 16 << 20  # of the socket, in bytes of truesize
 
 
 class Logged(Struct, frozen=True):
@@ -85,7 +85,7 @@ class PacketLog:
         found: list[Logged] = []
         while True:
             try:
-                data = self._socket.recv(_BUFFER)
+                data = self._socket.recv(_READ_BYTES)
             except BlockingIOError:
                 return found
             except OSError as error:
@@ -95,7 +95,7 @@ class PacketLog:
                 continue
             found += (self._logged(body) for kind, _, _, body in messages(data) if kind == _LOG_PACKET)
 
-    def lost(self) -> int:
+    def take_lost(self) -> int:
         """How many packets were lost since the last call, by the sequence numbers read so far."""
         lost = max(self._lost, int(self._overrun))  # no later sequence number shows the loss of the last packets
         self._lost, self._overrun = 0, False
@@ -106,13 +106,13 @@ class PacketLog:
         self._socket.close()
 
     def _begin(self) -> None:
-        raise_receive_buffer(self._socket, _ROOM)
+        raise_receive_buffer(self._socket, _SOCKET_BYTES)
         for family in (socket.AF_INET, socket.AF_INET6):
-            self._configure(family, 0, nla.raw(1, bytes([_CMD_PF_BIND])))
-        self._configure(socket.AF_UNSPEC, self._group, nla.raw(1, bytes([_CMD_BIND])))
-        at_once = number(5, 1)
-        mode = nla.raw(2, struct.pack("!IBx", _COPY_BYTES, _COPY_PACKET))
-        self._configure(socket.AF_UNSPEC, self._group, mode + at_once + nla.short(6, _FLAG_SEQUENCE))
+            self._configure(family, 0, nla.raw(_CONFIG_COMMAND, bytes([_BIND_FAMILY])))
+        self._configure(socket.AF_UNSPEC, self._group, nla.raw(_CONFIG_COMMAND, bytes([_BIND])))
+        at_once = nla.number(_CONFIG_QUEUE_THRESHOLD, 1)
+        mode = nla.raw(_CONFIG_MODE, struct.pack("!IBx", _COPY_BYTES, _COPY_PACKET))
+        self._configure(socket.AF_UNSPEC, self._group, mode + at_once + nla.short(_CONFIG_FLAGS, _FLAG_SEQUENCE))
         self._socket.setblocking(False)
 
     def _configure(self, family: int, group: int, attributes: bytes) -> None:
@@ -125,17 +125,17 @@ class PacketLog:
     def _logged(self, body: bytes) -> Logged:
         """``struct nfgenmsg`` and attributes of NFULNL_MSG_PACKET."""
         found = nested(body, 4)
-        serial = int.from_bytes(found.get(12, b""), "big")
+        serial = int.from_bytes(found.get(_SEQUENCE, b""), "big")
         if self._next is not None:
             self._lost += (serial - self._next) & 0xFFFFFFFF
         self._next = (serial + 1) & 0xFFFFFFFF
-        seconds, microseconds = _TIMESTAMP.unpack(found[3]) if 3 in found else (0, 0)
+        seconds, microseconds = _TIME.unpack(found[_TIMESTAMP]) if _TIMESTAMP in found else (0, 0)
         return Logged(
-            hook=_PACKET_HEADER.unpack_from(found[1])[1] if 1 in found else 0,
-            prefix=found.get(10, b"").rstrip(b"\0").decode(errors="replace"),
-            packet=found.get(9, b""),
-            mark=int.from_bytes(found.get(2, b""), "big"),
-            in_index=int.from_bytes(found.get(4, b""), "big"),
-            out_index=int.from_bytes(found.get(5, b""), "big"),
+            hook=_ETHERTYPE_AND_HOOK.unpack_from(found[_PACKET_HEADER])[1] if _PACKET_HEADER in found else 0,
+            prefix=found.get(_PREFIX, b"").rstrip(b"\0").decode(errors="replace"),
+            packet=found.get(_PAYLOAD, b""),
+            mark=int.from_bytes(found.get(_MARK, b""), "big"),
+            in_index=int.from_bytes(found.get(_IN_INDEX, b""), "big"),
+            out_index=int.from_bytes(found.get(_OUT_INDEX, b""), "big"),
             at_ns=(seconds * 1_000_000 + microseconds) * 1000,
         )

@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Final
 
+from proxylab.addresses import Family
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = [
     "ATTRIBUTE",
+    "NFPROTO",
     "NLM_F_ACK",
     "NLM_F_APPEND",
     "NLM_F_CREATE",
@@ -32,6 +34,9 @@ __all__ = [
 ]
 
 ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
+NFPROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}  # include/uapi/linux/netfilter.h
+"""The number of a family in messages about its tables."""
+
 NLM_F_ACK: Final = 0x4
 NLM_F_EXCL: Final = 0x200
 NLM_F_CREATE: Final = 0x400
@@ -46,8 +51,8 @@ _NLM_F_DUMP: Final = 0x300
 _NLMSG_ERROR: Final = 2
 _NLMSG_DONE: Final = 3
 _NETLINK_NETFILTER: Final = 12
-_MOST: Final = 1 << 16
-_ROUNDS: Final = 5
+_READ_BYTES: Final = 1 << 16
+_DUMP_ROUNDS: Final = 5
 
 
 def open_netfilter() -> socket.socket:
@@ -91,7 +96,7 @@ def expect(control: socket.socket, acknowledgements: int) -> None:
     """Read that many acknowledgements. Raises ``OSError`` with the first errno that is not zero."""
     failed = 0
     while acknowledgements:
-        for kind, _, _, body in messages(control.recv(_MOST)):
+        for kind, _, _, body in messages(control.recv(_READ_BYTES)):
             if kind == _NLMSG_ERROR:
                 acknowledgements -= 1
                 failed = failed or -int(struct.unpack_from("=i", body)[0])
@@ -123,7 +128,7 @@ class Dump:
         Raises:
             OSError: the kernel's errno; EINTR where objects changed during every round.
         """
-        for _ in range(_ROUNDS):
+        for _ in range(_DUMP_ROUNDS):
             self._socket.send(message(kind, _NLM_F_DUMP, 1, body))
             found, interrupted = self._gather()
             if not interrupted:
@@ -133,7 +138,7 @@ class Dump:
     def one(self, kind: int, body: bytes) -> bytes:
         """The body of the one object that answers a request. Raises ``OSError`` with the kernel's errno."""
         self._socket.send(message(kind, 0, 1, body))
-        for answer, _, _, content in messages(self._socket.recv(_MOST)):
+        for answer, _, _, content in messages(self._socket.recv(_READ_BYTES)):
             if answer != _NLMSG_ERROR:
                 return content
             code = -struct.unpack_from("=i", content)[0]
@@ -144,7 +149,7 @@ class Dump:
         found: list[bytes] = []
         interrupted = False
         while True:
-            for kind, flags, _, content in messages(self._socket.recv(_MOST)):
+            for kind, flags, _, content in messages(self._socket.recv(_READ_BYTES)):
                 interrupted = interrupted or bool(flags & _NLM_F_DUMP_INTR)
                 if kind in (_NLMSG_DONE, _NLMSG_ERROR):
                     # A dump that fails on the way ends like any other, with its errno (netlink_dump_done).

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from msgspec import Struct
 
 from proxylab.errors import InternalError
-from proxylab.kernel.netlink.answering import make_addresses_answer
-from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.addresses_answer import make_addresses_answer
+from proxylab.kernel.netlink.links_carry import make_links_carry
 from proxylab.kernel.netlink.messages import Request
 from proxylab.kernel.netlink.requests import (
     add_address,

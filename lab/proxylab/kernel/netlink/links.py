@@ -13,9 +13,9 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from proxylab.kernel.netlink.answering import make_addresses_answer
+from proxylab.kernel.netlink.addresses_answer import make_addresses_answer
 from proxylab.kernel.netlink.build import Wiring
-from proxylab.kernel.netlink.carry import make_links_carry
+from proxylab.kernel.netlink.links_carry import make_links_carry
 from proxylab.kernel.netlink.messages import Request
 from proxylab.kernel.netlink.requests import add_neighbour, put_address, replace_route, set_down, set_up
 from proxylab.plan.model import LinkEnd, Namespace, Veth, ends_by_namespace

@@ -18,7 +18,7 @@ class PolicyRoutes:
         self._wiring = wiring
         self._current: PolicyRoute | None = None
 
-    def take(self, policy_route: PolicyRoute | None) -> None:
+    def install(self, policy_route: PolicyRoute | None) -> None:
         """Install this policy route and remove the former one; with ``None``, leave only the routes of the plan."""
         if policy_route == self._current:
             return

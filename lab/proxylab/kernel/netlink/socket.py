@@ -27,9 +27,9 @@ _NLM_F_DUMP_INTR: Final = 0x10
 
 # The answers to a batch must fit the socket's receive buffer, 208 KiB for an ordinary user. An acknowledgement takes
 # 1 KiB and a link some 6 (skb->truesize). The kernel drops what does not fit (ENOBUFS, netlink(7)).
-_BATCH: Final = 16
-_MOST: Final = 1 << 18
-_ROUNDS: Final = 5
+_BATCH_MESSAGES: Final = 16
+_READ_BYTES: Final = 1 << 18
+_DUMP_ROUNDS: Final = 5
 
 
 class Encodable(Protocol):
@@ -73,14 +73,14 @@ class Netlink:
     def exchange(self, requests: Sequence[Encodable]) -> list[Answer]:
         """Send ``requests``, and return the kernel's answer to each. Raises ``OSError``."""
         found: list[Answer] = []
-        for start in range(0, len(requests), _BATCH):
-            batch = requests[start : start + _BATCH]
+        for start in range(0, len(requests), _BATCH_MESSAGES):
+            batch = requests[start : start + _BATCH_MESSAGES]
             first = self._sequence + 1
             self._sequence += len(batch)
             self._socket.sendmsg([request.encode(number) for number, request in enumerate(batch, first)])
             by_sequence: dict[int, Answer] = {}
             while len(by_sequence) < len(batch):
-                received = answers(self._socket.recv(_MOST))
+                received = answers(self._socket.recv(_READ_BYTES))
                 by_sequence |= {answer.sequence: answer for answer in received if answer.sequence >= first}
             found += (by_sequence[number] for number in range(first, first + len(batch)))
         return found
@@ -98,7 +98,7 @@ class Netlink:
         Raises:
             OSError: the kernel's errno; EINTR where objects changed during every round.
         """
-        for _ in range(_ROUNDS):
+        for _ in range(_DUMP_ROUNDS):
             self._sequence += 1
             self._socket.send(Request("dump", kind, _NLM_F_DUMP, fields).encode(self._sequence))
             found = self._gather()
@@ -110,7 +110,7 @@ class Netlink:
         """The answers to a dump, its end too."""
         found: list[Answer] = []
         while not (found and found[-1].is_last):
-            found += answers(self._socket.recv(_MOST))
+            found += answers(self._socket.recv(_READ_BYTES))
         _raise_refusal(found[-1])  # a dump that fails on the way ends like any other, with its errno
         return found
 

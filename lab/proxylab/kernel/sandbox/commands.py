@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 __all__ = ["MARK", "Command", "command_of", "family_of"]
 
 MARK: Final = "PROXYLAB_COMMAND"
-_LONGEST: Final = 1 << 16
+_ENVIRONMENT_BYTES: Final = 1 << 16
 
 
 class Command(NamedTuple):
@@ -38,7 +38,7 @@ def command_of(pid: int) -> Command | None:
     try:
         fd = os.open(f"/proc/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            environment = os.read(fd, _LONGEST)
+            environment = os.read(fd, _ENVIRONMENT_BYTES)
         finally:
             os.close(fd)
     except OSError:

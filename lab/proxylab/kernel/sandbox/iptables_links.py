@@ -3,7 +3,7 @@
 The two variants of iptables, legacy and nft, do not see each other's rules. The machine calls one of them ``iptables``,
 and that need not be the one that loads the lab's rules. Then ``iptables-save`` in a node would print empty tables, and
 kube-proxy, which runs the ``iptables`` of its PATH, would program the wrong ones. So the lab puts links to its chosen
-variant first in PATH. ``kernel.netfilter.rules`` chooses the variant.
+variant first in PATH. ``kernel.netfilter.iptables_tool`` chooses the variant.
 """
 
 import shutil

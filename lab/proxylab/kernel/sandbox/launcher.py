@@ -31,7 +31,7 @@ __all__ = ["Completed", "Launcher"]
 
 _ENVIRONMENT: Final = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 _GONE: Final = "the lab's launcher, which starts commands, has ended"
-_AT_ONCE: Final = 32
+_COMMANDS_AT_ONCE: Final = 32
 _LONGEST_ARGV: Final = 200
 
 
@@ -53,7 +53,7 @@ class Launcher:
         self._number = 0
         self._resolv_confs: dict[str, str] = {}
         # More at once would fill the channel, or exceed the descriptors that a user may have in flight (unix(7)).
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._room = asyncio.Semaphore(_COMMANDS_AT_ONCE)
         self.gone: asyncio.Event = asyncio.Event()
 
     def attach(self) -> None:
@@ -80,7 +80,7 @@ class Launcher:
         """Run one command in ``netns`` and wait for its end.
 
         With ``fed``, the command gets its standard input by a pipe once its netlink sockets have the largest send
-        buffer that this machine allows (``kernel.sandbox.feeding``).
+        buffer that this machine allows (``kernel.sandbox.command_input``).
 
         Raises:
             TimeoutError: it has not ended by the deadline. The launcher kills it and all its children.

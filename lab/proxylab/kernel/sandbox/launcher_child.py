@@ -33,8 +33,8 @@ from typing import Any, Final, NoReturn
 from msgspec import Struct
 
 from proxylab.kernel.sandbox.command_environment import furnish
+from proxylab.kernel.sandbox.command_input import feed
 from proxylab.kernel.sandbox.commands import family_of
-from proxylab.kernel.sandbox.feeding import feed
 from proxylab.kernel.sandbox.linux import (
     CLONE_NEWNET,
     CLONE_NEWNS,

@@ -12,7 +12,7 @@ the moment before init has asked for that signal. When init dies, the kernel kil
 (pid_namespaces(7)). When the lab process dies, init exits. Only these processes hold the namespaces, links, rules and
 mounts, so all of them go with the last process.
 
-A lab that may be detached (``proxylab.server.process``) has a control socket, a Unix socket that listens at once or
+A lab that may be detached (``proxylab.server.event_loop``) has a control socket, a Unix socket that listens at once or
 later. Its supervisor does not die with the client: only the socketpair says that the client has gone, and that ends the
 lab process unless the client has detached the lab. The supervisor is then the last process to end, so it removes the
 socket's name.

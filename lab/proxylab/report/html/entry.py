@@ -1,14 +1,14 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
 from proxylab.encoding import Record
+from proxylab.report.failure_text import command, explain, intent, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag
-from proxylab.report.html.rules import rules, traced
+from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
-from proxylab.verdict.explain import command, explain, intent, summary
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
 __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]

@@ -13,15 +13,15 @@ from proxylab.addresses import Family
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import amount, endpoint, times
 from proxylab.plan.resolved import STACK
+from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
+from proxylab.report.informative_rules import informative_rules
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import Ends, Stop, stops
 from proxylab.verdict.case import Case
-from proxylab.verdict.counted_rules import informative_rules
-from proxylab.verdict.hop_table import missing, testimony
+from proxylab.verdict.counted_rules import Rule, ending
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
-from proxylab.verdict.rules import Rule, ending
 
 __all__ = ["MOST_COLUMNS", "ladder"]
 

@@ -11,10 +11,10 @@ from proxylab.verdict.case import Case
 
 __all__ = ["shares"]
 
-_MOST: Final = 40
+_MOST_BACKENDS: Final = 40
 """The number of backends shown: those furthest from their expected share."""
 
-_ROOM: Final = 1.1
+_SCALE: Final = 1.1
 """The full width divided by the longest bar's: some room stays to the right of that bar."""
 
 
@@ -28,8 +28,8 @@ def shares(case: Case) -> Markup | None:
     names = list(dict.fromkeys([*due, *sorted(found, key=_by_number)]))
     if len(names) == 1 and case.probe.expect.spread is None:
         return None
-    shown = sorted(names, key=lambda name: -abs(found[name] / total - due.get(name, 0.0)))[:_MOST]
-    whole = _ROOM * max(*(found[name] / total for name in names), *due.values(), 0.0)
+    shown = sorted(names, key=lambda name: -abs(found[name] / total - due.get(name, 0.0)))[:_MOST_BACKENDS]
+    whole = _SCALE * max(*(found[name] / total for name in names), *due.values(), 0.0)
     rows = [
         _row(name, found[name], found[name] / total, due.get(name, 0.0) if due else None, whole)
         for name in names
@@ -47,8 +47,8 @@ def shares(case: Case) -> Markup | None:
         "figure",
         tag("figcaption", "Flows per backend", tag("small", _chance(case, due, list(found), total))),
         tag("table", tag("thead", head), tag("tbody", rows), class_="shares"),
-        tag("p", f"and {amount(len(names) - _MOST, 'backend')} closer to their expected share")
-        if len(names) > _MOST
+        tag("p", f"and {amount(len(names) - _MOST_BACKENDS, 'backend')} closer to their expected share")
+        if len(names) > _MOST_BACKENDS
         else None,
         class_="spread",
     )

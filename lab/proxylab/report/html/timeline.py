@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, joined, tag
+from proxylab.report.step_timeline import step_events
 from proxylab.verdict.model import StepVerdict
-from proxylab.verdict.timeline import step_events
 
 __all__ = ["timeline"]
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Evidence
+from proxylab.plan.device_names import FABRIC
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.model import (
     BEHIND_LOCAL,
@@ -27,7 +28,6 @@ from proxylab.plan.model import (
     Veth,
     ends_by_namespace,
 )
-from proxylab.plan.names import FABRIC
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import PolicyRoute, ResolvedProbe
 from proxylab.plan.sysctls import device_of, sysctls_for

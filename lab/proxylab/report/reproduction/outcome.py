@@ -11,8 +11,8 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.model import Outcome, Preserved, Reply
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
-from proxylab.verdict.rules import translations
 
 __all__ = ["expected", "flow_to_send", "obstacle", "seen"]
 

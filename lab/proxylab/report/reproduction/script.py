@@ -15,16 +15,16 @@ from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import STACK
+from proxylab.report.failure_text import command, intent
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
-from proxylab.report.reproduction.rules import Ruleset, rulesets
+from proxylab.report.reproduction.reduced_rules import Ruleset, rulesets
 from proxylab.scenario.model import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
-from proxylab.verdict.explain import command, intent
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 __all__ = ["MOST_LINES", "PRESENT", "reproduction", "unreproduced"]

@@ -14,8 +14,8 @@ from typing import Final
 
 from proxylab.evidence.evidence import Direction, Evidence, Leg, Observation, Packet
 from proxylab.evidence.words import endpoint, listed
+from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.model import Plan, Role
-from proxylab.plan.names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.account.hops import way

@@ -13,11 +13,11 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
 from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.case import Case
-from proxylab.verdict.drop_reasons import reason_words, reported_drop
+from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.drops import rewrote, rule_words
 from proxylab.verdict.model import Verdict
+from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import the_rule
-from proxylab.verdict.rules import Rule
 
 __all__ = ["Failure", "by_foreign_rule", "remembered"]
 

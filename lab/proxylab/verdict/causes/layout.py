@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
+from proxylab.plan.device_names import POD_BRIDGE, UPLINK
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
-from proxylab.plan.names import POD_BRIDGE, UPLINK
 
 __all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "holder", "is_hairpin", "port_of"]
 

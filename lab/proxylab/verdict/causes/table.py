@@ -14,13 +14,13 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.causes import loss, program, reply, streams, translation
+from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.conntrack_tables import Tables, remaining_entry
 from proxylab.verdict.expectations.streams.subject import Stream, stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
-from proxylab.verdict.tables import Tables, remaining_entry
 
 __all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
 
@@ -93,11 +93,11 @@ _CAUSES: Final = (
 
 
 _CAUSES_OF_STREAMS: Final = {
-    "backend": (streams.sent_to_earlier_backend, streams.not_answered),
-    "lost": (streams.sent_to_earlier_backend, streams.not_answered),
-    "rejected": (streams.sent_to_earlier_backend, streams.not_answered),
-    "resets": (streams.was_reset,),
-    "delay": (streams.answered_slowly,),
+    "backend": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
+    "lost": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
+    "rejected": (stream_failures.sent_to_earlier_backend, stream_failures.not_answered),
+    "resets": (stream_failures.was_reset,),
+    "delay": (stream_failures.answered_slowly,),
 }
 
 
@@ -143,7 +143,7 @@ def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     if stream is None:
         tables = Tables(verdict.evidence.entries, verdict.nodes, verdict.addresses)
         return remaining_entry(tables, verdict.step.expect.conntrack)
-    failure = streams.StreamFailure(stream, verdict.addresses)
+    failure = stream_failures.StreamFailure(stream, verdict.addresses)
     return next(filter(None, (sentence(failure) for sentence in _CAUSES_OF_STREAMS.get(key, ()))), "")
 
 

@@ -7,9 +7,9 @@ from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import Translation, second_nat
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
+from proxylab.verdict.conntrack_tables import remaining_entry
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
-from proxylab.verdict.tables import remaining_entry
 
 __all__ = [
     "delivered_by",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import ConntrackExpect, Entries
 from proxylab.verdict.case import Case
+from proxylab.verdict.conntrack_tables import Tables, entry_words
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
-from proxylab.verdict.tables import Tables, entry_words
 
 __all__ = ["CONNTRACK", "judge_tables"]
 

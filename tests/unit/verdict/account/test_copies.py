@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
-from proxylab.plan.names import POD_BRIDGE
+from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, Receiver
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Verdict

@@ -11,9 +11,9 @@ from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
 from proxylab.scenario.model import Preserved
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
+from proxylab.verdict.counted_rules import read
 from proxylab.verdict.judge import judge
 from proxylab.verdict.rule_words import why_masqueraded
-from proxylab.verdict.rules import read
 
 WORLD = World(backends=("echo-2",), source=Preserved())
 NODE_A = ip_address("172.18.0.2")

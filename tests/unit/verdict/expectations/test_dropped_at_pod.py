@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, KernelCount
+from proxylab.report.failure_text import explain
 from proxylab.scenario.model import Manner, Outcome
-from proxylab.verdict.explain import explain
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 

@@ -5,7 +5,7 @@ from made_steps import CLIENT, NEW, OLD, ZERO, answered, entry, judged, lost, re
 from msgspec.structs import replace
 
 from proxylab.errors import InternalError
-from proxylab.evidence.streams import StreamPacket
+from proxylab.evidence.stream_records import StreamPacket
 from proxylab.scenario.model import Count
 from proxylab.verdict.model import Judgement, StepVerdict
 

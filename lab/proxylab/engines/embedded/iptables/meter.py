@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import RuleCount
-from proxylab.kernel.netfilter.nft_counters import NftTableReader
-from proxylab.kernel.netfilter.xtables import Entry, Kind, Snapshot, TableReader
+from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, TableReader
+from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["COUNTED_TABLES", "Save", "TableMeter", "policy_text", "rule_texts"]

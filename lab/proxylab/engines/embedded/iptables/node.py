@@ -17,11 +17,11 @@ from proxylab.engines.embedded.iptables.render import CURRENT
 from proxylab.engines.embedded.iptables.texts import TCP_BE_LIBERAL
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
+from proxylab.kernel.netfilter.iptables_nft_tables import NftTableReader
+from proxylab.kernel.netfilter.iptables_tool import RestoreRefusedError
 from proxylab.kernel.netfilter.nfacct import ensure_counters
-from proxylab.kernel.netfilter.nft_counters import NftTableReader
-from proxylab.kernel.netfilter.programmed import iptables_nft_rules, xtables_rules
-from proxylab.kernel.netfilter.rules import RestoreRefusedError
-from proxylab.kernel.netfilter.xtables import TableReader
+from proxylab.kernel.netfilter.rule_dumps import iptables_nft_rules, xtables_rules
 from proxylab.kernel.sandbox.sysctl import read_sysctl
 
 __all__ = ["IptablesNode"]

@@ -21,9 +21,9 @@ from typing import Final
 
 from proxylab.addresses import Family, unpacked
 from proxylab.evidence.evidence import RuleCount
-from proxylab.kernel.netfilter.nft import ListedRule, listed_rules
-from proxylab.kernel.netfilter.nftmarks import FlowMarker
-from proxylab.kernel.netfilter.nftrace import NftEvent, NftTrace
+from proxylab.kernel.netfilter.flow_marker import FlowMarker
+from proxylab.kernel.netfilter.nft_tool import ListedRule, listed_rules
+from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 

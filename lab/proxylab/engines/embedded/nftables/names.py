@@ -44,7 +44,7 @@ REJECT: Final = "reject-chain"
 AFFINITY: Final = "affinity-"
 """Begins the names of sets that remember clients."""
 
-_LONGEST: Final = 240
+_NAME_CHARACTERS: Final = 240
 _HASH_BYTES: Final = 5  # eight characters of base32
 
 
@@ -97,4 +97,4 @@ _PROTOCOLS: Final = {protocol: protocol.lower() for protocol in Protocol}
 
 def _hashed(name: str) -> str:
     whole = f"{b32encode(sha256(name.encode()).digest()[:_HASH_BYTES]).decode()}-{name}"
-    return whole if len(whole) <= _LONGEST else f"{whole[: _LONGEST - 3]}..."
+    return whole if len(whole) <= _NAME_CHARACTERS else f"{whole[: _NAME_CHARACTERS - 3]}..."

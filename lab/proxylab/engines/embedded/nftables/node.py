@@ -12,9 +12,9 @@ from proxylab.engines.embedded.nftables.names import TABLE
 from proxylab.engines.embedded.nftables.proxier import NftablesProxier
 from proxylab.engines.embedded.proxier import RulesRefusedError
 from proxylab.engines.embedded.settings import ProxySettings
-from proxylab.kernel.netfilter.nft import NftRefusedError, NftTool
-from proxylab.kernel.netfilter.nftables import delete_table
-from proxylab.kernel.netfilter.programmed import nft_chains, nft_sets
+from proxylab.kernel.netfilter.nft_tables import delete_table
+from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
+from proxylab.kernel.netfilter.rule_dumps import nft_chains, nft_sets
 
 __all__ = ["NftablesNode"]
 

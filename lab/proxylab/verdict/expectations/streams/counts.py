@@ -5,7 +5,7 @@ They need the packets' fates and the ends of its connections; a loss needs senti
 
 from collections.abc import Sequence
 
-from proxylab.evidence.streams import BreakKind, StreamPacket, StreamPacketFate
+from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, listed, times
 from proxylab.scenario.model import Count
 from proxylab.verdict.expectations.expectation import Expectation

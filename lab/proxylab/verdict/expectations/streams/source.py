@@ -2,7 +2,7 @@
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
-from proxylab.evidence.streams import StreamPacket
+from proxylab.evidence.stream_records import StreamPacket
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import SourceExpectation
 from proxylab.verdict.expectations.expectation import Expectation

@@ -4,7 +4,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
-from proxylab.evidence.streams import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
+from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import listed
 from proxylab.scenario.model import Position, Step, StreamExpect
 

@@ -1,0 +1,165 @@
+"""The lab that a verb uses: a running one by its name, or a temporary one that the verb builds from FILE."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
+
+from proxylab.cli.case_option import CASE, choose_case
+from proxylab.cli.engine_options import choice_of, engine_options
+from proxylab.client.connection import ControlConnection
+from proxylab.client.control_sockets import ControlSockets, NoSuchLabError
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.client.standing_lab import attach_to
+from proxylab.engines.engine_names import mode_of, version_of
+from proxylab.scenario.model import Scenario
+
+__all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_file"]
+
+SessionMaker = Callable[..., Session]
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables")
+
+
+def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Complete the names of standing labs."""
+    return [CompletionItem(name) for name in ControlSockets.of_user().names() if name.startswith(incomplete)]
+
+
+NAME: Final = click.option(
+    "-n",
+    "--name",
+    metavar="NAME",
+    envvar="LAB_NAME",
+    shell_complete=complete_names,
+    help="The standing lab; by default the only one.",
+)
+
+
+def with_file(words: Sequence[str]) -> tuple[Path | None, tuple[str, ...]]:
+    """FILE, if the first word is one, and the other words. No node, pod, host or Service is called ``*.yaml``."""
+    if words and words[0].endswith((".yaml", ".yml")):
+        path = Path(words[0])
+        if not path.is_file():
+            raise click.UsageError(
+                f"FILE: {words[0]!r} does not exist; name another, or write it with `proxylab init {words[0]}`"
+            )
+        return path, tuple(words[1:])
+    return None, tuple(words)
+
+
+class ChosenLab:
+    """The lab that the command line chooses: a temporary one of FILE, or a standing one.
+
+    Attributes:
+        file: the scenario of the temporary lab; ``None`` for a standing lab.
+        words: the words of the command line after FILE.
+        engine: the engine of FILE's lab.
+        case_id: the case of FILE's matrix.
+    """
+
+    def __init__(
+        self,
+        make_session: SessionMaker | None,
+        words: Sequence[str],
+        name: str | None,
+        engine: str,
+        case_id: str | None,
+        of_engine: dict[str, Any],
+    ) -> None:
+        self.file, self.words = with_file(words)
+        self.engine: Final = engine
+        self.case_id: Final = case_id
+        self._make_session = make_session or Session
+        self._name = name
+        self._of_engine = of_engine
+
+    @contextmanager
+    def opened(self, adapt: Callable[[Scenario], Scenario] = lambda scenario: scenario) -> Iterator[OpenLab]:
+        """The lab. ``adapt`` changes FILE's scenario before its lab is built; the end of the block closes that lab."""
+        if self.file is None:
+            _refuse_options_of_files()
+            with standing(self._name) as connection:
+                yield attach_to(connection)
+            return
+        if self._name is not None and _is_typed("name"):
+            raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
+        version = version_of(self.engine)
+        scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version, to_run=True))
+        choice = choice_of(self.engine, **self._of_engine)
+        with self._make_session(choice) as session, closing(session.open(scenario)) as lab:
+            yield lab
+
+
+def in_lab(
+    metavar: str, complete: Callable[..., list[CompletionItem]], *, required: bool = True
+) -> Callable[[Command], Command]:
+    """Give a command ``chosen``, a ``ChosenLab``, by an argument and by the options that choose a lab.
+
+    ``metavar`` is the argument in the usage line.
+    """
+
+    def decorate(command: Command) -> Command:
+        @click.argument("words", nargs=-1, required=required, metavar=metavar, shell_complete=complete)
+        @NAME
+        @CASE
+        @engine_options
+        @click.pass_obj
+        @wraps(command)
+        def choosing(make_session: SessionMaker | None, /, **given: Any) -> Any:
+            of_engine = {option: given.pop(option) for option in _OF_ENGINES}
+            words, name, engine, case_id = (given.pop(each) for each in ("words", "name", "engine", "case_id"))
+            return command(ChosenLab(make_session, words, name, engine, case_id, of_engine), **given)
+
+        return cast("Command", choosing)
+
+    return decorate
+
+
+@contextmanager
+def standing(name: str | None, *, or_file: bool = True) -> Iterator[ControlConnection]:
+    """A connection to the standing lab of that name, or to the only one.
+
+    ``or_file``: the verb takes a FILE instead, and the error message says so.
+    """
+    control_sockets = ControlSockets.of_user()
+    chosen = name or _only(control_sockets, or_file=or_file)
+    try:
+        connection = ControlConnection(control_sockets.connect(chosen), chosen)
+    except NoSuchLabError:
+        names = control_sockets.names()
+        there = f"there are {', '.join(names)}" if names else "start one with `proxylab up FILE`"
+        raise click.UsageError(f"--name: no lab {chosen!r} is running; {there}") from None
+    except TimeoutError:
+        raise click.UsageError(f"the lab {chosen} does not answer; stop it with `proxylab down {chosen}`") from None
+    with connection:
+        yield connection
+
+
+def _only(control_sockets: ControlSockets, *, or_file: bool) -> str:
+    names = control_sockets.names()
+    if not names:
+        here = ", or give a FILE" if or_file else ""
+        raise click.UsageError(f"no lab is running; start one with `proxylab up FILE`{here}")
+    if len(names) > 1:
+        raise click.UsageError(f"{len(names)} labs are running; choose one with --name: {', '.join(names)}")
+    return names[0]
+
+
+def _refuse_options_of_files() -> None:
+    """Refuse engine and case options for a standing lab: it has both already."""
+    for option in ("engine", *_OF_ENGINES, "case_id"):
+        if _is_typed(option):
+            spelt = {"flags": "--kube-proxy-flag", "case_id": "--case"}.get(option, f"--{option.replace('_', '-')}")
+            raise click.UsageError(f"{spelt} is for a temporary lab of FILE, but this lab runs already; leave it out")
+
+
+def _is_typed(option: str) -> bool:
+    return click.get_current_context().get_parameter_source(option) is ParameterSource.COMMANDLINE

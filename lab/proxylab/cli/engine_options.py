@@ -1,0 +1,160 @@
+"""The options that choose engines, the same for every verb (``proxylab.binaries`` obtains the binaries)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from proxylab.binaries.upstream import read_gates, upstream_for
+from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
+from proxylab.engines.protocol import EngineChoice
+
+__all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """The name of an engine. Raises ``BadParameter`` for any other word."""
+    try:
+        return str(read_engine(value))
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
+def _engines(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """The names, each once; by default the first engine."""
+    return tuple(dict.fromkeys(_engine(ctx, param, value) for value in values or ENGINES[:1]))
+
+
+def _complete_engines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Engines, for a shell."""
+    return [CompletionItem(name) for name in ENGINES if name.startswith(incomplete)]
+
+
+_NAMES: Final = f"{', '.join(ENGINES)}, or kube-proxy@VERSION/MODE"
+
+_ONE: Final = click.option(
+    "--engine",
+    callback=_engine,
+    shell_complete=_complete_engines,
+    metavar="NAME",
+    default=ENGINES[0],
+    show_default=True,
+    help=f"The engine to run in every node: {_NAMES}.",
+)
+
+_SEVERAL: Final = click.option(
+    "--engine",
+    "engines",
+    callback=_engines,
+    shell_complete=_complete_engines,
+    metavar="NAME",
+    multiple=True,
+    help=f"An engine to run in every node; may be repeated: {_NAMES}.  [default: {ENGINES[0]}]",
+)
+
+_OPTIONS: Final = (
+    click.option(
+        "--kube-proxy",
+        metavar="WHERE",
+        default="",
+        envvar="LAB_KUBE_PROXY",
+        help="The source of kube-proxy: a file, a kubernetes checkout, image:REFERENCE, release:VERSION or "
+        "module:VERSION; by default what `proxylab engines` lists. It applies to engines that name no version.",
+    ),
+    click.option("--feature-gates", metavar="NAME=BOOL,…", default="", help="Feature gates for kube-proxy."),
+    click.option(
+        "--kube-proxy-flag",
+        "flags",
+        metavar="FLAG",
+        multiple=True,
+        help="One more flag for kube-proxy, such as --v=4; may be repeated.",
+    ),
+    click.option(
+        "--iptables",
+        type=click.Choice(IPTABLES_VARIANTS),
+        help="The iptables variant that loads the rules; by default the first that works on this machine.",
+    ),
+)
+
+
+def engine_options(command: Command) -> Command:
+    """Add the option ``engine``, and the options that the command passes on to ``choice_of``."""
+    return _given((_ONE, *_OPTIONS), command)
+
+
+def engines_options(command: Command) -> Command:
+    """Add the option ``engines``, and the options that the command passes on to ``choices_of``."""
+    return _given((_SEVERAL, *_OPTIONS), command)
+
+
+def given_options(command: Command) -> Command:
+    """Add only the options that the command passes on to ``choices_of``: it names the engines itself."""
+    return _given(_OPTIONS, command)
+
+
+def _given(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def choices_of(
+    engines: Sequence[str],
+    *,
+    feature_gates: str = "",
+    flags: tuple[str, ...] = (),
+    kube_proxy: str = "",
+    **others: Any,
+) -> dict[str, EngineChoice]:
+    """``choice_of`` for each engine. Only kube-proxy engines get the options for kube-proxy.
+
+    Raises:
+        click.UsageError: no engine takes the options.
+        CapabilityError: no source has the binary.
+    """
+    upstream = [engine for engine in engines if read_engine(engine).is_upstream] or engines
+    of_upstream: dict[str, Any] = {"feature_gates": feature_gates, "flags": flags}
+    return {
+        engine: choice_of(
+            engine,
+            kube_proxy=where_of(engine, engines, kube_proxy),
+            **(of_upstream if engine in upstream else {}),
+            **others,
+        )
+        for engine in engines
+    }
+
+
+def choice_of(
+    engine: str,
+    *,
+    kube_proxy: str = "",
+    feature_gates: str = "",
+    flags: tuple[str, ...] = (),
+    iptables: str | None = None,
+) -> EngineChoice:
+    """The engine with its options; obtains a binary if the engine needs one.
+
+    Raises:
+        click.UsageError: the options contradict each other.
+        CapabilityError: no source has the binary.
+    """
+    name = read_engine(engine)
+    if not name.is_upstream:
+        for option, given in (("--feature-gates", feature_gates), ("--kube-proxy-flag", flags)):
+            if given:
+                raise click.UsageError(
+                    f"{option} is for kube-proxy, but --engine is {engine}; leave it out, or choose a kube-proxy"
+                )
+        return EngineChoice(engine, iptables=iptables or "")
+
+    try:
+        gates = read_gates(feature_gates)
+    except ValueError as error:
+        raise click.UsageError(f"--feature-gates: {error}") from None
+    upstream = upstream_for(engine, kube_proxy, partial(click.echo, err=True), flags=flags, gates=gates)
+    return EngineChoice(engine, iptables=iptables or "", upstream=upstream)

@@ -1,0 +1,102 @@
+"""The addresses of a namespace: reading them, and waiting until IPv6 addresses answer.
+
+The wait is the second gate of every build with IPv6, after ``kernel.netlink.links_carry``.
+
+RTM_NEWADDR returns before an IPv6 address works, even one without duplicate address detection. A work item
+(``addrconf_dad_work``, net/ipv6/addrconf.c) joins the solicited-node group and then inserts the address's route into
+the local table, and it needs the RTNL lock that all namespaces of the machine share. Until then the namespace answers
+no neighbour solicitation for the address, and the kernel does not deliver packets to it. The route comes last, so the
+module waits for the route. IPv4 has no such interval (``fib_add_ifaddr`` runs within the request).
+"""
+
+import select
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from ipaddress import IPv6Address, ip_address
+from typing import Final
+
+from proxylab.addresses import IPAddress
+from proxylab.errors import InternalError
+from proxylab.kernel.netlink.messages import Kind
+from proxylab.kernel.netlink.socket import Netlink, open_netlink
+from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.plan.model import Plan
+from proxylab.timing import Deadline
+
+__all__ = ["make_addresses_answer", "read_addresses"]
+
+# include/uapi/linux/rtnetlink.h
+_RTMGRP_IPV6_ROUTE: Final = 0x400
+_RTN_LOCAL: Final = 2
+_PATIENCE: Final = 20.0
+_LOOK: Final = 0.05
+
+
+def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
+    """Every address in ``netns``, loopback included, in the kernel's order."""
+    with closing(open_netlink(netns)) as netlink:
+        # On a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL.
+        return tuple(
+            ip_address(each.find(str, "IFA_LOCAL") or each.need(str, "IFA_ADDRESS"))
+            for each in netlink.dump(Kind.GET_ADDRESS)
+        )
+
+
+def make_addresses_answer(
+    plan: Plan,
+    namespaces: Mapping[str, NetNs],
+    routes: Mapping[str, Netlink],
+    *,
+    only: str | None = None,
+    patience: float = _PATIENCE,
+) -> None:
+    """Return when every IPv6 address of ``plan`` is local in its namespace. ``patience`` is in seconds.
+
+    With ``only``, wait for the addresses of that namespace.
+
+    Raises:
+        InternalError: an address did not become local in time; names it and its namespace.
+    """
+    deadline = Deadline.after(patience)
+    for namespace in plan.namespaces:
+        if only not in (None, namespace.name):
+            continue
+        wanted = {each.interface.ip for each in namespace.addresses if isinstance(each.interface.ip, IPv6Address)}
+        if wanted and wanted - _local(routes[namespace.name]):
+            _wait(namespaces[namespace.name], routes[namespace.name], wanted, deadline)
+
+
+def _wait(netns: NetNs, routes: Netlink, wanted: set[IPv6Address], deadline: Deadline) -> None:
+    """Look again after each route event. The socket joins the group first, so that no route is missed."""
+    with closing(_route_events(netns)) as events:
+        while missing := wanted - _local(routes):
+            if deadline.passed:
+                raise InternalError(f"{netns.name}: the address {min(missing)} did not become local after RTM_NEWADDR")
+            select.select([events], [], [], min(_LOOK, deadline.remaining))
+            _drain(events)
+
+
+def _local(routes: Netlink) -> set[IPv6Address]:
+    """The IPv6 addresses in the local table. A look-up of one may find a route to the subnet's routers (anycast)."""
+    dumped = routes.dump(Kind.GET_ROUTE, family=int(socket.AF_INET6))
+    return {IPv6Address(each.need(str, "RTA_DST")) for each in dumped if each.need(int, "type") == _RTN_LOCAL}
+
+
+def _route_events(netns: NetNs) -> socket.socket:
+    with inside(netns):
+        made = socket.socket(
+            socket.AF_NETLINK,
+            socket.SOCK_RAW | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK,
+            socket.NETLINK_ROUTE,
+        )
+    made.bind((0, _RTMGRP_IPV6_ROUTE))
+    return made
+
+
+def _drain(events: socket.socket) -> None:
+    """Read the pending events, at most one buffer. An overrun (ENOBUFS) also makes the socket readable."""
+    try:
+        events.recv(1 << 16)
+    except OSError:
+        return

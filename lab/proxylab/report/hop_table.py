@@ -1,0 +1,216 @@
+"""The path of one packet, hop by hop, and what the rules did to it.
+
+The table of hops has an extra row where the expectations differ from what the taps saw. It follows from the
+expectations alone, not from the verdicts. A second table lists the rule actions.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from proxylab.addresses import IPAddress
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
+from proxylab.report.informative_rules import action_of, informative_rules
+from proxylab.scenario.model import Outcome, Reply
+from proxylab.text import WIDTH, table, width_of, wrapped
+from proxylab.verdict.account.flows import Flow
+from proxylab.verdict.account.hops import hops
+from proxylab.verdict.case import Case
+from proxylab.verdict.model import ProbeVerdict, expectations
+from proxylab.verdict.reported_drop import reason_words, reported_drop
+from proxylab.verdict.rule_words import short
+
+__all__ = ["brief", "hop_table", "missing", "rule_table", "testimony"]
+
+_MOST_HOPS = 16
+_MOST_ACTIONS = 8
+_MOST_BRIEFLY = 4
+_INDENT = "  "
+_DITTO = ""
+_EXPECTED = "expected"
+_MISSING = "expected, not seen"
+
+_Row = tuple[str, str, str, str]
+
+
+def hop_table(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
+    """One packet, hop by hop, with a star where an address changed since the hop before.
+
+    Of many flows the table shows only ``example``, which shows what went wrong.
+    """
+    if len(case.flows) > 1 and example is None:
+        return []
+    flow = case.flows[example or 0]
+    seen = hops(flow)
+    if not seen:
+        return []
+    rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, probed, flow, seen[:_MOST_HOPS])]
+    return [
+        _INDENT + _which(case, flow),
+        *_aligned(rows, width),
+        *_rest(seen, rows),
+        *chain.from_iterable(
+            wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, probed.traced)
+        ),
+    ]
+
+
+def _rest(seen: tuple[Observation, ...], rows: list[_Row]) -> Iterator[str]:
+    """The line below the table: how much it leaves out, or that no tap saw more."""
+    if len(seen) > _MOST_HOPS:
+        yield f"{_INDENT * 2}and {amount(len(seen) - _MOST_HOPS, 'more packet')}"
+    elif seen[-1].packet is Packet.REQUEST and seen[-1].direction is Direction.OUT and rows[-1][0] != _MISSING:
+        yield f"{_INDENT * 2}no tap saw it again"
+
+
+def _aligned(rows: list[_Row], width: int) -> list[str]:
+    if width_of(rows) <= width - 2 * len(_INDENT):
+        return table(rows, _INDENT * 2, width=width)
+    return table([(hop, packet, _way(*ends)) for hop, packet, *ends in rows], _INDENT * 2, width=width)
+
+
+def _way(source: str, destination: str) -> str:
+    if source and destination:
+        return f"{source} > {destination}"
+    return f"from {source}" if source else f"to {destination}" if destination else ""
+
+
+def _which(case: Case, flow: Flow) -> str:
+    changed = "* changed since the hop before"
+    if len(case.flows) == 1:
+        return f"the packet, hop by hop ({changed}):"
+    return f"flow {flow.number:,}, hop by hop ({changed}):"
+
+
+def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
+    before: dict[Packet, tuple[str, str]] = {}
+    for each in seen:
+        ends = _ends(each)
+        earlier = before.get(each.packet, ends)
+        before[each.packet] = ends
+        source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
+        what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
+        device = "proxy" if each in flow.relays or (each in flow.tries and each.device == STACK) else each.device
+        yield f"{each.netns_name} {device} {each.direction}", what, source, destination
+        yield from _expected_row(case, probed, flow, each)
+    if len(seen) < _MOST_HOPS:
+        yield from missing(case, probed, flow)
+
+
+def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
+    """The expectation of a packet that a tap saw, in the columns that differ."""
+    expect = case.probe.expect
+    if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
+        source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
+        due = [endpoint(*end) for end in case.due_at(seen.destination, seen.destination_port)]
+        netns_name = listed(due, "or") if due else _DITTO
+        if expect.backends is not None and seen.netns_name not in expect.backends:
+            netns_name = listed(expect.backends, "or")
+        if source or netns_name:
+            yield _EXPECTED, _DITTO, source, netns_name
+    elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
+        yield _EXPECTED, _DITTO, endpoint(*_answerer(case, flow)), _DITTO
+    elif case.ends_beyond_nodes:
+        return
+    elif seen in (*flow.arrivals, *flow.strays) and expect.outcome in (Outcome.DROPPED, Outcome.REJECTED):
+        yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
+
+
+def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
+    """The first expected packet that no tap saw; the later ones depend on it.
+
+    Yields:
+        The note that it was expected, the packet, its source and its destination; the last two may be empty or words.
+    """
+    expect, resolved = case.probe.expect, case.resolved
+    if "outcome" not in expectations(expect):
+        return
+    dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
+    match expect.outcome:
+        case Outcome.DELIVERED if not flow.arrivals:
+            netns_name = listed(expect.backends, "or") if expect.backends else "a pod"
+            yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), netns_name
+        case Outcome.DELIVERED if not flow.answers:
+            pod = flow.arrivals[-1]
+            reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
+            yield _MISSING, str(Packet.REPLY), *reply
+        case Outcome.DELIVERED if not flow.replies:
+            yield _MISSING, str(Packet.REPLY), dialled, client
+        case Outcome.CLOSED if not flow.closings:
+            yield _MISSING, str(Packet.CLOSE), dialled, client
+        case Outcome.REFUSED if not flow.resets:
+            yield _MISSING, str(Packet.RESET), dialled, client
+        case Outcome.REJECTED if not flow.unreachables:
+            yield _MISSING, str(Packet.PORT_UNREACHABLE), "a node", str(resolved.sender.address)
+
+
+def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
+    """The source address and port that the reply should have."""
+    if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
+        return flow.arrivals[0].destination, flow.arrivals[0].destination_port
+    return case.dialled
+
+
+def _client(case: Case, flow: Flow) -> str:
+    left = flow.departures[0] if flow.departures else None
+    return endpoint(case.resolved.sender.of(flow.number), left.source_port if left else 0)
+
+
+def _ends(seen: Observation) -> tuple[str, str]:
+    return endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
+
+
+def testimony(case: Case, flow: Flow, traced: Evidence | None) -> Iterator[str]:
+    """The other witnesses of a flow: sockets, connection tracking, and the kernel's drop reason for a traced packet."""
+    yield from _sockets(flow)
+    yield from _tracked(case, flow)
+    drop = None if traced is None else reported_drop(case.resolved, traced)
+    if drop is not None:
+        yield f"the kernel dropped one more packet, sent afterwards: {reason_words(drop)}"
+
+
+def _sockets(flow: Flow) -> Iterator[str]:
+    """What the kernel's sockets reported of a flow."""
+    for report in flow.reports:
+        if report.error:
+            yield f"the sender's socket: {report.error}"
+        elif report.peer is not None:
+            yield f"{report.backend} answered, and saw {endpoint(report.peer, report.peer_port)}"
+
+
+def _tracked(case: Case, flow: Flow) -> Iterator[str]:
+    """The conntrack entries of a flow on the nodes that translated it."""
+    sent = (case.resolved.destination, case.resolved.port)
+    for entry in flow.tracked:
+        there = (entry.reply_source, entry.reply_source_port)
+        back = endpoint(entry.reply_destination, entry.reply_destination_port)
+        if there != sent or entry.reply_destination != case.resolved.sender.of(flow.number):
+            yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
+
+
+def rule_table(case: Case, traced: Evidence | None, width: int = WIDTH) -> list[str]:
+    """The actions of the rules that counted, node by node in the order of the path."""
+    rules = informative_rules(case, traced)
+    if not rules:
+        return []
+    rows = [("on", "packets", "rule in", "what it did")]
+    rows += [
+        (rule.count.node, f"{rule.count.packets:,}", short(rule.count.chain), action_of(rule, case))
+        for rule in rules[:_MOST_ACTIONS]
+    ]
+    lines = table(rows, _INDENT, right=frozenset({1}), width=width)
+    others = len(case.evidence.counts) - min(len(rules), _MOST_ACTIONS)
+    return [*lines, f"{_INDENT}and {amount(others, 'more rule')}"] if others else lines
+
+
+def brief(case: Case, traced: Evidence | None) -> list[str]:
+    """A pass in few lines: the path of the first packet, and each rule that changed or ended it."""
+    flow = case.flows[0]
+    seen = [*flow.departures[:1], *flow.arrivals[:1]]
+    lines = [", then ".join(f"{each.netns_name} {' > '.join(_ends(each))}" for each in seen)] if len(seen) > 1 else []
+    changing = [rule for rule in informative_rules(case, traced) if not rule.target.startswith("KUBE-S")]
+    lines += [
+        f"{rule.count.node}: {short(rule.count.chain)} {action_of(rule, case)}" for rule in changing[:_MOST_BRIEFLY]
+    ]
+    return [*lines, f"and {amount(len(changing) - _MOST_BRIEFLY, 'more rule')}"] if changing[_MOST_BRIEFLY:] else lines

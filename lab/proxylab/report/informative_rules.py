@@ -1,0 +1,44 @@
+"""The rules that counted packets of a probe: which of them matter, in which order, and what each did."""
+
+from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.verdict.case import Case
+from proxylab.verdict.counted_rules import Rule
+from proxylab.verdict.rule_words import rule_action
+
+__all__ = ["action_of", "informative_rules"]
+
+_INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
+
+# The order in which a packet meets kube-proxy's chains: from the frontend to the endpoint, and out.
+_STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",
+           "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
+
+
+def informative_rules(case: Case, traced: Evidence | None) -> list[Rule]:
+    """The rules that changed or ended packets of the probe, or name what it dials, in the order of the path.
+
+    Args:
+        case: with the counts of the rules.
+        traced: one more packet, traced through the rules, which shows the order of the nodes.
+    """
+    return sorted((rule for rule in case.rules if _tells(rule, case)), key=lambda rule: _order(rule, case, traced))
+
+
+def action_of(rule: Rule, case: Case) -> str:
+    """What a rule did, as ``rule_action`` words it; marking a packet for masquerading is not masquerading it."""
+    did = rule_action(rule, case.resolved)
+    if rule.marks_for_masquerading and not any(each.changes_source for each in case.rules):
+        return did.replace("masquerades", "marks it for masquerading", 1)
+    return did
+
+
+def _tells(rule: Rule, case: Case) -> bool:
+    return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.speaks_of(case.resolved)
+
+
+def _order(rule: Rule, case: Case, traced: Evidence | None) -> tuple[int, int]:
+    """By node in the order of the traced packet, else of the resolved probe; on a node by the stage of the chain."""
+    passed = [step.netns_name for step in traced.steps if step.packet is Packet.REQUEST] if traced else []
+    nodes = list(dict.fromkeys([*passed, *case.resolved.nodes, rule.count.node]))
+    stage = next((at for at, prefix in enumerate(_STAGES) if prefix in rule.count.chain), -1)
+    return nodes.index(rule.count.node), stage

@@ -1,0 +1,167 @@
+"""The lines of a trace: the whole path of one packet and its reply, hop by hop and rule by rule, without colour.
+
+The trace leaves out what decides nothing: policies, returns at the end of a chain, and jumps into a chain of which no
+rule matched. A line ``now A > B`` shows that the addresses changed since the step before.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+
+from msgspec import Struct
+
+from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, RuleCount, TraceStep
+from proxylab.evidence.words import endpoint
+from proxylab.plan.resolved import STACK, ResolvedProbe
+from proxylab.text import WIDTH, table, wrapped
+from proxylab.verdict.counted_rules import Rule, read
+from proxylab.verdict.reported_drop import reason_words, reported_drop
+from proxylab.verdict.rule_words import rule_action, short
+
+__all__ = ["journey"]
+
+_INDENT = "  "
+_ENDINGS = frozenset({"DROP", "REJECT"})
+_VERDICTS = {"drop": "drops it", "accept": "lets it pass", "return": "returns it to the calling chain"}
+
+
+class _Passage(Struct, frozen=True):
+    """One packet on its path through one node."""
+
+    steps: tuple[TraceStep, ...]
+
+    @property
+    def first(self) -> TraceStep:
+        return self.steps[0]
+
+
+def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> tuple[str, ...]:
+    """The path of a traced packet.
+
+    Args:
+        resolved: the probe; the lab traced its only flow.
+        evidence: with ``steps``.
+        width: of the lines, where words allow it.
+
+    Returns:
+        Lines without line ends and without colour; none without a trace.
+    """
+    passages = list(_passages(evidence.steps))
+    if not passages:
+        return ()
+    lines = ["the way of one packet, rule by rule:"]
+    # Inside a node the rules show more than its devices do.
+    ends = [seen for seen in evidence.observations if seen.netns_name not in resolved.nodes or seen.device == STACK]
+    for netns_name in _in_order(ends, passages):
+        if isinstance(netns_name, Observation):
+            lines.append(_sighting(netns_name))
+        else:
+            lines += _through(resolved, netns_name, width)
+    drop = reported_drop(resolved, evidence)
+    if drop is not None and not any(_ended(passage.steps[-1]) for passage in passages):
+        lines += wrapped(f"the kernel drops it there: {reason_words(drop)}", _INDENT, _INDENT * 2, width)
+    return tuple(lines)
+
+
+def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
+    """Steps grouped by node and packet; a packet that comes to the same node again begins a new group."""
+    for _, same in groupby(steps, key=lambda step: (step.netns_name, step.packet)):
+        together: list[TraceStep] = []
+        for step in same:
+            if together and step.chain == "PREROUTING" and together[-1].chain == "POSTROUTING":
+                yield _Passage(tuple(together))
+                together = []
+            together.append(step)
+        yield _Passage(tuple(together))
+
+
+def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage]) -> list[Observation | _Passage]:
+    """Sightings and passages: those of the request, then those of its answers, each by time.
+
+    The kernel gives no time in OUTPUT. A packet there starts its path there, behind the sighting of the program that
+    sent it, if a program did. The program that receives it ends the path; its sighting carries the time at which the
+    packet came to the node, before any rule.
+    """
+    reached: list[Observation | _Passage] = [*observations, *passages]
+    return sorted(reached, key=_turn)
+
+
+def _turn(netns_name: Observation | _Passage) -> tuple[bool, int, int]:
+    if isinstance(netns_name, Observation):
+        by_program = 0 if netns_name.direction is Direction.OUT else 3
+        return netns_name.packet is not Packet.REQUEST, by_program if netns_name.device == STACK else 2, netns_name.at
+    first = netns_name.first
+    return first.packet is not Packet.REQUEST, 2 if first.at else 1, first.at
+
+
+def _sighting(seen: Observation) -> str:
+    verb = "sends" if seen.direction is Direction.OUT else "gets"
+    what = f"{seen.packet} {seen.icmp[0]}/{seen.icmp[1]}" if seen.icmp else str(seen.packet)
+    return f"{_INDENT}{seen.netns_name} {verb} the {what} {_ends(seen)}"
+
+
+def _through(resolved: ResolvedProbe, passage: _Passage, width: int) -> Iterator[str]:
+    first = passage.first
+    way = f"in by {first.in_device}" if first.in_device else "generated there"
+    yield f"{_INDENT}{first.netns_name}: the {first.packet} {_ends(first)}, {way}"
+    rows: list[tuple[str, str, str]] = []
+    ends = _ends(first)
+    for step, following in zip_longest(passage.steps, passage.steps[1:]):
+        if _ends(step) != ends:
+            ends = _ends(step)
+            rows.append(("", "", f"now {ends}"))
+        words = _words(resolved, step)
+        if words and not _came_to_nothing(step, following):
+            rows.append((step.table, short(step.chain), words))
+    last = passage.steps[-1]
+    if last.kind == "policy" and _ended(last):
+        rows.append((last.table, last.chain, "the policy of the chain drops it"))
+    elif last.out_device and not _ended(last):
+        rows.append(("", "", f"out by {last.out_device}"))
+    if rows:
+        yield from table(rows, _INDENT * 2, width=width)
+
+
+def _ended(last: TraceStep) -> bool:
+    """Whether the packet ended at the last step of a passage. Legacy iptables reports no verdict for policies."""
+    if last.kind == "policy":
+        return last.verdict == "drop" or (last.chain == "FORWARD" and not last.verdict)
+    rule = _rule(last)
+    return last.verdict == "drop" or (rule is not None and rule.target in _ENDINGS)
+
+
+def _came_to_nothing(step: TraceStep, following: TraceStep | None) -> bool:
+    """Whether a rule only jumped into a chain of which no rule matched."""
+    rule = _rule(step)
+    target = step.verdict.partition(" ")[2] if rule is None else rule.target
+    return (
+        target != ""
+        and following is not None
+        and following.kind == "return"
+        and not following.text
+        and following.chain == target
+    )
+
+
+def _words(resolved: ResolvedProbe, step: TraceStep) -> str:
+    """What a rule did; empty for what decides nothing."""
+    rule = _rule(step)
+    if rule is None:
+        return _verdict(step)
+    return rule_action(rule, resolved, mark=step.mark, out_device=step.out_device)
+
+
+def _verdict(step: TraceStep) -> str:
+    """The verdict of a rule that iptables did not write, as nf_tables reports it; for a map, the chain it chose."""
+    if step.kind != "rule":
+        return ""
+    word, _, chain = step.verdict.partition(" ")
+    return f"goes to {short(chain)}" if chain else _VERDICTS.get(word, "")
+
+
+def _rule(step: TraceStep) -> Rule | None:
+    return read(RuleCount(step.netns_name, step.table, step.chain, step.text, 1)) if step.text else None
+
+
+def _ends(seen: Observation | TraceStep) -> str:
+    source, destination = endpoint(seen.source, seen.source_port), endpoint(seen.destination, seen.destination_port)
+    return f"{source} > {destination}"

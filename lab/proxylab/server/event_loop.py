@@ -1,0 +1,309 @@
+"""The event loop of a lab process, which carries out the requests of its clients.
+
+``serve`` greets the client with ``Ready``. The first request is ``Build``, which makes a ``Network`` and a ``Lab`` on
+it; ``server.lab`` carries out most of the others. ``server.client_connections`` receives requests and returns answers.
+
+The loop ends with its client unless its lab is detached. It reads no files of the user.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Final
+
+from proxylab.engines.engine_names import IPTABLES_VARIANTS
+from proxylab.errors import InternalError, LabError
+from proxylab.kernel.capabilities import examine
+from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
+from proxylab.kernel.netlink.cleanup import Cleanup
+from proxylab.kernel.sandbox.launcher import Launcher
+from proxylab.kernel.sandbox.leftovers import Census, Departed, leftovers
+from proxylab.kernel.sandbox.limits import limit_reached
+from proxylab.kernel.sandbox.origins import Origins
+from proxylab.protocol.channel import AsyncChannel
+from proxylab.protocol.faults import fault_of
+from proxylab.protocol.messages import (
+    LAUNCHER_ENDED,
+    Advance,
+    Advanced,
+    Answer,
+    Build,
+    Built,
+    Close,
+    Closed,
+    CollectState,
+    Conclude,
+    Concluded,
+    Converse,
+    Conversed,
+    Dump,
+    Dumped,
+    Examine,
+    Examined,
+    Execute,
+    Executed,
+    Failed,
+    Inspect,
+    LookedUp,
+    LookUp,
+    Ready,
+    Send,
+    Sent,
+    Stage,
+)
+from proxylab.protocol.standing_labs import (
+    AnyRequest,
+    AnyResponse,
+    Detach,
+    End,
+    Feed,
+    Greet,
+    ListObjects,
+    ObjectList,
+    Remember,
+)
+from proxylab.server.client_connections import accept_clients, converse, first_of
+from proxylab.server.detachment import Detachment
+from proxylab.server.feeds import Signals, feed
+from proxylab.server.lab import Lab
+from proxylab.server.network import Network
+from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
+
+__all__ = ["serve"]
+
+_SEE_OFF_SECONDS: Final = 5.0
+_CLEANUP_SECONDS: Final = 20.0
+
+
+def serve(
+    client: socket.socket, launcher: socket.socket, control_socket: socket.socket | None = None, *, rootless: bool
+) -> None:
+    """Serve the client until it hangs up, until SIGTERM, or until the launcher is gone.
+
+    With a ``control_socket``, the client may detach the lab (``proxylab.protocol.standing_labs.Detach``): then other
+    clients connect there.
+    """
+    if asyncio.run(_serve(client, launcher, control_socket, rootless=rootless)):
+        sys.exit(LAUNCHER_ENDED)
+
+
+async def _serve(
+    client: socket.socket, launcher_end: socket.socket, control_socket: socket.socket | None, *, rootless: bool
+) -> bool:
+    """Serve; returns whether the launcher's end was the reason to end."""
+    origins = Origins()
+    origins.watch()
+    launcher = Launcher(launcher_end)
+    launcher.attach()
+    terminated = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, terminated.set)
+    handler = _RequestHandler(launcher, origins)
+    channel = AsyncChannel(client)
+    await channel.send(Ready(os.getpid(), os.uname().release, rootless))
+    try:
+        await first_of(
+            _serve_first_client(channel, handler),
+            _serve_later_clients(control_socket, handler),
+            terminated.wait(),
+            launcher.gone.wait(),
+        )
+        return launcher.gone.is_set()
+    finally:
+        handler.leave()
+
+
+async def _serve_first_client(channel: AsyncChannel, handler: "_RequestHandler") -> None:
+    """Serve the first client; then, if the lab is detached, wait for the end of its time."""
+    await converse(channel, handler)
+    await handler.detachment.wait_until_over()
+
+
+async def _serve_later_clients(control_socket: socket.socket | None, handler: "_RequestHandler") -> None:
+    """Once the lab is detached, serve other clients until one of them ends it."""
+    await handler.detachment.wait_until_detached()
+    if control_socket is None:
+        raise InternalError("a lab without a control socket was detached")
+    await first_of(accept_clients(control_socket, handler), handler.detachment.wait_until_ended())
+
+
+def _owned(error: LabError | OSError, request: AnyRequest) -> LabError:
+    """The error with its owner: the machine if one of its limits is the cause. Raises the lab's own bugs."""
+    lacking = limit_reached(error)
+    if lacking is not None:
+        return lacking
+    match error:
+        case LabError():
+            return error
+        case TimeoutError():
+            return InternalError(f"{type(request).__name__}: {error}")
+        case _:
+            raise error
+
+
+_OfLab = Advance | Conclude | Send | LookUp | Converse | Dump | CollectState | Execute
+"""The requests that need a lab."""
+
+
+class _RequestHandler:
+    """Carries out requests, and owns the lab."""
+
+    def __init__(
+        self, launcher: Launcher, origins: Origins | None = None, *, see_off_seconds: float = _SEE_OFF_SECONDS
+    ) -> None:
+        self._launcher = launcher
+        self._origins = origins or Origins()
+        self._see_off_seconds = see_off_seconds
+        self._variants: dict[str, IptablesVariant] = {}
+        self._lab: Lab | None = None
+        self._labs = 0
+        self._departed: list[Departed] = []
+        self._before: Census | None = None
+        self._cleanup = Cleanup()
+        self._turn = asyncio.Lock()
+        self.detachment = Detachment()
+
+    async def answer(self, request: AnyRequest) -> AnyResponse:
+        """Carry out one request in its turn; an error becomes ``Failed``."""
+        try:
+            match request:
+                case Greet():
+                    return self.detachment.greeting(busy=self._turn.locked())
+                case Detach() | Remember() | End():
+                    return self.detachment.answer(request)
+                case _:
+                    async with self._turn:
+                        return await self._answer(request)
+        except (LabError, OSError) as error:
+            return Failed(fault_of(_owned(error, request)))
+
+    async def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: Signals
+    ) -> AsyncGenerator[AnyResponse, None]:
+        """The answers to a feed, concurrent with other requests."""
+        try:
+            async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
+                async for each in answers:
+                    yield each
+        except (LabError, OSError) as error:
+            yield Failed(fault_of(_owned(error, request)))
+
+    async def _answer(self, request: AnyRequest) -> Answer | ObjectList:
+        match request:
+            case Build():
+                return await self._build(request)
+            case Examine():
+                return Examined(await examine(self._launcher))
+            case Close():
+                return await self._close()
+            case ListObjects():
+                lab = self._standing()
+                objects = lab.objects()
+                return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
+            case Inspect():
+                return await self._standing().control_plane.inspect()
+            case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | CollectState() | Execute():
+                return await self._ask_lab(request, self._standing())
+            case _:
+                raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
+
+    async def _ask_lab(self, request: _OfLab, lab: Lab) -> Answer:
+        match request:
+            case Advance():
+                began = time.monotonic()
+                await lab.advance(request)
+                return Advanced(time.monotonic() - began)
+            case Conclude(tables):
+                return Concluded(await lab.step_runner.conclude(tables=tables))
+            case Send(resolved, trace):
+                return Sent(await lab.send(resolved, trace=trace))
+            case LookUp(netns_name, query, seconds):
+                return LookedUp(await lab.ask(netns_name, query, Deadline.after(seconds)))
+            case Converse(dialogue):
+                return Conversed(await lab.converse(dialogue))
+            case Dump(node):
+                return Dumped(await lab.dump(node))
+            case CollectState():
+                return await lab.collect_state()
+            case Execute(netns_name, argv, seconds):
+                done = await lab.execute(netns_name, argv, Deadline.after(seconds))
+                return Executed(done.status, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+    async def _iptables(self, asked: str) -> IptablesVariant:
+        """The variant of that name, or the best one; chosen once."""
+        if asked not in self._variants:
+            tried = (asked,) if asked else IPTABLES_VARIANTS
+            self._variants[asked] = await choose_iptables(self._launcher, tried)
+        return self._variants[asked]
+
+    async def _build(self, request: Build) -> Built:
+        variant = await self._iptables(request.engine.iptables)
+        await self._see_off()
+        self._before = self._before or Census.take()
+        began = time.monotonic()
+        self._labs += 1
+        network = Network.build(self._labs, request.plan, self._launcher)
+        for namespace in request.plan.namespaces:
+            netns_name = f"{network.number}/{namespace.name}"
+            self._launcher.furnish(netns_name, request.resolv_confs.get(namespace.name, ""))
+        laid = Stage("network", time.monotonic() - began)
+        try:
+            lab = await Lab.build(request, self._launcher, variant, network, laid)
+        except BaseException:
+            self._departed.append(network.close(self._cleanup))
+            raise
+        before, self._lab = self._lab, lab
+        if before is not None:
+            await self._end(before)
+        return Built(variant.version, lab.stages)
+
+    async def _close(self) -> Closed:
+        lab, self._lab = self._lab, None
+        if lab is not None:
+            await self._end(lab)
+        await self._see_off()
+        if self._before is not None:
+            await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
+        await self._cleanup.finish(_CLEANUP_SECONDS)
+        return Closed()
+
+    def leave(self) -> None:
+        """Close the taps of a lab that was not closed; the end of the process takes the rest of it.
+
+        A process that ends closes its packet sockets one after another (see ``proxylab.traffic.watch``).
+        """
+        if self._lab is not None:
+            self._lab.network.watch.close()
+
+    async def _end(self, lab: Lab) -> None:
+        try:
+            await lab.stop()
+        finally:
+            self._departed.append(lab.network.close(self._cleanup))
+
+    async def _see_off(self) -> None:
+        """Wait until nothing uses the closed labs any more; usually that was long ago.
+
+        Raises:
+            InternalError: naming what does.
+        """
+        departed, self._departed = self._departed, []
+        for lab in departed:
+            await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
+
+    async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
+        """Wait until ``look`` finds nothing: threads that close sockets, and killed processes, take their time."""
+        try:
+            await wait_while_fewer(lambda: len(look()), self._see_off_seconds, f"nothing to be left when {after}")
+        except DeadlineExceededError:
+            raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
+
+    def _standing(self) -> Lab:
+        if self._lab is None:
+            raise InternalError("there is no lab: Build comes first")
+        return self._lab

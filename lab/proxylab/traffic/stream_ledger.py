@@ -1,0 +1,106 @@
+"""The fate of each packet of a stream, step by step. ``Ledger`` touches no sockets and never waits.
+
+A stream packet without an answer at the end of its step is lost to that step, whatever comes later: TCP sends again
+until a link is mended. An answer that comes after that is recorded as late.
+"""
+
+import time
+from dataclasses import dataclass
+
+from proxylab.evidence.stream_records import Break, BreakKind, StreamPacket, StreamPacketFate
+from proxylab.traffic.answer import read_answer
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, answer_to
+
+__all__ = ["Ledger"]
+
+
+@dataclass(slots=True)
+class _Sent:
+    number: int
+    at: int
+    token: bytes
+
+
+class Ledger:
+    """The fate of each packet of a stream, step by step."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.breaks: list[Break] = []
+        self._identity = identity
+        self._next = 0
+        self._out: dict[bytes, _Sent] = {}
+        self._given_up: dict[bytes, _Sent] = {}
+        self._settled: list[StreamPacket] = []
+        self._late: list[StreamPacket] = []
+        self._latest: StreamPacket | None = None
+
+    @property
+    def sent(self) -> int:
+        """How many packets have been sent, over all steps."""
+        return self._next
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether some packet has neither an answer nor an error."""
+        return bool(self._out)
+
+    @property
+    def latest(self) -> StreamPacket | None:
+        """The packet with the latest answer."""
+        return self._latest
+
+    def issue(self) -> bytes:
+        """The token of the next packet, which the caller sends now."""
+        token = self._identity.packet(self._next)
+        self._out[answer_to(token) or b""] = _Sent(self._next, time.time_ns(), token)
+        self._next += 1
+        return token
+
+    def answered(self, line: bytes, at: int) -> None:
+        """Record an answer to a packet, given up or not; a line that answers none is ignored."""
+        key = line[:TOKEN_BYTES]
+        sent, late = self._out.get(key), self._given_up.get(key)
+        known = sent or late
+        answer = None if known is None else read_answer(line, known.token)
+        if known is None or answer is None:
+            return
+        delay = max(0, at - known.at)
+        packet = StreamPacket(
+            known.number, known.at, StreamPacketFate.ANSWERED, delay, answer.backend, answer.peer, answer.peer_port
+        )
+        self._latest = packet
+        if sent is not None:
+            del self._out[key]
+            self._settled.append(packet)
+        else:
+            del self._given_up[key]
+            self._late.append(packet)
+
+    def rejected(self, payload: bytes, error: str) -> None:
+        """Record an ICMP error that quotes ``payload``."""
+        sent = self._out.pop(answer_to(payload[:TOKEN_BYTES]) or b"", None)
+        if sent is not None:
+            self._settled.append(StreamPacket(sent.number, sent.at, StreamPacketFate.REJECTED, error=error))
+
+    def unsent(self, token: bytes, error: str) -> None:
+        """Record that the sender's own kernel did not send that packet."""
+        sent = self._out.pop(answer_to(token) or b"", None)
+        if sent is not None:
+            self._settled.append(StreamPacket(sent.number, sent.at, StreamPacketFate.LOST, error=error))
+
+    def settle_all(self, fate: StreamPacketFate, error: str) -> None:
+        """Record this fate for every packet under way."""
+        self._settled += (StreamPacket(sent.number, sent.at, fate, error=error) for sent in self._out.values())
+        self._out.clear()
+
+    def connection_ended(self, at: int, kind: BreakKind) -> None:
+        """Record the end of a connection."""
+        self.breaks.append(Break(at, kind))
+
+    def close_step(self) -> tuple[tuple[StreamPacket, ...], tuple[StreamPacket, ...], tuple[Break, ...]]:
+        """The step's packets, its late answers and its breaks. Packets under way are lost to it, and may come late."""
+        self._given_up.update(self._out)
+        self.settle_all(StreamPacketFate.LOST, "")
+        settled, late, breaks = self._settled, self._late, self.breaks
+        self._settled, self._late, self.breaks = [], [], []
+        return tuple(sorted(settled, key=lambda packet: packet.number)), tuple(late), tuple(breaks)

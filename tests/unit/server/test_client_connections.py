@@ -1,0 +1,181 @@
+"""Clients of a detached lab: no client harms another one, or the lab."""
+
+import asyncio
+import os
+import socket
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from proxylab.errors import InternalError
+from proxylab.protocol.channel import AsyncChannel
+from proxylab.protocol.faults import fault_of
+from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
+from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Ended, Feed, Lines, Log, Signal
+from proxylab.server.client_connections import accept_clients, converse
+
+
+class RequestHandler:
+    """Answers ``Dump`` when it is let, fails with ``Dump("broken")``, and feeds until a signal comes."""
+
+    def __init__(self) -> None:
+        self.let = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.finished: list[str] = []
+
+    async def answer(self, request: AnyRequest) -> AnyResponse:
+        assert isinstance(request, Dump)
+        self.begun.set()
+        if request.node == "broken":
+            raise RuntimeError("an unforeseen case")
+        await self.let.wait()
+        self.finished.append(request.node)
+        return Dumped(request.node)
+
+    async def feed(
+        self, request: Feed, descriptors: Sequence[int], signals: "asyncio.Queue[Signal]"
+    ) -> AsyncGenerator[AnyResponse, None]:
+        try:
+            yield Lines((f"{len(descriptors)} came along",))
+            yield Ended((await signals.get()).number)
+        finally:
+            self.finished.append("feed")
+            for each in descriptors:
+                os.close(each)
+
+
+def visited(
+    tmp_path: Path, script: Callable[[RequestHandler, Callable[[], socket.socket]], Awaitable[None]]
+) -> RequestHandler:
+    """Let clients connect to a handler, as the script says."""
+
+    async def play() -> RequestHandler:
+        handler = RequestHandler()
+        with socket.socket(socket.AF_UNIX) as control_socket:
+            control_socket.bind(str(tmp_path / "door"))
+            control_socket.listen()
+
+            def connect() -> socket.socket:
+                connection = socket.socket(socket.AF_UNIX)
+                connection.connect(str(tmp_path / "door"))
+                return connection
+
+            receiving = asyncio.create_task(accept_clients(control_socket, handler))
+            try:
+                async with asyncio.timeout(10):
+                    await script(handler, connect)
+            finally:
+                receiving.cancel()
+                with suppress(asyncio.CancelledError):
+                    await receiving
+        return handler
+
+    return asyncio.run(play())
+
+
+def test_what_a_visitor_has_begun_is_finished_when_it_goes(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("node-a"))
+        await handler.begun.wait()
+        visitor.close()
+        for _ in range(50):  # turns of the loop: enough to hear of it, and to drop what is under way
+            await asyncio.sleep(0)
+        handler.let.set()
+        other = AsyncChannel(connect())
+        await other.send(Dump("node-b"))
+        assert await other.receive(AnyResponse) == Dumped("node-b")
+        other.close()
+
+    assert visited(tmp_path, script).finished == ["node-a", "node-b"]
+
+
+def test_an_internal_error_reaches_its_client_and_ends_no_other_connection(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("broken"))
+        failed = await visitor.receive(AnyResponse)
+        assert isinstance(failed, Failed)
+        assert "an unforeseen case" in failed.fault.words[0]
+        await visitor.send(Dump("node-a"))
+        assert await visitor.receive(AnyResponse) == Dumped("node-a")
+        visitor.close()
+
+    visited(tmp_path, script)
+
+
+@pytest.mark.parametrize("goes", [True, False], ids=["goes", "says so"])
+def test_a_stream_ends_with_its_visitor_or_by_a_signal(tmp_path: Path, *, goes: bool) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        connection = connect()
+        from proxylab.protocol.channel import Channel
+        from proxylab.timing import Deadline
+
+        with open(os.devnull) as nothing:
+            Channel(connection).send(Log("node-a"), Deadline.after(5), (nothing.fileno(), nothing.fileno()))
+        visitor = AsyncChannel(connection)
+        assert await visitor.receive(AnyResponse) == Lines(("2 came along",))
+        if not goes:
+            await visitor.send(Signal(15))
+            assert await visitor.receive(AnyResponse) == Ended(15)
+        visitor.close()
+        while not handler.finished:
+            await asyncio.sleep(0.001)
+
+    assert visited(tmp_path, script).finished == ["feed"]
+
+
+def test_what_is_no_message_ends_only_the_line_that_it_comes_by(tmp_path: Path) -> None:
+    async def script(handler: RequestHandler, connect: Callable[[], socket.socket]) -> None:
+        handler.let.set()
+        for nonsense in (b"\0\0\0\4null", b'\0\0\0\6{"is":', b"\xff\xff\xff\xff", b"\0"):
+            rude = connect()
+            rude.sendall(nonsense)
+            if len(nonsense) < 4:
+                rude.close()
+                continue
+            rude.setblocking(False)
+            assert await asyncio.get_running_loop().sock_recv(rude, 1) == b""
+            rude.close()
+        visitor = AsyncChannel(connect())
+        await visitor.send(Dump("node-a"))
+        assert await visitor.receive(AnyResponse) == Dumped("node-a")
+        visitor.close()
+
+    visited(tmp_path, script)
+
+
+def test_all_that_may_be_asked_and_answered_may_be_said_in_a_conversation() -> None:
+    assert set(get_args(Request)) <= set(get_args(AnyRequest))
+    assert set(get_args(Answer)) <= set(get_args(AnyResponse))
+
+
+class Tidy(RequestHandler):
+    """Fails where it puts things in order after it was cancelled, as a lab does whose launcher has ended."""
+
+    async def answer(self, request: AnyRequest) -> AnyResponse:
+        try:
+            return await super().answer(request)
+        except asyncio.CancelledError:
+            return Failed(fault_of(InternalError("nothing can be put in order")))
+
+
+def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation() -> None:
+    async def play() -> None:
+        handler = Tidy()
+        ours, theirs = socket.socketpair()
+        client = AsyncChannel(ours)
+        conversing = asyncio.create_task(converse(AsyncChannel(theirs), handler))
+        await client.send(Dump("node-a"))
+        await handler.begun.wait()
+        conversing.cancel()
+        done, _ = await asyncio.wait([conversing], timeout=5)
+        client.close()
+        theirs.close()
+        assert done
+
+    asyncio.run(play())

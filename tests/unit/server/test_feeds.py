@@ -1,0 +1,21 @@
+"""The new lines of a log that forgets its beginning."""
+
+import pytest
+
+from proxylab.server.feeds import news
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"),
+    [
+        ((), (), ()),
+        ((), ("a", "b"), ("a", "b")),
+        (("a", "b"), ("a", "b"), ()),
+        (("a", "b"), ("a", "b", "c"), ("c",)),
+        (("a", "b", "c"), ("b", "c", "d"), ("d",)),
+        (("a", "a"), ("a", "a", "a"), ("a",)),
+        (("a", "b"), ("x", "y"), ("x", "y")),
+    ],
+)
+def test_news_are_what_was_not_there(before: tuple[str, ...], now: tuple[str, ...], new: tuple[str, ...]) -> None:
+    assert news(before, now) == new

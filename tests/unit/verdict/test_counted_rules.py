@@ -1,0 +1,167 @@
+"""Rules as iptables-save prints them, and whether they name what a probe dials."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+import pytest
+from recorded import World
+
+from proxylab.addresses import Transport
+from proxylab.evidence.evidence import RuleCount
+from proxylab.verdict.counted_rules import ending, read, translations
+from proxylab.verdict.rule_words import rule_action, short, the_rule
+
+WORLD = World()
+
+
+def counted(text: str, packets: int = 1) -> RuleCount:
+    return RuleCount("node-a", "filter", "KUBE-SERVICES", text, packets)
+
+
+def speaks(text: str, world: World = WORLD) -> bool:
+    return bool(ending(world.resolved, [counted(text)], "DROP"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "a b -j REJECT" -m tcp --dport 80 -j DROP',
+        "-A K -d 10.96.0.0/16 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 79:81 -j DROP",
+        "-A K ! -s 10.99.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m addrtype --dst-type LOCAL -m tcp --dport 80 -j DROP",
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "-s 1.2.3.4/32" -m tcp --dport 80 -j DROP',
+    ],
+)
+def test_rules_that_speak_of_the_probe(text: str) -> None:
+    assert speaks(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-A K -j DROP",
+        "-P FORWARD DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -j DROP",
+        "-A K -d 10.96.0.10/32 -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -d 10.97.0.0/16 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp ! --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 ! -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -s 10.99.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K ! -s 10.244.0.0/16 -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --sport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 8080 -j DROP",
+        "-A K -d fd00::1/128 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d echo -p tcp -m tcp --dport http -j DROP",
+        "-A K -p tcp -m addrtype ! --dst-type LOCAL -m tcp --dport 80 -j DROP",
+        "-A K -p tcp -m addrtype --dst-type BROADCAST -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j LOG",
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "-j DROP" -m tcp --dport 80',
+        '-A K -d 10.96.0.10/32 -p tcp -m comment --comment "unfinished -m tcp --dport 80 -j DROP',
+        "",
+    ],
+)
+def test_rules_that_do_not(text: str) -> None:
+    assert not speaks(text)
+
+
+def test_the_protocol_is_the_probes() -> None:
+    text = "-A K -d 10.96.0.10/32 -p udp -m udp --dport 80 -j DROP"
+    assert not speaks(text)
+    assert speaks(text, World(protocol=Transport.UDP))
+
+
+def test_a_rule_is_about_an_echo_request_if_it_names_the_address_and_no_other_protocol() -> None:
+    echo = World(protocol=Transport.ICMP)
+    for text in ("-A K -d 10.96.0.10/32 -j DROP", "-A K -d 10.96.0.10/32 -p icmp -m icmp --icmp-type 8 -j DROP"):
+        assert speaks(text, echo)
+    for text in (
+        "-A K -d 10.96.0.11/32 -j DROP",
+        "-A K -p icmp -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 80 -j DROP",
+        "-A K -d 10.96.0.10/32 -p tcp -m tcp --dport 0 -j DROP",
+        "-A K -d 10.96.0.10/32 -p ipv6-icmp -j DROP",
+    ):
+        assert not speaks(text, echo)
+
+
+def test_a_rule_that_did_not_count_is_no_witness() -> None:
+    assert not ending(WORLD.resolved, [counted("-A K -d 10.96.0.10 -p tcp --dport 80 -j DROP", 0)], "DROP")
+
+
+@pytest.mark.parametrize(
+    ("destination", "to"),
+    [("10.244.2.3:8080", ("10.244.2.3", 8080)), ("[fd00::3]:8080", ("fd00::3", 8080)), ("10.244.2.3", None)],
+)
+def test_translations(destination: str, to: tuple[str, int] | None) -> None:
+    rule = translations([counted(f"-A KUBE-SEP -p tcp -m tcp -j DNAT --to-destination {destination}")])[0]
+    assert rule.translates_to == ((ip_address(to[0]), to[1]) if to else None)
+
+
+def test_comments_are_read_without_their_quotes() -> None:
+    rule = read(counted('-A K -m comment --comment "default/echo \\"x\\" -> 10.0.0.1:80" -j ACCEPT'))
+    assert rule is not None
+    assert (rule.comment, rule.target) == ('default/echo "x" -> 10.0.0.1:80', "ACCEPT")
+
+
+MARKED = (
+    ("nat", "KUBE-NODEPORTS", "-A KUBE-NODEPORTS -p tcp -m tcp --dport 80 -j KUBE-XLB-A"),
+    ("nat", "KUBE-XLB-A", '-A KUBE-XLB-A -m comment --comment "echo has no local endpoints" -j KUBE-MARK-DROP'),
+    ("nat", "KUBE-MARK-DROP", "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x8000"),
+    ("filter", "KUBE-FIREWALL", "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"),
+)
+
+
+def drops(changes: Mapping[int, str], nodes: str = "aaaa") -> tuple[str, ...]:
+    counts = [
+        RuleCount(f"node-{node}", table, chain, changes.get(number, text), 1 if changes.get(number) != "" else 0)
+        for number, ((table, chain, text), node) in enumerate(zip(MARKED, nodes, strict=True))
+    ]
+    return tuple(rule.count.chain for rule in ending(WORLD.resolved, counts, "DROP"))
+
+
+def test_a_drop_by_mark_speaks_for_what_set_the_mark() -> None:
+    assert drops({}) == ("KUBE-FIREWALL",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes"),
+    [
+        ({}, "aaab"),
+        ({}, "aabb"),
+        ({0: "-A KUBE-NODEPORTS -p tcp -m tcp --dport 81 -j KUBE-XLB-A"}, "aaaa"),
+        ({0: "-A KUBE-NODEPORTS -p tcp -m tcp --dport 80 -j KUBE-XLB-B"}, "aaaa"),
+        ({1: ""}, "aaaa"),
+        ({2: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x4000/0x4000"}, "aaaa"),
+        ({2: "-A KUBE-MARK-DROP -j MARK --set-xmark 0x8000/0x0"}, "aaaa"),
+        ({3: "-A KUBE-FIREWALL -m mark ! --mark 0x8000/0x8000 -j DROP"}, "aaaa"),
+        ({3: "-A KUBE-FIREWALL -s 10.0.0.0/8 -m mark --mark 0x8000/0x8000 -j DROP"}, "aaaa"),
+    ],
+)
+def test_a_drop_by_mark_speaks_for_nothing_else(changes: Mapping[int, str], nodes: str) -> None:
+    assert drops(changes, nodes) == ()
+
+
+@pytest.mark.parametrize(
+    ("chain", "shown"),
+    [
+        ("KUBE-SVC-HV6DMF63W6MGLRDE", "KUBE-SVC-HV6DMF…"),
+        ("KUBE-SERVICES", "KUBE-SERVICES"),
+        ("service-NOJZO4L6-default/solo/tcp/", "service-NOJZO4L6-…"),
+        ("endpoint-5OJB2KTY-default/echo/tcp/http__10.244.1.10/8080", "endpoint-5OJB2KTY-…"),
+        ("nodeport-endpoints-check", "nodeport-endpoints-check"),
+    ],
+)
+def test_a_chain_is_shown_by_what_tells_it_apart(chain: str, shown: str) -> None:
+    assert short(chain) == shown
+
+
+def test_a_rule_without_comment_names_the_map_that_it_asks() -> None:
+    text = "ip daddr @nodeport-ips meta l4proto . th dport vmap @no-endpoint-nodeports"
+    rule = read(RuleCount("node-a", "kube-proxy", "nodeport-endpoints-check", text, 1, "DROP"))
+    assert rule is not None
+    assert the_rule(rule) == "its rule in nodeport-endpoints-check, which looks up the map no-endpoint-nodeports"
+    assert rule_action(rule, WORLD.resolved) == "drops it by the map no-endpoint-nodeports"
