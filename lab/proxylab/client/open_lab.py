@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.client.connection import Connection
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
@@ -51,7 +51,7 @@ from proxylab.protocol.messages import (
 from proxylab.protocol.standing_labs import AnyRequest, LabRecord, ListObjects, ObjectList
 from proxylab.report.bundle import NodeState, bundle
 from proxylab.report.step_bundle import step_bundle
-from proxylab.scenario.model import Manner, Probe, Scenario, Step
+from proxylab.scenario.model import TERMINATING_MODES, Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.judge import judge, judge_step, skip
@@ -283,7 +283,8 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        single = replace(resolved, flows=1, manner=Manner.PACKET, http=False)
+        ends = mode_of(self.engine.name) in TERMINATING_MODES and resolved.protocol is Transport.TCP
+        single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:

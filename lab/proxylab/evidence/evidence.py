@@ -254,6 +254,7 @@ class TraceStep(Record, frozen=True, kw_only=True):
     out_device: str = ""
     at: int = 0
     verdict: str = ""
+    leg: Leg = Leg.OWN
 
 
 class DropReason(Record, frozen=True):

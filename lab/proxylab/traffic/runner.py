@@ -198,15 +198,16 @@ class Runner:
     async def run(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Send a probe and gather the evidence. Runs wait for each other.
 
-        With ``trace``, the probe has one flow of crafted packets, which is followed through the rules of every node.
+        With ``trace``, the probe has one flow, which is followed through the rules of every node. Where a proxy ends
+        connections, it opens one; elsewhere it is a crafted packet.
 
         Raises:
             InternalError: for a probe that no plan should have produced (a sender without a tap, a protocol that the
                 runner does not send), or a runner that is not open.
             CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
-        if trace and (resolved.flows != 1 or resolved.manner is not Manner.PACKET):
-            raise InternalError(f"probe {resolved.name!r}: only a probe of one flow of crafted packets can be traced")
+        if trace and resolved.flows != 1:
+            raise InternalError(f"probe {resolved.name!r}: only a probe of one flow can be traced")
         async with self._packet_lock:
             return await self._run(resolved, trace=trace)
 
@@ -250,7 +251,7 @@ class Runner:
         ports = self._source_ports(resolved)
         terminating = tuple(node for node in self._terminating() if node in resolved.nodes)
         turns = self._prepare(resolved, identity, ports, terminating)
-        tracing = self._armed(resolved, identity) if trace else None
+        tracing = self._armed(resolved, identity, ports[0] if terminating else 0) if trace else None
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
@@ -301,11 +302,11 @@ class Runner:
         self._seen = turns.matcher
         return unfinished
 
-    def _armed(self, resolved: ResolvedProbe, identity: Identity) -> Tracing:
+    def _armed(self, resolved: ResolvedProbe, identity: Identity, port: int) -> Tracing:
         """The lab's tracing, opened on first use: most runs never need it."""
         if self._tracing is None:
             self._tracing = Tracing(self._netns_by_name, self._plan, resolved.nodes)
-        self._tracing.arm(resolved, identity)
+        self._tracing.arm(resolved, identity, port)
         return self._tracing
 
     def _prepare(
