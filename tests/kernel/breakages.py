@@ -151,7 +151,10 @@ BREAKAGES = [
                 "loadBalancerSourceRanges drops an outside host outside the range",
                 "loadBalancerSourceRanges drops a node outside the range",
                 "loadBalancerSourceRanges drops a pod outside the range",
-            }
+            },
+            "loadbalancer/kube-xlb-and-kube-mark-drop": {
+                "load balancer IP with source ranges drops a node outside the range in OUTPUT"
+            },
         },
     ),
     Breakage(
@@ -237,6 +240,10 @@ BREAKAGES = [
                 "load balancer IP with policy Local serves the node itself by any endpoint",
                 "NodePort with policy Local serves the node itself by any endpoint",
                 "load balancer IP with policy Local serves a pod of the node by any endpoint",
+            },
+            "loadbalancer/kube-xlb-and-kube-mark-drop": {
+                "load balancer IP with policy Local sends a node by KUBE-MARK-MASQ to KUBE-SVC",
+                "load balancer IP with policy Local sends a pod to KUBE-SVC",
             },
             "detect-local/cluster-cidr": {"ClusterCIDR exempts a pod of the node from externalTrafficPolicy Local"},
             "senders/from-loopback": {"NodePort on localhost with externalTrafficPolicy Local is masqueraded"},

@@ -53,6 +53,37 @@ SERVICES = {
     "checked": "type: LoadBalancer, externalTrafficPolicy: Local, selector: {app: only}, "
     "ports: [{port: 80, targetPort: 8080}]",
 }
+SWITCHED = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: switched, description: The proxy of one node changes its mode.}
+spec:
+  nodes: {node-a: {}, node-b: {}}
+  pods:
+    echo: {replicas: 2, nodes: [node-a, node-b], labels: {app: echo}, ports: [8080]}
+    client: {replicas: 2, nodes: [node-a, node-b]}
+  hosts: {outside: {}}
+  probes:
+  - name: any
+    from: client-2
+    to: {service: echo, via: clusterIP}
+    expect: {outcome: delivered, source: {node: node-b, device: pods}}
+  steps:
+  - name: node-a changes its mode
+    change: {engines: {node-a: nftables}}
+    until: {engines: {node-a: synced}}
+    probes:
+    - {name: fails, from: client-1, to: {service: echo, via: clusterIP}, expect: {outcome: rejected}}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec: {type: NodePort, selector: {app: echo}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
+---
+apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+iptables: {masqueradeAll: true}
+"""
 SOUND = ("echo", "near", "inner", "sticky", "balanced", "heads", "away", "kube-system/kube-dns", "checked")
 
 
@@ -226,6 +257,30 @@ def test_so_it_is_with_the_real_kube_proxy(scenario: Path, mode: str) -> None:
     if not Cache.of_user().binaries():
         pytest.skip("needs a kube-proxy in the cache; 'proxylab engines --obtain' puts one there")
     check_rounds(choice_of(f"kube-proxy/{mode}"), scenario)
+
+
+def test_a_node_is_examined_in_the_mode_to_which_a_step_changed_it(cli: CommandLine, tmp_path: Path) -> None:
+    """Rules, path tests and trace of each node go by its own mode; masqueradeAll is a key of mode iptables alone."""
+    file = tmp_path / "switched.lab.yaml"
+    file.write_text(SWITCHED)
+    assert cli.type("run", str(file), "--no-bundles", "--keep", "--probe", "fails").status == 1
+    bench = Bench(cli, "node-a")
+    assert bench.diagnosed("echo") == (0, {"at": None, "cause": None, "look": ""})
+    screen = cli.type("diagnose", "echo").output
+    assert screen.startswith("default/echo on embedded/nftables and embedded/iptables\n")
+    assert "client-1 keeps its address" in screen
+    assert "endpoints see the node's address in place of client-2" in screen
+    assert cli.type("diagnose", "echo", "--node", "node-a").output.startswith("default/echo on embedded/nftables\n")
+    assert cli.type("rules", "node-a").output.startswith("table ip kube-proxy {")
+    assert "KUBE-SVC-" in cli.type("rules", "node-b").output
+    traced = cli.type("trace", "client-1", "echo").output
+    assert "kube-proxy  nat-prerouting      goes to services" in traced
+    assert "KUBE-SERVICES" not in traced
+
+    bench.do("nft", "flush", "map", "ip", "kube-proxy", "service-ips")
+    status, found = bench.diagnosed("echo")
+    assert (status, found["at"]) == (1, "entry rules")
+    assert found["cause"].startswith("node-a has no rule for the cluster IP")
 
 
 def test_the_lab_of_a_file_is_made_for_it(cli: CommandLine, scenario: Path) -> None:

@@ -22,13 +22,15 @@ describes the sources of binaries.
 
 [How a packet passes](../explanation/packet-flow.md) says how the modes differ. Within a mode, `tests/engines` compares
 the rules of the embedded engine with those of the newest kube-proxy by meaning, for every scenario and for generated
-clusters. They are the same. These differences are known:
+clusters, and those of `embedded@v1.23` with those of kube-proxy 1.23.17. They are the same. These differences are
+known:
 
 | engines | the embedded engine | kube-proxy |
 | --- | --- | --- |
 | all | If the kernel refuses the rules of one Service, the others are loaded. | One bad rule stops the whole load. |
 | all | Refuses feature gates that it does not behave like, by name. | Has the gates of its version. |
 | all | Has the metrics that it can fill truthfully. | Has more metrics. |
+| `embedded@v1.23/iptables` | Obeys the `ipMode` of load balancers. | Before 1.29 there is no `ipMode`. |
 | `embedded/nftables` | Writes a deleted table again with the next change. | A sync period after that change. |
 | `embedded/nftables` | A changed ServiceCIDR takes effect with the next sync. | With the next full sync. |
 | `embedded/nftables` | Writes the table of 1.37 only. | Earlier versions write other tables. |

@@ -32,10 +32,11 @@ from proxylab.diagnosis.path_tests import (
 )
 from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
 from proxylab.diagnosis.subject import Backend, Subject
-from proxylab.engines.engine_names import mode_of
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError
+from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import HttpReport, Lookup
+from proxylab.evidence.words import listed
 from proxylab.scenario.model import (
     AddressTarget,
     Expect,
@@ -83,7 +84,8 @@ class Round:
             found.append(finding)
             if finding.stops:
                 break
-        return Diagnosis.of(f"{self._namespace}/{self._name}", self._lab.engine.name, tuple(found))
+        engines = dict.fromkeys(self._lab.engine.in_mode(self._modes[node]).name for node in self._nodes)
+        return Diagnosis.of(f"{self._namespace}/{self._name}", listed(list(engines)), tuple(found))
 
     def _stages(self) -> Iterator[Finding]:
         if self._service is None:
@@ -97,7 +99,7 @@ class Round:
         yield without_backing(subject, self._node, self._senders_node) or judge_endpoints(
             subject, tuple(self._dials(subject))
         )
-        yield judge_engines([each for each in self._lab.proxies() if each.node in self._nodes])
+        yield judge_engines([each for each in self._proxies if each.node in self._nodes])
         if subject.no_rules:
             yield nothing(Stage.ENTRY, subject.no_rules)
             return
@@ -127,9 +129,18 @@ class Round:
                 results.append(self._run(subject, each))
         return tuple(results)
 
+    @cached_property
+    def _proxies(self) -> tuple[ProxyRecord, ...]:
+        return self._lab.proxies()
+
     @property
-    def _terms(self) -> Terms:
-        return Terms.of(self._lab.scenario, mode_of(self._lab.engine.name))
+    def _modes(self) -> Mapping[str, str]:
+        """The mode of each node's engine, which a step may have changed."""
+        return {each.node: each.mode for each in self._proxies}
+
+    @cached_property
+    def _terms(self) -> Mapping[str, Terms]:
+        return {node: Terms.of(self._lab.scenario, mode) for node, mode in self._modes.items()}
 
     @cached_property
     def _objects(self) -> tuple[KubeObject, ...]:
@@ -161,9 +172,12 @@ class Round:
 
     @cached_property
     def _rules(self) -> Rules:
-        mode, families = MODES[mode_of(self._lab.engine.name)], self._lab.scenario.network.families
-        dumps = {node: mode.by_family(self._lab.rules_of(node), families) for node in self._nodes}
-        return {(node, family): mode.read(text) for node, parts in dumps.items() for family, text in parts.items()}
+        families, found = self._lab.scenario.network.families, {}
+        for node in self._nodes:
+            mode = MODES[self._modes[node]]
+            for family, text in mode.by_family(self._lab.rules_of(node), families).items():
+                found[node, family] = mode.read(text)
+        return found
 
     @property
     def _senders_node(self) -> str | None:

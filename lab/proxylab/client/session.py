@@ -17,6 +17,7 @@ from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
+from proxylab.errors import EngineError
 from proxylab.plan.assembly import assemble
 from proxylab.protocol.messages import Build, Built, Close, Closed
 from proxylab.scenario.model import Scenario
@@ -73,11 +74,12 @@ class Session:
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
             CapabilityError: the machine lacks something, or the engine's mode does.
-            EngineError: an engine did not start or did not synchronise.
+            EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
         refuse(mode_of(self.engine.name), scenario)
         assembly = assemble(scenario)
+        self._check_modes(scenario)
         engine = replace(
             self.engine,
             cluster_cidrs=scenario.network.pod_cidrs,
@@ -89,6 +91,17 @@ class Session:
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))
         built = process.request(request, Built, Deadline.after(BUILD_SECONDS))
         return OpenLab(process, assembly, built, self.engine, self._seed, source)
+
+    def _check_modes(self, scenario: Scenario) -> None:
+        """Raise ``EngineError`` if a step changes an engine to a mode that it lacks: no probe before it is worth it."""
+        for step in scenario.steps:
+            for node, action in step.change.engines.items():
+                if action.mode:
+                    try:
+                        self.engine.in_mode(action.mode)
+                    except ValueError as error:
+                        what = f"cannot make step {step.name!r}, which changes it to mode {action.mode}"
+                        raise EngineError(node, what, str(error)) from error
 
     def close_lab(self) -> None:
         """Close the lab, if there is one, and keep the lab process for the next one.

@@ -24,7 +24,7 @@ _MOST_HAIRPINS = 8
 
 
 class Terms(Struct, frozen=True, kw_only=True):
-    """The settings that decide, besides the objects, which senders get in and with which source address.
+    """The settings of one node's proxy that decide, besides the objects, who gets in and with which source address.
 
     Attributes:
         detects: whether a proxy can detect traffic of pods.
@@ -125,14 +125,14 @@ def diallers(
 
 
 def path_tests(
-    subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str], sender: str | None
+    subject: Subject, terms: Mapping[str, Terms], senders: Sequence[Dialler], nodes: Sequence[str], sender: str | None
 ) -> tuple[PathTest, ...]:
     """One path test of every frontend on each of ``nodes``, by ``sender`` or else by the likeliest client."""
     found: list[PathTest] = []
     for frontend in subject.frontends:
         for node in nodes:
             for dialler in _candidates(frontend, node, senders, sender):
-                path_test = _path_test(subject, terms, dialler, frontend, node)
+                path_test = _path_test(subject, terms[node], dialler, frontend, node)
                 if path_test is not None:
                     found.append(path_test)
                     break
@@ -140,14 +140,16 @@ def path_tests(
 
 
 def hairpin_tests(
-    subject: Subject, terms: Terms, senders: Sequence[Dialler], nodes: Sequence[str]
+    subject: Subject, terms: Mapping[str, Terms], senders: Sequence[Dialler], nodes: Sequence[str]
 ) -> tuple[PathTest, ...]:
     """Path tests of endpoints that dial their own Service, those on different nodes first."""
     found: list[PathTest] = []
     for frontend in subject.frontends:
         if frontend.is_internal:
             own = [each for each in senders if each.backs and each.kind is Kind.POD and each.node in nodes]
-            found += filter(None, (_path_test(subject, terms, dialler, frontend, dialler.node) for dialler in own))
+            found += filter(
+                None, (_path_test(subject, terms[dialler.node], dialler, frontend, dialler.node) for dialler in own)
+            )
     found = [
         path_test for path_test in found if any(address in path_test.dialler.addresses for address, _ in path_test.due)
     ]
@@ -209,12 +211,12 @@ def _path_test(
     )
 
 
-def nodes_at(subject: Subject, terms: Terms, nodes: Sequence[str]) -> Iterator[tuple[str, IPAddress]]:
+def nodes_at(subject: Subject, terms: Mapping[str, Terms], nodes: Sequence[str]) -> Iterator[tuple[str, IPAddress]]:
     """Nodes with the addresses at which they serve node ports, one of each of the Service's families."""
     for node in subject.nodes:
         for family in subject.families if node.name in nodes else ():
             at = next((each for each in node.addresses if Family.of(each) is family), None)
-            if at is not None and _serves_node_ports(terms, at):
+            if at is not None and _serves_node_ports(terms[node.name], at):
                 yield node.name, at
 
 

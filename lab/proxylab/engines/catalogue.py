@@ -32,6 +32,9 @@ __all__ = ["make_engine"]
 _LEAVES_UDP: Final = ((1, 32), (1, 37))
 """From the first version to the one before the second, kube-proxy forgets too few UDP flows (kubernetes#139629)."""
 
+_LOCALHOST_NODE_PORTS: Final = (1, 26)
+"""The first version with ``localhostNodePorts``. Those before it serve node ports on 127.0.0.1 always."""
+
 
 def make_engine(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> Engine:
     """Make the chosen engine for the node of that name; it is not started.
@@ -55,7 +58,12 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     configuration, families, netns = choice.configuration, choice.families, context.netns
     settings = mode.settings(configuration, choice.cluster_cidrs)
     first, fixed = _LEAVES_UDP
-    settings = replace(settings, forget_stale_udp="1.36" if first <= choice.version < fixed else "always")
+    settings = replace(
+        settings,
+        forget_stale_udp="1.36" if first <= choice.version < fixed else "always",
+        localhost_node_ports=settings.localhost_node_ports
+        or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
+    )
     flows = _Flows(netns)
 
     def write(sysctls: Mapping[str, str]) -> None:

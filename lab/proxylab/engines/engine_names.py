@@ -21,6 +21,7 @@ __all__ = [
     "IPTABLES_VARIANTS",
     "KUBE_PROXY",
     "LAST_MINORS",
+    "SINCE",
     "EngineName",
     "mode_of",
     "read_engine",
@@ -57,6 +58,9 @@ ABOUT: Final[Mapping[str, str]] = {
 
 EMBEDDED: Final = tuple(name for name in ENGINES if name.startswith("embedded"))
 """Engines whose rules can be printed without running anything."""
+
+SINCE: Final[Mapping[str, tuple[int, ...]]] = {"nftables": (1, 29)}
+"""The first version of kube-proxy that has a mode; the other modes are older than all engines."""
 
 IPTABLES_VARIANTS: Final = ("legacy", "nft")
 """The variants of iptables. By default the first that works on this machine loads the rules."""

@@ -98,8 +98,8 @@ class Fleet:
         """A new proxy inherits nothing from the one before it but the rules in the kernel."""
         if self.runs(node):
             raise InternalError(f"the engine of {node} runs already")
-        self._modes[node] = mode or self._modes[node]
-        self._engines[node] = self._make(node, self._modes[node])
+        mode = mode or self._modes[node]
+        self._engines[node], self._modes[node] = self._make(node, mode), mode
         await self._start(node)
 
     async def _start(self, node: str) -> None:

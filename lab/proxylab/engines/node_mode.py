@@ -5,7 +5,7 @@ is pure. The embedded engine programs a node through it. The real kube-proxy pro
 flushes and counts its rules in the same way.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from proxylab.addresses import Family
@@ -59,7 +59,7 @@ class NodeMode(Protocol):
         """The tables whose rules meters count: of nftables, each with its family, and of legacy iptables."""
 
 
-_NODE_MODES: Final[Mapping[str, type[IptablesNode | NftablesNode | UserspaceNode]]] = {
+_NODE_MODES: Final[Mapping[str, Callable[[NodeContext], NodeMode]]] = {
     "iptables": IptablesNode,
     "nftables": NftablesNode,
     "userspace": UserspaceNode,

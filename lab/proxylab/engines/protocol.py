@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
-from proxylab.engines.engine_names import ENGINES, read_engine, version_of
+from proxylab.engines.engine_names import ENGINES, SINCE, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
 from proxylab.timing import Deadline
 
@@ -72,7 +72,9 @@ class EngineChoice(Record, frozen=True):
         return version_of(self.name, self.upstream.version if self.upstream else "")
 
     def in_mode(self, mode: str) -> "EngineChoice":
-        """The same proxy in another mode. Raises ``ValueError`` if there is none."""
+        """The same proxy in that mode. Raises ``ValueError`` if its version has none."""
+        if self.version < (since := SINCE.get(mode, ())):
+            raise ValueError(f"kube-proxy has mode {mode} since {'.'.join(map(str, since))}, and this is {self.name}")
         return replace(self, name=str(read_engine(str(replace(read_engine(self.name), mode=mode)))))
 
     @property

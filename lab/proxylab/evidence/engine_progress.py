@@ -29,6 +29,7 @@ class ProxyRecord(Record, frozen=True, kw_only=True):
 
     Attributes:
         node: the node.
+        mode: its proxy mode, which a step may have changed.
         progress: by its own report and the kernel's rules.
         healthz: the status of its answer to GET /healthz; ``None`` without an answer.
         asked: the URL of /healthz; empty where its configuration switches it off.
@@ -36,6 +37,7 @@ class ProxyRecord(Record, frozen=True, kw_only=True):
     """
 
     node: str
+    mode: str
     progress: Progress
     healthz: int | None = None
     asked: str = ""

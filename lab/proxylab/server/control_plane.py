@@ -18,7 +18,7 @@ from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.errors import EngineError, ScenarioError
+from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
@@ -121,11 +121,7 @@ async def _run_engines(
     stack.push_async_callback(cluster.api.close)
 
     def make(node: str, mode: str) -> Engine:
-        try:
-            choice = request.engine.in_mode(mode)
-        except ValueError as error:
-            raise EngineError(node, f"cannot start in mode {mode}: {error}") from error
-        return make_engine(choice, node, contexts[node], cluster)
+        return make_engine(request.engine.in_mode(mode), node, contexts[node], cluster)
 
     async def flush(node: str, mode: str) -> None:
         on_node = node_mode(mode, contexts[node])
@@ -151,14 +147,19 @@ async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) ->
     fleet, healthz = control_plane.fleet, control_plane.choice.configuration.healthz
     progress = await fleet.engines[node].progress(deadline)
     if not healthz.port:
-        return ProxyRecord(node=node, progress=progress)
+        return ProxyRecord(node=node, mode=fleet.mode(node), progress=progress)
     address = healthz.address
     if address.is_unspecified:  # every address of either family, as for kube-proxy
         address = (Family.IPV4 if Family.IPV4 in control_plane.choice.families else Family.IPV6).loopback
     status, document = await _healthz(control_plane.contexts[node].netns, address, healthz.port)
     asked = f"http://{endpoint(address, healthz.port)}/healthz"
     return ProxyRecord(
-        node=node, progress=progress, healthz=status, asked=asked, eligible=document.get("nodeEligible") is not False
+        node=node,
+        mode=fleet.mode(node),
+        progress=progress,
+        healthz=status,
+        asked=asked,
+        eligible=document.get("nodeEligible") is not False,
     )
 
 

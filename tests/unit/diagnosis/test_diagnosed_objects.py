@@ -224,7 +224,14 @@ def record(
 ) -> ProxyRecord:
     plain = Progress(runs=True, reflects=14, due=14)
     asked = "http://127.0.0.1:10256/healthz"
-    return ProxyRecord(node=node, progress=replace(plain, **progress), healthz=healthz, asked=asked, eligible=eligible)
+    return ProxyRecord(
+        node=node,
+        mode="iptables",
+        progress=replace(plain, **progress),
+        healthz=healthz,
+        asked=asked,
+        eligible=eligible,
+    )
 
 
 SOUND = {

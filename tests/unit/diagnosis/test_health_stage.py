@@ -95,7 +95,6 @@ def test_hosts_ask_first_and_the_node_itself_last_where_it_serves_node_ports() -
         Dialler(name="node-b", kind=Kind.NODE, node="node-b", addresses=(B,)),
     ]
     assert list(askers(diallers, "node-a", A)) == ["outside", "node-b", "node-a", "pod"]
-    assert list(nodes_at(SUBJECT, Terms(), ["node-b"])) == [("node-b", B)]
-    assert list(nodes_at(SUBJECT, Terms(node_ports=(ip_network("172.18.0.2/32"),)), ["node-a", "node-b"])) == [
-        ("node-a", A)
-    ]
+    assert list(nodes_at(SUBJECT, {"node-b": Terms()}, ["node-b"])) == [("node-b", B)]
+    chosen = Terms(node_ports=(ip_network("172.18.0.2/32"),))
+    assert list(nodes_at(SUBJECT, {"node-a": chosen, "node-b": chosen}, ["node-a", "node-b"])) == [("node-a", A)]

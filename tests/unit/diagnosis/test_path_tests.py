@@ -33,6 +33,7 @@ kind: Service
 metadata: {name: echo}
 spec: {type: NodePort, SPEC selector: {app: echo}, ports: [{port: 80, targetPort: 8080, nodePort: 30080}]}
 """
+NODES = ("node-a", "node-b")
 TERMS = Terms()
 
 
@@ -49,7 +50,8 @@ def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Di
 
 def told(spec: str = "", terms: Terms = TERMS, sender: str | None = None, text: str = TEXT) -> dict[str, bool | None]:
     _, subject, diallers = world(spec, text)
-    return {str(each): each.hidden for each in path_tests(subject, terms, diallers, ("node-a", "node-b"), sender)}
+    found = path_tests(subject, dict.fromkeys(NODES, terms), diallers, NODES, sender)
+    return {str(each): each.hidden for each in found}
 
 
 CLUSTER_IP = "to the cluster IP 10.96.1.1:80/TCP by"
@@ -90,7 +92,7 @@ def test_source_ranges_let_only_allowed_senders_in() -> None:
     balanced = replace(subject.service, load_balancer_ingress=(LoadBalancerIngress(ip=ip_address("203.0.113.99")),))
     for ranges, frontends in (((), 2), ((ip_network("192.0.2.0/24"),), 1), ((ip_network("203.0.113.0/24"),), 2)):
         about = replace(subject, service=replace(balanced, source_ranges=ranges))
-        assert len(path_tests(about, TERMS, diallers, ("node-a",), "outside")) == frontends + 1, (
+        assert len(path_tests(about, dict.fromkeys(NODES, TERMS), diallers, ("node-a",), "outside")) == frontends + 1, (
             "node ports ask for no range"
         )
 
@@ -106,6 +108,15 @@ def test_source_ranges_let_only_allowed_senders_in() -> None:
 def test_a_mode_goes_by_its_own_keys(proxy: ProxyConfiguration, mode: str, hidden: bool) -> None:
     scenario, *_ = world()
     found = told(terms=Terms.of(replace(scenario, proxy=proxy), mode))
+    assert found[f"client {CLUSTER_IP} node-a"] is hidden
+
+
+@pytest.mark.parametrize(("mode", "other", "hidden"), [("iptables", "nftables", True), ("nftables", "iptables", False)])
+def test_each_node_goes_by_its_own_mode(mode: str, other: str, hidden: bool) -> None:
+    scenario, subject, diallers = world()
+    all_of_iptables = replace(scenario, proxy=ProxyConfiguration(masquerade_all=True))
+    terms = {"node-a": Terms.of(all_of_iptables, mode), "node-b": Terms.of(all_of_iptables, other)}
+    found = {str(each): each.hidden for each in path_tests(subject, terms, diallers, NODES, "client")}
     assert found[f"client {CLUSTER_IP} node-a"] is hidden
 
 
@@ -134,5 +145,5 @@ def test_the_source_is_open_where_the_network_itself_masquerades() -> None:
 
 def test_only_endpoints_reach_themselves() -> None:
     _, subject, diallers = world()
-    (loop,) = hairpin_tests(subject, TERMS, diallers, ("node-a", "node-b"))
+    (loop,) = hairpin_tests(subject, dict.fromkeys(NODES, TERMS), diallers, NODES)
     assert (loop.dialler.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))

@@ -17,3 +17,13 @@ def test_the_mode_of_every_engine_is_in_both_tables() -> None:
 def test_a_name_that_slipped_through_is_our_fault() -> None:
     with pytest.raises(InternalError, match=r"no engine 'kube-proxy/ebpf'.* There are embedded/iptables"):
         catalogue.make_engine(EngineChoice("kube-proxy/ebpf"), "node-a", None, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "engine", ["embedded@v1.23/iptables", "kube-proxy@v1.23.17/iptables", "kube-proxy@v1.28/iptables"]
+)
+def test_no_version_runs_in_a_mode_that_came_later(engine: str) -> None:
+    with pytest.raises(ValueError, match=rf"kube-proxy has mode nftables since 1.29, and this is {engine}"):
+        EngineChoice(engine).in_mode("nftables")
+    assert EngineChoice(engine).in_mode("iptables").name == engine
+    assert EngineChoice("kube-proxy@v1.29/iptables").in_mode("nftables").name == "kube-proxy@v1.29/nftables"

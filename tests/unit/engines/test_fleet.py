@@ -114,3 +114,22 @@ def test_those_that_run_note_how_far_they_have_come() -> None:
         assert journal == [("b", "note"), ("a", "flush iptables")]
 
     asyncio.run(main())
+
+
+def test_an_engine_that_cannot_be_made_leaves_the_mode_of_the_one_before() -> None:
+    journal: Journal = []
+
+    def make(node: str, mode: str) -> Recorder:
+        if mode == "nftables":
+            raise ValueError(mode)
+        return Recorder(node, journal, mode)
+
+    async def main() -> str:
+        fleet = Fleet(("a",), "iptables", make, lambda node, mode: asyncio.sleep(0))
+        await fleet.start()
+        await fleet.take_down({"a": EngineAction.NFTABLES})
+        with pytest.raises(ValueError, match="nftables"):
+            await fleet.bring_up({"a": EngineAction.NFTABLES})
+        return fleet.mode("a")
+
+    assert asyncio.run(main()) == "iptables"

@@ -8,6 +8,7 @@ from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables import fixed, matches
 from proxylab.engines.embedded.iptables import service_chains as bodies
 from proxylab.engines.embedded.iptables.kernel_state import KernelState, read_kernel_state
+from proxylab.engines.embedded.iptables.legacy import kubelet_rules
 from proxylab.engines.embedded.iptables.names import FIREWALL, Chain, Table
 from proxylab.engines.embedded.iptables.render import LARGE_CLUSTER_ENDPOINTS, render
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore
@@ -183,3 +184,21 @@ def test_a_refusal_without_a_line_is_still_a_refusal() -> None:
     text = restore(ruleset("empty"), KernelState())
     assert text.explain("Permission denied") == "iptables-restore refused the rules"
     assert text.explain("line 99999 failed") == "iptables-restore refused the rules"
+
+
+def test_a_kubelet_marks_and_drops() -> None:
+    """What kubelet 1.23 wrote: syncNetworkUtil of pkg/kubelet/kubelet_network_linux.go."""
+    why = '-m comment --comment "kubernetes firewall for dropping marked packets"'
+    assert kubelet_rules(Family.IPV6).splitlines() == [
+        "*nat",
+        ":KUBE-MARK-DROP - [0:0]",
+        "-A KUBE-MARK-DROP -j MARK --or-mark 0x008000",
+        "COMMIT",
+        "*filter",
+        ":KUBE-FIREWALL - [0:0]",
+        f"-A KUBE-FIREWALL {why} -m mark --mark 0x008000/0x008000 -j DROP",
+        "-I INPUT -j KUBE-FIREWALL",
+        "-I OUTPUT -j KUBE-FIREWALL",
+        "COMMIT",
+    ]
+    assert "-d 127.0.0.0/8 ! -s 127.0.0.0/8" in kubelet_rules(Family.IPV4)

@@ -1,6 +1,6 @@
 """Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import balanced, reached
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
@@ -21,6 +22,7 @@ from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
+from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
@@ -30,6 +32,8 @@ from proxylab.timing import Deadline
 __all__ = ["make_kube_proxy"]
 
 _ASK_SECONDS: Final = 5.0
+_OWN_DROPS: Final = (1, 25)
+"""The first version whose rules drop by themselves, without the kubelet's chains (KEP-3178)."""
 
 
 def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, cluster: Cluster) -> KubeProxyEngine:
@@ -61,26 +65,19 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
 
     async def prepare() -> None:
         on_node.require()
+        if choice.version < _OWN_DROPS:
+            await _write_kubelet_rules(context.tool, choice.families)
         await cluster.api.listen(context.netns)
 
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
-    log, is_userspace = _BalancerLog(), mode == Mode.USERSPACE
-
-    def caught_up(family: Family) -> int:
-        rules = reached(on_node.written(family))
-        return min(rules, log.number) if is_userspace else rules
-
-    async def launch(heard: Callable[[str], None]) -> Running:
-        log.number = 0  # a new process balances nothing yet
-
-        def hear(line: str) -> None:
-            log.hear(line)
-            heard(line)
-
-        return await _launch(context, argv, config, hear)
-
+    launch: _Launch = partial(_launch, context, argv, config)
+    caught_up: Callable[[Family], int] = lambda family: reached(on_node.written(family))
+    families = choice.families
+    if mode == Mode.USERSPACE:
+        log = _BalancerLog(launch, caught_up)
+        launch, caught_up, families = log.launch, log.reached, families[:1]
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
         launch=launch,
@@ -92,19 +89,39 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
         dump=dump,
     )
-    families = choice.families[:1] if is_userspace else choice.families
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 
 
+_Launch = Callable[[Callable[[str], None]], Awaitable[Running]]
+
+
 class _BalancerLog:
-    """How far the balancer of mode userspace has come, by kube-proxy's log."""
+    """How far kube-proxy has come in mode userspace, whose balancer shows in its log and in no rule."""
 
-    def __init__(self) -> None:
-        self.number = 0
+    def __init__(self, launch: _Launch, rules: Callable[[Family], int]) -> None:
+        self._start, self._rules = launch, rules
+        self._number = 0
 
-    def hear(self, line: str) -> None:
-        """Take in a line of the log."""
-        self.number = max(self.number, balanced(line))
+    async def launch(self, heard: Callable[[str], None]) -> Running:
+        """Start kube-proxy and read along in its log; a new process balances nothing yet."""
+        self._number = 0
+
+        def hear(line: str) -> None:
+            self._number = max(self._number, balanced(line))
+            heard(line)
+
+        return await self._start(hear)
+
+    def reached(self, family: Family) -> int:
+        """The barrier number that both rules and balancer have."""
+        return min(self._rules(family), self._number)
+
+
+async def _write_kubelet_rules(tool: IptablesTool, families: Sequence[Family]) -> None:
+    """Make the kubelet's chains where they are missing; the rules of an earlier proxy may stand beside them."""
+    for family in families:
+        if not await tool.has_chain(family, MARK_DROP.table, MARK_DROP.name):
+            await tool.load(family, kubelet_rules(family))
 
 
 async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard: Callable[[str], None]) -> Running:

@@ -1,7 +1,8 @@
 """The rules of kube-proxy 1.23, which books and old clusters show.
 
-Owns the shape ``V1_23``: its fixed chains and jumps, and its chains of a service port. The current shape is in
-``fixed``, ``dispatch_rules`` and ``service_chains``, from which this module takes what both share.
+Owns the shape ``V1_23``: its fixed chains and jumps, and its chains of a service port; and ``kubelet_rules``, on which
+the real kube-proxy of that time relies. The current shape is in ``fixed``, ``dispatch_rules`` and ``service_chains``,
+from which this module takes what both share.
 
 How it differs from the current one:
 
@@ -10,13 +11,13 @@ How it differs from the current one:
 * Every load-balancer IP had a KUBE-FW- chain, with or without source ranges; it ended in KUBE-MARK-DROP.
 * KUBE-SVC- masqueraded for node ports and external IPs as well as for the cluster IP. Pods kept their address at an
   external IP.
-* Source ranges that include the node's address did not let the node in, as they do now: 1.23.17 writes no rule for it
-  where it serves both families.
+* Source ranges that include the node's address did not let the node in, as they do now: where 1.23.17 serves both
+  families, it takes 0.0.0.0 and :: for the node's addresses.
 * A mark in the nat table, 0x8000, dropped packets later, in KUBE-FIREWALL, which only INPUT and OUTPUT called, so
-  forwarded packets escaped it. The kubelet wrote chain and rule (KEP-3178); this module writes them too, since the lab
-  has no kubelet.
-* internalTrafficPolicy Local left a Service with local endpoints only, for traffic from outside as well. Hints by zone
-  were still behind a gate, and so were terminating endpoints.
+  forwarded packets escaped it. The kubelet wrote both chains until KEP-3178. The lab has no kubelet, so this engine
+  writes them itself, and the lab writes them for the real one.
+* internalTrafficPolicy Local left a Service with local endpoints only, for traffic from outside as well, and did
+  nothing beside externalTrafficPolicy Local. Hints by zone were still behind a gate, and so were terminating endpoints.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,7 +43,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["V1_23", "shape_of"]
+__all__ = ["MARK_DROP", "V1_23", "kubelet_rules", "shape_of"]
 
 MARK_DROP = Chain(Table.NAT, "KUBE-MARK-DROP")
 DROP_MARK = 0x8000
@@ -61,17 +62,37 @@ def _kept_chains(_family: Family, _settings: ProxySettings) -> tuple[Chain, ...]
 def _fixed_rules(family: Family, settings: ProxySettings) -> tuple[Rule, ...]:
     related = "-m conntrack --ctstate RELATED,ESTABLISHED"
     masquerading = f"-m mark --mark {mark(settings.masquerade_mark)}"
-    to_drop = f"-m mark --mark {mark(DROP_MARK)}"
     return (
         *postrouting(settings),
         *mark_for_masquerading(settings),
-        Rule(MARK_DROP, (), f"MARK --or-mark {DROP_MARK:#08x}"),
-        Rule(names.FIREWALL, (comment("kubernetes firewall for dropping marked packets"), to_drop), "DROP"),
-        *(loopback_guard() if family is Family.IPV4 else ()),
+        *_of_kubelet(family),
         Rule(names.FORWARD, ("-m conntrack --ctstate INVALID",), "DROP"),
         Rule(names.FORWARD, (comment("kubernetes forwarding rules"), masquerading), "ACCEPT"),
         Rule(names.FORWARD, (comment("kubernetes forwarding conntrack rule"), related), "ACCEPT"),
     )
+
+
+def _of_kubelet(family: Family) -> tuple[Rule, ...]:
+    to_drop = f"-m mark --mark {mark(DROP_MARK)}"
+    return (
+        Rule(MARK_DROP, (), f"MARK --or-mark {DROP_MARK:#08x}"),
+        Rule(names.FIREWALL, (comment("kubernetes firewall for dropping marked packets"), to_drop), "DROP"),
+        *(loopback_guard() if family is Family.IPV4 else ()),
+    )
+
+
+def kubelet_rules(family: Family) -> str:
+    """The chains that a kubelet makes before kube-proxy starts, for iptables-restore.
+
+    kube-proxy before 1.25 jumps to KUBE-MARK-DROP, and makes it if it is missing, but leaves it empty.
+    """
+    rules = _of_kubelet(family)
+    lines = []
+    for chain in (MARK_DROP, names.FIREWALL):
+        jumps = [jump.line("-I") for jump in JUMPS if jump.target == chain.name]
+        own = [rule.line() for rule in rules if rule.chain == chain]
+        lines += [f"*{chain.table}", f":{chain.name} - [0:0]", *own, *jumps, "COMMIT"]
+    return "\n".join(lines) + "\n"
 
 
 def _node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
@@ -83,7 +104,8 @@ def _node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -
 
 def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     """The rules of one service port."""
-    usable = (each for each in port.endpoints if each.ready and (each.is_local or not port.internal_policy_local))
+    only_local = port.internal_policy_local and not port.external_policy_local
+    usable = (each for each in port.endpoints if each.ready and (each.is_local or not only_local))
     ready = tuple([each._replace(for_zones=(), for_nodes=()) for each in usable])
     scope = Scope.of(proxy, port._replace(endpoints=ready))
     cluster = scope.endpoints.cluster or scope.endpoints.local
@@ -178,6 +200,10 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
         yield f"{begin} -j {target}"
     for cidr in port.source_ranges:
         yield f"{begin} -s {cidr} -j {target}"
+    for vip in (
+        port.load_balancer_vips if any(cidr.network_address.is_unspecified for cidr in port.source_ranges) else ()
+    ):
+        yield f"{begin} -s {vip} -j {target}"
     yield f"{begin} -j {MARK_DROP.name}"
 
 
@@ -212,8 +238,11 @@ def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> 
             yield f"-A {chain}{scope.of_port} {recent} -j {target}"
 
 
+_OF_KUBELET = tuple(jump for jump in JUMPS if jump.target == names.FIREWALL.name)
+_OWN = tuple(jump for jump in JUMPS if jump.target not in (names.FIREWALL.name, names.PROXY_FIREWALL.name))
+
 V1_23 = Shape(
-    jumps=tuple(jump for jump in JUMPS if jump.target != names.PROXY_FIREWALL.name),
+    jumps=(*_OF_KUBELET, *_OWN),
     kept=_kept_chains,
     shared=_shared_chains,
     head=_fixed_rules,
