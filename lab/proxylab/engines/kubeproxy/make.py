@@ -72,8 +72,11 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
+    def rules(family: Family) -> int:
+        return reached(on_node.written(family))
+
     launch: _Launch = partial(_launch, context, argv, config)
-    caught_up: Callable[[Family], int] = lambda family: reached(on_node.written(family))
+    caught_up: Callable[[Family], int] = rules
     families = choice.families
     if mode == Mode.USERSPACE:
         log = _BalancerLog(launch, caught_up)
