@@ -210,7 +210,8 @@ class SendShape(ScenarioShape):
         default=Manner.CONNECT,
         alias="as",
         description="connect uses the kernel's sockets and sends data both ways. packet sends one crafted packet per "
-        "flow. ICMP always uses packet.",
+        "flow. either means packet where the proxy forwards, and connect where it ends connections (mode userspace). "
+        "ICMP always uses packet.",
     )
     flows: Annotated[int, Between(1, MOST_FLOWS, "each flow has a source port of its own")] = Field(
         default=1, description="How many flows, each with its own 5-tuple."
