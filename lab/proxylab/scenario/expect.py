@@ -174,8 +174,8 @@ class Expect(Declared, frozen=True, kw_only=True):
         Key(
             "delivered to one backend, once, and answered from the dialled address (by connect, data goes both ways; "
             "how a connection ends is not judged); rejected by an ICMP error; refused by a network stack (a TCP reset, "
-            "or ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or closed: "
-            "accepted, then closed without an answer. Required unless http is given.",
+            "or ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
+            "closed: accepted, then closed without an answer. Required unless http is given.",
             ["delivered"],
             implied=Outcome.DELIVERED,
         ),
