@@ -78,11 +78,17 @@ def test_the_first_line_of_a_scenario_leads_to_the_schema_without_settings(serve
         ("  hosts: {outside: {}}\n", "  hosts: {outside: {}}\n  \n", "outside: {}}\n  |\n", {"matrix", "steps"}),
         ("    node-b: {}\n", "    node-b:\n      \n", "node-b:\n      |\n", {"labels", "sysctls", "uplinks"}),
         ("    from: client\n", "    from: client\n    \n", "client\n    |\n", {"send", "except"}),
+        (
+            "  hosts: {outside: {}}\n",
+            "  steps:\n  - name: one\n    expect:\n      queries:\n        \n",
+            "queries:\n        |\n",
+            {"lost", "backend", "delay"},
+        ),
         ("via: clusterIP", "via: ", "via: |}", {"clusterIP", "nodePort", "externalIP", "loadBalancerIP"}),
         ("outcome: delivered", "outcome: ", "outcome: |,", {"delivered", "rejected", "refused", "dropped"}),
         ("  selector: {app: echo}\n", "  selector: {app: echo}\n  \n", "echo}\n  |\n", {"clusterIP", "type"}),
     ],
-    ids=["spec", "a node", "a probe", "a front", "an outcome", "a Service"],
+    ids=["spec", "a node", "a probe", "a stream in a step", "a front", "an outcome", "a Service"],
 )  # fmt: skip
 def test_keys_and_words_are_offered(
     server: LanguageServer, folder: Path, old: str, new: str, at: str, offered: set[str]

@@ -23,7 +23,7 @@ SOON = timedelta(seconds=5)
 @settings(max_examples=examples(25), deadline=SOON, suppress_health_check=[HealthCheck.too_slow])
 @given(scenario_texts())
 def test_drawn_scenarios_get_a_plan(text: str) -> None:
-    scenario = parse_scenario(text, "f", to_run=False)
+    scenario = parse_scenario(text, "f")
     for case in cases(scenario, "iptables"):
         assert lay_out(case).plan.namespaces
 

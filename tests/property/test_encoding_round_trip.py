@@ -76,7 +76,7 @@ def test_messages(hint: Any, data: st.DataObject) -> None:
 @few
 @given(scenario_texts())
 def test_scenario(text: str) -> None:
-    scenario = parse_scenario(text, "drawn.lab.yaml", to_run=False)
+    scenario = parse_scenario(text, "drawn.lab.yaml")
     assert decode(encode(scenario), Scenario) == scenario
 
 

@@ -1,7 +1,6 @@
 """Hypothesis strategies for whole scenarios.
 
-``scenario_texts`` draws files without mistakes, of every topology. They include scenarios that this version cannot run,
-so read them with ``to_run=False``.
+``scenario_texts`` draws files without mistakes, of every topology.
 """
 
 import json

@@ -128,6 +128,14 @@ worlds = proxies().flatmap(lambda proxy: st.tuples(st.just(proxy), clusters(prox
 World = tuple[tuple[Family, ProxySettings, NodeFacts], ClusterView]
 
 
+@st.composite
+def twice(draw: st.DrawFn) -> tuple[World, World]:
+    """A world, and the same with its objects in another order."""
+    proxy, cluster = world = draw(worlds)
+    services, slices = draw(st.permutations(cluster.services)), draw(st.permutations(cluster.slices))
+    return world, (proxy, ClusterView(tuple(services), tuple(slices)))
+
+
 def edited(cluster: ClusterView, other: ClusterView, data: st.DataObject) -> ClusterView:
     """Some objects of the one, some of the other; where both have one of a name, either."""
     services = {service.key: service for service in cluster.services}

@@ -20,18 +20,14 @@ FILE: Final = click.argument(
 CASE: Final = click.option("--case", "case_id", metavar="ID", help="The case of the matrix; by default the first.")
 
 
-def choose_case(
-    file: Path, case_id: str | None, mode: str = "iptables", version: Version | None = None, *, to_run: bool = False
-) -> Scenario:
+def choose_case(file: Path, case_id: str | None, mode: str = "iptables", version: Version | None = None) -> Scenario:
     """The case with this id, or the first; then the ids of all cases go to standard error.
-
-    ``to_run`` refuses what this version cannot run (see ``load_all``).
 
     Raises:
         ScenarioError: the scenario has mistakes.
         click.UsageError: the scenario has no such case.
     """
-    (scenario,) = load_all((file,), to_run=to_run)
+    (scenario,) = load_all((file,))
     found = cases(scenario, mode, version)
     ids = [case.case.id for case in found]
     if case_id is not None and case_id not in ids:

@@ -92,7 +92,7 @@ class ChosenLab:
         if self._name is not None and _is_typed("name"):
             raise click.UsageError("give FILE, to build a temporary lab, or --name, for a running one, not both")
         version = version_of(self.engine)
-        scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version, to_run=True))
+        scenario = adapt(choose_case(self.file, self.case_id, mode_of(self.engine), version))
         choice = choice_of(self.engine, **self._of_engine)
         with self._make_session(choice) as session, closing(session.open(scenario)) as lab:
             yield lab

@@ -88,12 +88,11 @@ def files_argument(command: Command) -> Command:
     return argument(option(command))
 
 
-def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None = None) -> list[Scenario]:
+def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenario]:
     """The scenarios of the files and of every ``*.lab.yaml`` below the directories, each once.
 
     Args:
         files: files and directories.
-        to_run: refuse what this version cannot run; verbs that run nothing pass ``False``.
         strict: also check manifests against the schema of this Kubernetes version.
 
     Raises:
@@ -104,7 +103,7 @@ def load_all(files: Iterable[Path], *, to_run: bool = True, strict: str | None =
     problems: list[str] = []
     for file in dict.fromkeys(_expand(files)):
         try:
-            scenarios.append(load_scenario(file, to_run=to_run, strict=strict))
+            scenarios.append(load_scenario(file, strict=strict))
         except ScenarioError as error:
             problems += error.problems
     if problems:

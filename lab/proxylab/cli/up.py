@@ -63,7 +63,7 @@ def command(
 
     Example: proxylab up scenarios/clusterip/from-a-pod.lab.yaml --ttl 1h
     """
-    scenario = choose_case(file, case_id, mode_of(engine), version_of(engine), to_run=True)
+    scenario = choose_case(file, case_id, mode_of(engine), version_of(engine))
     with _session(make_session, engine, seed, of_engine) as (session, claim):
         lab_name = claim(name or scenario.name)
         session.open(scenario).detach(lab_name, ttl)

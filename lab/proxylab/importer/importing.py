@@ -15,10 +15,9 @@ from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
 from proxylab.importer.probes import Probes
 from proxylab.importer.reading import COMMAND, KubectlOutput
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape
-from proxylab.scenario.services import service_of
-from proxylab.scenario.workloads import slice_of
+from proxylab.scenario.reading import read
+from proxylab.scenario.services import ServiceManifest, service_of
+from proxylab.scenario.workloads import EndpointSliceManifest, slice_of
 
 __all__ = ["Imported", "flow", "import_cluster", "scenario_text"]
 
@@ -57,11 +56,11 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
 
 
 def _service(data: Data) -> Service:
-    return service_of(ServiceShape.model_validate(data))
+    return service_of(read(ServiceManifest, data))
 
 
 def _slice(data: Data) -> EndpointSlice | None:
-    return slice_of(EndpointSliceShape.model_validate(data))
+    return slice_of(read(EndpointSliceManifest, data))
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z](?:[\w./ -]*[\w/-])?|\d+\.\d+\.\d+\.\d+(?:/\d+)?", re.ASCII)

@@ -7,18 +7,18 @@ from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
 from proxylab.plan.device_names import UPLINK
 from proxylab.plan.forwarding import on_segment
-from proxylab.plan.model import Listener, Namespace, Plan, PodPlacement
-from proxylab.scenario.model import Frontend
+from proxylab.plan.model import Namespace, Plan, PodPlacement
+from proxylab.scenario.model import Frontend, ListeningPort
 
 __all__ = [
     "UnresolvableError",
     "find",
     "frame_mac",
     "frontend_addresses",
-    "listening",
     "namespace_of",
     "own_address",
     "own_addresses_of",
+    "pod_port",
     "service_port",
 ]
 
@@ -50,7 +50,7 @@ def frontend_addresses(service: Service, via: Frontend) -> tuple[IPAddress, ...]
 
 def service_port(service: Service, wanted: str | int | None, asked: Transport | None) -> ServicePort:
     """The Service's port by name or number, or its only one. If two differ only in protocol, ``asked`` decides."""
-    fitting = [port for port in service.ports if wanted is None or wanted in (port.name, port.port)]
+    fitting = [port for port in service.ports if wanted in (None, port.name or None, port.port)]
     preferred = [port for port in fitting if asked is not None and port.protocol is asked.served]
     if len(fitting) > 1 and len(preferred) == 1:
         fitting = preferred
@@ -61,22 +61,22 @@ def service_port(service: Service, wanted: str | int | None, asked: Transport | 
     return fitting[0]
 
 
-def listening(
-    pod: str, listeners: Sequence[Listener], wanted: int | None, asked: Transport | None
+def pod_port(
+    pod: str, ports: Sequence[ListeningPort], wanted: str | int | None, asked: Transport | None
 ) -> tuple[int, Transport]:
-    """The pod's port. A probe may dial a port without a listener: a refusal is an outcome too."""
-    own = dict.fromkeys((listener.protocol, listener.port) for listener in listeners if listener.name == pod)
-    fitting = [
-        (protocol, port)
-        for protocol, port in own
-        if wanted in (None, port) and (asked is None or asked.served is protocol)
-    ]  # fmt: skip
-    if wanted is not None:
-        return wanted, asked or Transport(fitting[0][0] if fitting else Protocol.TCP)
+    """The pod's port by name or number, or its only one.
+
+    A probe may dial a number on which the pod does not listen: a refusal is an outcome too.
+    """
+    fitting = [port for port in ports if wanted in (None, port.name or None, port.port)]
+    fitting = [port for port in fitting if asked is None or port.protocol is asked.served]
+    if isinstance(wanted, int):
+        return wanted, asked or Transport(fitting[0].protocol if fitting else Protocol.TCP)
     if len(fitting) != 1:
-        known = ", ".join(f"{protocol} {port}" for protocol, port in own) or "none"
-        raise UnresolvableError(f"to.port: is missing: {pod} does not have exactly one port; it listens on: {known}")
-    return fitting[0][1], Transport(fitting[0][0])
+        known = ", ".join(f"{port.name or port.port} ({port.protocol} {port.port})" for port in ports) or "none"
+        what = "is missing" if wanted is None else f"{wanted!r} does not name one port"
+        raise UnresolvableError(f"to.port: {what}: {pod} does not have exactly one such port; it listens on: {known}")
+    return fitting[0].port, Transport(fitting[0].protocol)
 
 
 Located = TypeVar("Located", bound=Namespace | PodPlacement)

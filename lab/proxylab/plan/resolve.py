@@ -19,10 +19,10 @@ from proxylab.plan.lookup import (
     find,
     frame_mac,
     frontend_addresses,
-    listening,
     namespace_of,
     own_address,
     own_addresses_of,
+    pod_port,
     service_port,
 )
 from proxylab.plan.model import Namespace, Plan, PodPlacement, Role
@@ -36,6 +36,7 @@ from proxylab.scenario.model import (
     AddressTarget,
     Frontend,
     HostTarget,
+    Manner,
     PodTarget,
     Probe,
     Scenario,
@@ -141,7 +142,7 @@ class _Resolver:
         self._endpoints = frozenset(each.addresses[0] for slice_ in scenario.slices for each in slice_.endpoints)
         self._pods = {pod.name: pod for pod in plan.pods}
         self._questions = Questions(plan, services, self._families)
-        self._namespaces = {name: group.namespace for group in scenario.pods for name in group.pod_names}
+        self._groups = {name: group for group in scenario.pods for name in group.pod_names}
         self._placements: dict[str, Namespace | PodPlacement] = {**self._nodes, **self._pods, **self._hosts}
         pods = [pod for pod in plan.pods if pod.namespace not in self._nodes]
         # What probes share is made once, since it has a part for every pod.
@@ -168,7 +169,7 @@ class _Resolver:
             destination=destination,
             port=port,
             protocol=protocol,
-            manner=probe.send.manner,
+            manner=Manner.PACKET if echo else probe.send.manner,
             flows=probe.send.flows,
             payload=probe.send.payload,
             receivers=(*self._everywhere(family, echo), *self._receivers(probe, family)),
@@ -189,7 +190,8 @@ class _Resolver:
         target = probe.target
         if not isinstance(target, ServiceTarget) or target.via is not Frontend.DNS_NAME:
             return None
-        service, home = self._service(target), self._namespaces.get(probe.source.name)
+        service, group = self._service(target), self._groups.get(probe.source.name)
+        home = group.namespace if group else None
         asker = self._pods.get(probe.source.name)
         question = self._questions.about(service, target, probe.send.protocol, home, self._plan.addresses_by_name)
         return replace(question, own=asker.addresses if asker else ())
@@ -251,8 +253,8 @@ class _Resolver:
                 address = own_address(pod, target.family or self._families[0])
                 if asked is Transport.ICMP:
                     return address, _NO_PORT, asked
-                listeners = self._plan.namespace(pod.namespace).listeners
-                return (address, *listening(pod.name, listeners, target.port, asked))
+                group = self._groups.get(pod.name)
+                return (address, *pod_port(pod.name, group.ports if group else (), target.port, asked))
             case HostTarget():
                 host = find("to.host", target.host, self._hosts)
                 address = own_address(host, target.family or self._families[0])

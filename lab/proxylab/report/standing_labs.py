@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
+from proxylab.addresses import Transport
 from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
@@ -57,8 +58,9 @@ def commands(scenario: Scenario, name: str = "", probe: Probe | None = None) -> 
         node = f" --node {target.node}" if target.node else ""
         port = f":{target.port}" if target.port is not None else ""
         sender = dials.source.name + (f":{dials.source.port}" if dials.source.port is not None else "")
+        sent = {Transport.UDP: " --udp", Transport.ICMP: " --icmp"}.get(dials.send.protocol or Transport.TCP, "")
         for verb in ("probe", "trace"):
-            yield f"proxylab {verb} {sender} {service}{port}{via}{node}{which}"
+            yield f"proxylab {verb} {sender} {service}{port}{via}{node}{sent}{which}"
     here = scenario.nodes[0].name
     yield f"proxylab get services{which}"
     yield f"proxylab rules {here}{which}"

@@ -12,6 +12,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.scenario.matrix import network_axes
 from proxylab.scenario.model import (
     TERMINATING_MODES,
     AddressTarget,
@@ -19,6 +20,7 @@ from proxylab.scenario.model import (
     EngineFailure,
     Exceptional,
     Manner,
+    Matrix,
     Network,
     Node,
     Probe,
@@ -54,9 +56,9 @@ def cases(scenario: Scenario, mode: str, version: Version | None = None) -> tupl
 
 
 def _combinations(scenario: Scenario, mode: str) -> Iterator[dict[str, str]]:
-    of_labs = [axis for axis in scenario.matrix if axis.name != _FAMILY]
-    for values in product(*(axis.values for axis in of_labs)):
-        axes = dict(zip([axis.name for axis in of_labs], values, strict=True))
+    of_labs = {axis: values for axis, values in scenario.matrix.axes.items() if axis != _FAMILY}
+    for values in product(*of_labs.values()):
+        axes = dict(zip(of_labs, values, strict=True))
         if axes.get("mode", mode) == mode:
             yield axes
 
@@ -69,17 +71,9 @@ class _InCase:
         self._axes = axes
         self._version = version
         self._network = network = _network(written.network, axes)
-        self._order = [axis.name for axis in written.matrix]
-        dialled = next((axis.values for axis in written.matrix if axis.name == _FAMILY), ())
-        self._families = tuple(family for family in map(Family, dialled) if family in network.families)
-        self._conditions = {
-            "families": "+".join(network.families),
-            "podNetwork": network.pod_network,
-            "interNode": network.inter_node,
-            "hairpin": network.hairpin,
-            **axes,
-            "mode": mode,
-        }
+        self._order = tuple(written.matrix.axes)
+        self._families = tuple(family for family in written.matrix.family if family in network.families)
+        self._conditions = {**network_axes(network), **axes, "mode": mode}
 
     def scenario(self) -> Scenario:
         """The case, a scenario without matrix."""
@@ -97,7 +91,7 @@ class _InCase:
             streams=tuple(each for stream in written.streams for each in self._stream(stream)),
             steps=tuple(map(self._step, written.steps)),
             failures=tuple(each for each in written.failures if self._holds(each, None)),
-            matrix=(),
+            matrix=Matrix(),
             case=Case(id=self._id(None), axes=self._axes, ids=tuple(map(self._id, self._families))),
         )
 
@@ -109,10 +103,11 @@ class _InCase:
         return "-".join(_label(axis, axes[axis]) for axis in self._order if axis in axes)
 
     def _holds(self, exception: EngineFailure | Exceptional | StepException, family: Family | None) -> bool:
-        if exception.version is not None and (self._version is None or self._version not in exception.version):
+        versions = exception.when.version
+        if versions is not None and (self._version is None or self._version not in versions):
             return False
         conditions = self._conditions if family is None else {**self._conditions, _FAMILY: str(family)}
-        return exception.when.items() <= conditions.items()
+        return exception.when.values.items() <= conditions.items()
 
     def _over_families(self, sent: Sent) -> Iterator[tuple[Family | None, Sent]]:
         """The probe or stream, once for each family; as the author wrote it if ``family`` is not an axis."""

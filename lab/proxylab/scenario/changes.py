@@ -5,21 +5,20 @@ carries the objects from step to step. After a malformed change the state is unk
 silent. ``proxylab.scenario.streams`` checks what a step waits for and expects.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import IPNetwork
+from proxylab.scenario.change import FIRST_DEVICE
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
-from proxylab.scenario.manifests import Manifests, ServiceId, read_manifests
+from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
 from proxylab.scenario.model import (
     Change,
     EngineAction,
     LinkChange,
-    NodeChange,
     PodChange,
     PodGroup,
     Position,
@@ -29,13 +28,10 @@ from proxylab.scenario.model import (
 from proxylab.scenario.networks import service_networks
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import check_services, service_id, single_pods
-from proxylab.scenario.schema.change import ChangeShape, LinkState, NodeChangeShape, PodChangeShape
 from proxylab.scenario.updates import patched, patched_service
 
 __all__ = ["ClusterState", "read_changes"]
 
-_FIRST_DEVICE: Final = "eth0"
 _Patcher = Callable[[Location, Location], Location]
 
 
@@ -64,9 +60,7 @@ def read_changes(
         manifests: its objects when the lab begins.
         problems: takes the mistakes in the changes.
     """
-    now = ClusterState(
-        change=Change(), manifests=manifests, pods=single_pods(parts), running=frozenset(inventory.nodes)
-    )
+    now = ClusterState(change=Change(), manifests=manifests, pods=parts.single_pods, running=frozenset(inventory.nodes))
     states: list[ClusterState] = []
     for index, step in enumerate(parts.steps):
         location = parts.location["spec"]["steps"][index]["change"]
@@ -86,89 +80,85 @@ class _Reader(Struct, frozen=True):
     location: Location
     problems: Problems
 
-    def after(self, now: ClusterState, shape: ChangeShape) -> ClusterState:
-        services, slices, manifests = self._objects(now.manifests, shape)
-        changes, pods = self._pods(now.pods, shape.pods)
-        engines, running = self._engines(now.running, shape.engines)
-        links, cut = self._links(now.cut, shape.links)
-        nodes = {name: self._node(name, each) for name, each in shape.nodes.items()}
-        change = Change(services=services, slices=slices, pods=changes, nodes=nodes, engines=engines, links=links)
+    def after(self, now: ClusterState, written: Change) -> ClusterState:
+        manifests = self._objects(now.manifests, written)
+        changes, pods = self._pods(now.pods, written.pods)
+        engines, running = self._engines(now.running, written.engines)
+        cut = self._links(now.cut, written.links)
+        for name in written.nodes:
+            self._check_node(name, self.location["nodes"][name])
+        change = replace(
+            written,
+            services=tuple(replace(each, service=manifests.services.get(each.id)) for each in written.services),
+            slices=tuple(replace(each, slice=manifests.slices.get(each.id)) for each in written.slices),
+            pods=changes,
+            engines=engines,
+        )
         return ClusterState(change=change, manifests=manifests, pods=pods, running=running, cut=cut)
 
-    def _objects(
-        self, manifests: Manifests, shape: ChangeShape
-    ) -> tuple[tuple[ServiceChange, ...], tuple[SliceChange, ...], Manifests]:
+    def _objects(self, before: Manifests, written: Change) -> Manifests:
         """Apply the patches of Services and slices, and read each result like any manifest."""
-        networks = service_networks(self.parts)
-        services, locations = dict(manifests.services), dict(manifests.locations)
-        slices, slice_spots, sliced = dict(manifests.slices), dict(manifests.slice_spots), set(manifests.sliced)
-        service_changes, slice_changes = [], []
-        for key, location in self._patches("services", shape.services, manifests.complete, services, "Service"):
-            services.pop(key, None)
-            if location.value is not None:
-                made = self._patched("Service", key, locations.get(key), location, patched_service, networks)
-                services[key] = made.services.get(key)
-                locations |= made.locations if key in made.locations else {}
-            service_changes.append(ServiceChange(namespace=key[0], name=key[1], service=services.get(key)))
-        for key, location in self._patches(
-            "endpointSlices", shape.endpoint_slices, manifests.complete, slices, "EndpointSlice"
-        ):
-            slices.pop(key, None)
-            if location.value is not None:
-                made = self._patched("EndpointSlice", key, slice_spots.get(key), location, patched, networks)
-                slices.update(made.slices)
-                slice_spots.update(made.slice_spots)
-                sliced |= made.sliced
-            slice_changes.append(SliceChange(namespace=key[0], name=key[1], slice=slices.get(key)))
         after = replace(
-            manifests,
-            services=services,
-            locations=locations,
-            slices=slices,
-            slice_spots=slice_spots,
-            sliced=sliced,
+            before,
+            services={**before.services},
+            locations={**before.locations},
+            slices={**before.slices},
+            slice_spots={**before.slice_spots},
+            sliced={*before.sliced},
         )
-        if service_changes:
+        for key, patch in self._patches("services", "Service", written.services, after.services, after):
+            after.services.pop(key, None)
+            if patch.value is not None:
+                made = self._patched("Service", key, after.locations.get(key), patch, patched_service)
+                after.services[key] = made.services.get(key)
+                after.locations |= made.locations if key in made.locations else {}
+        for key, patch in self._patches("endpointSlices", "EndpointSlice", written.slices, after.slices, after):
+            after.slices.pop(key, None)
+            if patch.value is not None:
+                made = self._patched("EndpointSlice", key, after.slice_spots.get(key), patch, patched)
+                after.slices |= made.slices
+                after.slice_spots |= made.slice_spots
+                after.sliced |= made.sliced
+        if written.services:
             check_services(after, self.problems)
-        return tuple(service_changes), tuple(slice_changes), after
+        return after
 
     def _patches(
-        self, key: str, patches: Mapping[str, object], complete: bool, there: Mapping[ServiceId, object], kind: str
+        self,
+        alias: str,
+        kind: str,
+        changes: Sequence[ServiceChange | SliceChange],
+        there: Mapping[ServiceId, object],
+        manifests: Manifests,
     ) -> Iterator[tuple[ServiceId, Location]]:
         """Every patch, with the name of its object."""
-        for name, patch in patches.items():
-            location, found = self.location[key][name], service_id(name, None)
-            if patch is None and complete and found not in there:
+        for name, change in zip(self.location[alias].keys, changes, strict=True):
+            location = self.location[alias][name]
+            if location.value is None and manifests.complete and change.id not in there:
                 known = [each if namespace == "default" else f"{namespace}/{each}" for namespace, each in there]
-                what = f"there is no {kind} {'/'.join(found)} to delete at this step"
-                self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=name, known=known)
+                what = f"there is no {kind} {'/'.join(change.id)} to delete at this step"
+                self.problems.add(location.key, what, allowed=f"existing: {listed(known)}", word=str(name), known=known)
             else:
-                yield found, location
+                yield change.id, location
 
     def _patched(
-        self,
-        kind: str,
-        key: ServiceId,
-        base: Location | None,
-        patch: Location,
-        patcher: _Patcher,
-        networks: tuple[IPNetwork, ...],
+        self, kind: str, key: ServiceId, base: Location | None, patch: Location, patcher: _Patcher
     ) -> Manifests:
-        before = len(self.problems)
-        made = read_manifests([patcher(base or _head(kind, key), patch)], networks, self.problems)
+        count = len(self.problems)
+        made = read_manifests([patcher(base or _head(kind, key), patch)], service_networks(self.parts), self.problems)
         named = made.services if kind == "Service" else made.slice_spots
-        if key not in named and len(self.problems) == before:
+        if key not in named and len(self.problems) == count:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made
 
     def _pods(
-        self, pods: Mapping[str, PodGroup] | None, shapes: Mapping[str, PodChangeShape | None]
+        self, pods: Mapping[str, PodGroup] | None, written: Mapping[str, PodChange]
     ) -> tuple[dict[str, PodChange], Mapping[str, PodGroup] | None]:
         changes: dict[str, PodChange] = {}
         after = dict(pods or {})
-        declared = single_pods(self.parts)
+        declared = self.parts.single_pods
         inventory, known = self.inventory, (*self.parts.pods, *self.inventory.pods)
-        for name, shape in shapes.items():
+        for name, change in written.items():
             location = self.location["pods"][name]
             singles = inventory.groups.get(name) or ((name,) if name in inventory.pods else ())
             if not singles and not inventory.is_doubtful(name):
@@ -182,9 +172,9 @@ class _Reader(Struct, frozen=True):
                         location.key, f"changes {single} twice", allowed="name its entry, or the pod alone"
                     )
                     continue
-                changes[single] = _pod_change(shape)
+                changes[single] = change
                 if single in after:
-                    after[single] = self._pod(single, after[single], declared[single], changes[single], location)
+                    after[single] = self._pod(single, after[single], declared[single], change, location)
         return changes, after if pods is not None else None
 
     def _pod(self, name: str, pod: PodGroup, declared: PodGroup, change: PodChange, location: Location) -> PodGroup:
@@ -204,18 +194,6 @@ class _Reader(Struct, frozen=True):
         if change.serving is not None:
             check_readiness(made, location, self.problems)
         return made
-
-    def _node(self, name: str, shape: NodeChangeShape | None) -> NodeChange:
-        self._check_node(name, self.location["nodes"][name])
-        if shape is None:
-            return NodeChange(present=False)
-        return NodeChange(
-            present=shape.present,
-            labels=shape.labels,
-            taints=None if shape.taints is None else tuple(shape.taints),
-            terminating=shape.terminating,
-            sysctls=shape.sysctls,
-        )
 
     def _check_node(self, name: str, location: Location) -> None:
         if name not in self.inventory.nodes:
@@ -242,25 +220,20 @@ class _Reader(Struct, frozen=True):
                 after.discard(node)
         return each, frozenset(after)
 
-    def _links(
-        self, cut: frozenset[tuple[str, str]], states: Mapping[str, LinkState]
-    ) -> tuple[tuple[LinkChange, ...], frozenset[tuple[str, str]]]:
-        made, after = [], set(cut)
-        for written, state in states.items():
+    def _links(self, cut: frozenset[tuple[str, str]], changes: Sequence[LinkChange]) -> frozenset[tuple[str, str]]:
+        for written, change in zip(self.location["links"].keys, changes, strict=True):
             location = self.location["links"][written]
-            name, _, device = written.partition("/")
-            link = (name, device or _FIRST_DEVICE)
-            if not self._has_link(name, link[1], location):
+            link = (change.netns_name, change.device)
+            if not self._has_link(*link, location):
                 continue
-            if (link in cut) is (state is LinkState.CUT):
+            if (link in cut) is not change.up:
                 self.problems.add(
                     location.spot,
                     f"the link of {written} is {'cut' if link in cut else 'not cut'} at this step",
                     allowed="remove the key",
                 )
-            after = after | {link} if state is LinkState.CUT else after - {link}
-            made.append(LinkChange(netns_name=name, device=link[1], up=state is LinkState.MENDED))
-        return tuple(made), frozenset(after)
+            cut = cut - {link} if change.up else cut | {link}
+        return cut
 
     def _has_link(self, name: str, device: str, location: Location) -> bool:
         inventory = self.inventory
@@ -271,7 +244,7 @@ class _Reader(Struct, frozen=True):
         if pod is not None and (pod.host_network or pod.shared_netns):
             self.problems.add(location.key, f"{name} has no link of its own", allowed="name its node")
             return False
-        devices = [_FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
+        devices = [FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
         if device not in devices:
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)
@@ -287,15 +260,3 @@ def _head(kind: str, key: ServiceId) -> Location:
     metadata = {"namespace": key[0], "name": key[1]}
     value = {"apiVersion": _VERSIONS[kind], "kind": kind, "metadata": metadata}
     return Location(Document(value, Position("", 1, 1), {}))
-
-
-def _pod_change(shape: PodChangeShape | None) -> PodChange:
-    if shape is None:
-        return PodChange(present=False)
-    return PodChange(
-        present=shape.present,
-        ready=shape.ready,
-        serving=shape.serving,
-        terminating=shape.terminating,
-        labels=shape.labels,
-    )

@@ -2,49 +2,19 @@
 
 from collections.abc import Iterable, Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.model import Mode
+from proxylab.scenario.matrix import axis_names, network_axes, value_text
+from proxylab.scenario.model import EngineFailure, Exceptional, Mode, StepException
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
-from proxylab.scenario.schema.matrix import AXES, ConditionShape, MatrixShape
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange
+from proxylab.scenario.words import RUNNING_MODES
 
-if TYPE_CHECKING:
-    from proxylab.scenario.schema.step import StepExceptionShape
-
-__all__ = ["axes_of", "check_conditions", "conditions_of", "value_text"]
+__all__ = ["check_conditions"]
 
 MOST_CASES = 200
-
-
-def value_text(value: object) -> str:
-    """The value of an axis in the form that reports print: ``IPv4+IPv6``, ``bridge``, ``1``."""
-    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def axes_of(matrix: MatrixShape) -> dict[str, tuple[str, ...]]:
-    """The axes that the author gives, in the order of a case's id: families, family, pod network, sysctls, mode."""
-    named = {
-        str(field.alias): getattr(matrix, name) for name, field in MatrixShape.model_fields.items() if name != "mode"
-    }
-    axes = {**named, **(matrix.model_extra or {}), "mode": matrix.mode}
-    return {axis: tuple(map(value_text, values)) for axis, values in axes.items() if values is not None}
-
-
-def conditions_of(when: ConditionShape) -> dict[str, str]:
-    """The values of a condition, by axis; versions are not an axis."""
-    named = {
-        str(field.alias): getattr(when, name)
-        for name, field in ConditionShape.model_fields.items()
-        if name != "version"
-    }
-    return {
-        axis: value_text(value) for axis, value in {**named, **(when.model_extra or {})}.items() if value is not None
-    }
 
 
 def check_conditions(parts: Parts, problems: Problems) -> None:
@@ -56,21 +26,26 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
     """
     spec = parts.location["spec"]
     if parts.matrix is not None:
-        _check_axes(spec["matrix"], AXES, problems)
-        axes = axes_of(parts.matrix)
+        _check_axes(spec["matrix"], axis_names(), problems)
+        axes = parts.matrix.axes
         if spec["matrix"].exists and not axes:
-            problems.add(spec["matrix"].key, "has no axis", allowed=f"allowed: {listed(AXES)}, and sysctls below net.")
+            problems.add(
+                spec["matrix"].key, "has no axis", allowed=f"allowed: {listed(axis_names())}, and sysctls below net."
+            )
         count = prod(len(values) for axis, values in axes.items() if axis != "family")
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
         _check_family(parts, axes, spec["matrix"]["family"], problems)
+        if parts.matrix.mode and not {*RUNNING_MODES} & {*parts.matrix.mode}:
+            what = "not yet: this version can run none of these modes"
+            problems.add(spec["matrix"]["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     _refuse_family(parts.failures, spec["except"], "one engine serves both families", problems)
     _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):
         _check_exceptions(parts, probe.exceptions, spec["probes"][index]["except"], problems)
     for number, step in enumerate(parts.steps):
         at = spec["steps"][number]
-        exceptions = step.shape.exceptions if step.shape else ()
+        exceptions = step.whole.exceptions if step.whole else ()
         _refuse_family(exceptions, at["except"], "a step happens once for both families", problems)
         _check_exceptions(parts, exceptions, at["except"], problems)
         for index, probe in enumerate(step.probes):
@@ -90,7 +65,7 @@ def _check_family(parts: Parts, axes: Mapping[str, tuple[str, ...]], location: L
 
 
 def _refuse_family(
-    exceptions: "Iterable[EngineFailureShape | StepExceptionShape | None]",
+    exceptions: Iterable[EngineFailure | StepException | None],
     location: Location,
     what: str,
     problems: Problems,
@@ -112,22 +87,23 @@ def _check_axes(location: Location, axes: Iterable[str], problems: Problems) -> 
 
 def _check_exceptions(
     parts: Parts,
-    exceptions: "Iterable[EngineFailureShape | ExceptionShape | StepExceptionShape | None]",
+    exceptions: Iterable[EngineFailure | Exceptional | StepException | None],
     location: Location,
     problems: Problems,
 ) -> None:
-    possible = None if parts.matrix is None or parts.network is None else _values(parts)
+    possible = _values(parts)
     checked: list[tuple[Location, dict[str, str], VersionRange | None]] = []
     for index, exception in enumerate(exceptions):
         when = location[index]["when"]
-        _check_axes(when, (*AXES, "version"), problems)
+        _check_axes(when, (*axis_names(), "version"), problems)
         if exception is None:
             continue
-        conditions, version = conditions_of(exception.when), exception.when.version
+        conditions, version = exception.when.values, exception.when.version
         if not conditions and version is None:
             problems.add(when.spot, "always holds", allowed="add a condition, or change expect instead")
-        for axis, value in conditions.items() if possible is not None else ():
-            _check_condition(axis, value, (possible or {}).get(axis), when[axis], problems)
+        if possible is not None:
+            for axis, value in conditions.items():
+                _check_condition(axis, value, possible.get(axis), when[axis], problems)
         for other, earlier, versions in checked:
             alike = all(earlier.get(axis, value) == value for axis, value in conditions.items())
             if alike and (version is None or versions is None or version.meets(versions)):
@@ -138,17 +114,12 @@ def _check_exceptions(
         checked.append((location[index], conditions, version))
 
 
-def _values(parts: Parts) -> dict[str, tuple[str, ...] | None]:
+def _values(parts: Parts) -> dict[str, tuple[str, ...]] | None:
     """The values that each axis has in some case; ``None`` if they are unknown."""
-    network, matrix = parts.network, parts.matrix
-    fixed: Mapping[str, Any] = {
-        "families": network and network.families,
-        "podNetwork": network and network.pod_network,
-        "interNode": network and network.inter_node,
-        "hairpin": network and network.hairpin,
-    }
-    values: dict[str, tuple[str, ...] | None] = {axis: (value_text(value),) for axis, value in fixed.items()}
-    return {**values, "family": (), "mode": tuple(Mode), **(axes_of(matrix) if matrix else {})}
+    if parts.network is None or parts.matrix is None:
+        return None
+    fixed = {axis: (value,) for axis, value in network_axes(parts.network).items()}
+    return {**fixed, "family": (), "mode": tuple(Mode), **parts.matrix.axes}
 
 
 def _check_condition(

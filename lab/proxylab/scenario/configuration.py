@@ -1,9 +1,18 @@
-"""Read a KubeProxyConfiguration document as the configuration of the lab's proxies, with the API's defaults."""
+"""KubeProxyConfiguration, as an author writes it or ``kubectl -n kube-system get cm kube-proxy`` shows it.
 
-from collections.abc import Sequence
-from ipaddress import IPv6Address
+The records have every key of the kubeproxy.config.k8s.io/v1alpha1 API, with the API's defaults
+(https://kubernetes.io/docs/reference/config-api/kube-proxy-config.v1alpha1/). The module also compares keys with each
+other, and makes the configuration of the lab's proxies.
+"""
 
-from msgspec import Struct
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Struct, field
+from msgspec.structs import asdict
 
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import (
@@ -14,25 +23,213 @@ from proxylab.cluster.configuration import (
     SocketAddress,
 )
 from proxylab.scenario.document import Location
-from proxylab.scenario.problems import Problems
-from proxylab.scenario.schema.base import ignored_keys
-from proxylab.scenario.schema.kubeproxy import (
-    PRIMARY,
-    ConntrackShape,
-    DetectLocalShape,
-    IptablesShape,
-    KubeProxyShape,
-    NftablesShape,
-)
+from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_keys, refused
+from proxylab.scenario.problems import Problems, describe, listed, shown
+from proxylab.scenario.syntax import Address, read_network
 from proxylab.scenario.validation import validated
+from proxylab.scenario.words import RUNNING_MODES, Mode
 
-__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "read_configuration"]
+__all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "KubeProxyManifest", "read_configuration"]
 
-CONFIGURATION_KIND = "KubeProxyConfiguration"
+CONFIGURATION_KIND: Final = "KubeProxyConfiguration"
 
-CONFIGURATION_VERSION = "kubeproxy.config.k8s.io/v1alpha1"
+CONFIGURATION_VERSION: Final = "kubeproxy.config.k8s.io/v1alpha1"
 
-_DEFAULT = ProxyConfiguration()
+_DEFAULT: Final = ProxyConfiguration()
+_PRIMARY: Final = "primary"
+"""The word in ``nodePortAddresses`` for the node's own addresses."""
+
+_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_DEVICE: Final = re.compile(r"[^\s/:+!\"\\]{1,15}")
+"""A device name that the kernel allows (``dev_valid_name()``), without characters that have a meaning in a rule."""
+
+
+def _absent_if_empty(value: object) -> object:
+    """Read Go's zero value as absent: kubeadm writes unset keys as empty text."""
+    return None if value == "" else value
+
+
+def _duration(value: object) -> float:
+    """Seconds, from Go's spelling: ``1h``, ``30s``, ``1m30s``, ``10ms``, ``0``."""
+    if isinstance(value, str):
+        if value == "0":
+            return 0.0
+        parts = _PART.findall(value)
+        if parts and "".join(number + unit for number, unit in parts) == value:
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    raise refused(f"must be a duration, is {describe(value)}", allowed="write it as 30s, 1m30s or 10ms")
+
+
+def _socket_address(default_port: int) -> Callable[[object], SocketAddress]:
+    def read(value: object) -> SocketAddress:
+        text = value if isinstance(value, str) else ""
+        host, port = text, str(default_port)
+        if bracketed := re.fullmatch(r"\[([^]]*)\](?::(\d+))?", text):
+            host, port = bracketed[1], bracketed[2] or port
+        elif text.count(":") == 1:
+            host, _, port = text.partition(":")
+        with suppress(ValueError):
+            if 1 <= int(port) <= 65535:
+                return SocketAddress(ip_address(host), int(port))
+        allowed = f"write it as 0.0.0.0:{default_port}"
+        raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
+
+    return read
+
+
+def _networks(value: object) -> list[IPNetwork]:
+    texts = value.split(",") if isinstance(value, str) else [value]
+    return [read_network(each) for each in texts if each != ""]
+
+
+def _network_or_primary(value: object) -> IPNetwork | str:
+    text = value if isinstance(value, str) else ""
+    if text == _PRIMARY:
+        return _PRIMARY
+    with suppress(ValueError):
+        return ip_network(text, strict=False)
+    allowed = f"allowed: networks such as 172.18.0.0/16, or {_PRIMARY}"
+    raise refused(f"must be a network, is {describe(value)}", allowed=allowed, word=text, known=[_PRIMARY])
+
+
+def _mode(value: object) -> object:
+    if value in ("", *Mode):
+        return value or Mode.IPTABLES
+    word = value if isinstance(value, str) else ""
+    allowed = f"allowed: {listed(RUNNING_MODES)}"
+    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=RUNNING_MODES)
+
+
+def _device(value: object) -> str:
+    if not isinstance(value, str) or not (value == "" or _DEVICE.fullmatch(value)):
+        raise refused(f"must be a device's name, is {describe(value)}", allowed="allowed: 15 characters without spaces")
+    return value
+
+
+_Duration = Annotated[float, Read(_duration, str)]
+_Networks = Annotated[tuple[IPNetwork, ...], Read(_networks, str)]
+_UNSET_IF_EMPTY: Final = Read(_absent_if_empty)
+
+
+class _Nftables(Manifest, frozen=True, kw_only=True):
+    """``nftables``: keys of this mode."""
+
+    masquerade_bit: Annotated[int, Between(0, 31), Key("The bit of the packet mark that requests masquerading.")] = (
+        _DEFAULT.masquerade_bit
+    )
+    masquerade_all: Annotated[bool, Key("Masquerade all traffic to cluster IPs.")] = False
+    # The API cannot tell a zero from an absent key here (SetDefaults_KubeProxyConfiguration).
+    sync_period: Annotated[
+        _Duration,
+        Check(lambda seconds: seconds or _DEFAULT.sync_period),
+        Key("How often the proxy checks its rules; 30s by default."),
+    ] = _DEFAULT.sync_period
+    min_sync_period: Annotated[
+        _Duration,
+        Check(lambda seconds: seconds or _DEFAULT.min_sync_period),
+        Key("The least time between two syncs; 0 means the default, 10ms here and 1s upstream."),
+    ] = _DEFAULT.min_sync_period
+
+
+class _Iptables(_Nftables, frozen=True, kw_only=True):
+    """``iptables``: the keys of nftables and one more."""
+
+    localhost_node_ports: Annotated[bool, Key("Serve IPv4 node ports on 127.0.0.0/8 too.")] = True
+
+
+class _Conntrack(Manifest, frozen=True, kw_only=True):
+    """``conntrack``: sysctls that the proxy writes when it starts."""
+
+    without_effect: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("maxPerCore", "min"), "No network namespace can set its own nf_conntrack_max."
+    )
+
+    tcp_established: Annotated[
+        _Duration, Key("24h by default; 0s leaves the sysctl unchanged.", alias="tcpEstablishedTimeout")
+    ] = _DEFAULT.conntrack.tcp_established
+    tcp_close_wait: Annotated[
+        _Duration, Key("1h by default; 0s leaves the sysctl unchanged.", alias="tcpCloseWaitTimeout")
+    ] = _DEFAULT.conntrack.tcp_close_wait
+    tcp_be_liberal: Annotated[bool, Key("Accept packets out of window, not INVALID.")] = False
+    udp: Annotated[_Duration, Key("Unchanged by default.", alias="udpTimeout")] = _DEFAULT.conntrack.udp
+    udp_stream: Annotated[_Duration, Key("Unchanged by default.", alias="udpStreamTimeout")] = (
+        _DEFAULT.conntrack.udp_stream
+    )
+
+
+class _DetectLocal(Manifest, frozen=True, kw_only=True):
+    """``detectLocal``: the devices, for the two modes that detect by device."""
+
+    bridge_interface: Annotated[str, Read(_device), Key("The bridge, for detectLocalMode BridgeInterface.")] = ""
+    interface_name_prefix: Annotated[
+        str, Read(_device), Key("How device names begin, for detectLocalMode InterfaceNamePrefix.")
+    ] = ""
+
+
+class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
+    """The document."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {
+        "metadata": "Not used.",
+        "clientConnection": "The lab has its own API server.",
+        "hostnameOverride": "The lab names its nodes itself.",
+        **dict.fromkeys(
+            ("logging", "bindAddressHardFail", "enableProfiling", "showHiddenMetricsForVersion", "oomScoreAdj"),
+            "It changes no rule; the lab does not pass it on.",
+        ),
+        "ipvs": "For mode ipvs.",
+        "winkernel": "For mode kernelspace.",
+        "configSyncPeriod": "The proxy never polls the lab's store.",
+        "portRange": "For mode userspace.",
+        "windowsRunAsService": "For Windows.",
+    }
+
+    api_version: Annotated[str, Key("It is kubeproxy.config.k8s.io/v1alpha1.")]
+    kind: Annotated[str, Key("It is KubeProxyConfiguration.")]
+    mode: Annotated[Mode, Read(_mode), Key("The proxy mode.")] = Mode.IPTABLES
+    detect_local_mode: Annotated[
+        DetectLocalMode | None,
+        _UNSET_IF_EMPTY,
+        Key("How the proxy recognises traffic of local pods; ClusterCIDR by default."),
+    ] = None
+    detect_local: Annotated[_DetectLocal, Key("Devices for detectLocalMode.")] = _DetectLocal()
+    cluster_cidr: Annotated[
+        _Networks | None,
+        Key(
+            "The pod networks, one per family; without the key the lab's own, with empty text none.",
+            alias="clusterCIDR",
+        ),
+    ] = None
+    node_port_addresses: Annotated[
+        tuple[Annotated[IPNetwork | str, Read(_network_or_primary)], ...],
+        Key("The addresses that serve node ports: networks, or primary alone; all by default."),
+    ] = ()
+    iptables: Annotated[_Iptables, Key("Keys of mode iptables.")] = _Iptables()
+    nftables: Annotated[_Nftables, Key("Keys of mode nftables.")] = _Nftables()
+    feature_gates: Annotated[
+        Mapping[str, bool],
+        Key("Feature gates of the real kube-proxy; embedded engines refuse those that they do not have."),
+    ] = field(default_factory=dict)
+    conntrack: Annotated[_Conntrack, Key("Sysctls of connection tracking.")] = _Conntrack()
+    bind_address: Annotated[
+        Address | None,
+        _UNSET_IF_EMPTY,
+        Key(
+            "The primary address of every node. With 0.0.0.0 or :: each node keeps its own, and with :: the next two "
+            "keys default to IPv6 addresses."
+        ),
+    ] = None
+    healthz_bind_address: Annotated[
+        Annotated[SocketAddress, Read(_socket_address(10256), str)] | None,
+        _UNSET_IF_EMPTY,
+        Key("0.0.0.0:10256 by default; 0.0.0.0 and [::] both mean every address of both families."),
+    ] = None
+    metrics_bind_address: Annotated[
+        Annotated[SocketAddress, Read(_socket_address(10249), str)] | None,
+        _UNSET_IF_EMPTY,
+        Key("127.0.0.1:10249 by default; 0.0.0.0 and [::] both mean every address of both families."),
+    ] = None
 
 
 class Configured(Struct, frozen=True):
@@ -54,84 +251,62 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
         allowed = f"allowed: {CONFIGURATION_VERSION}"
         problems.add(location["apiVersion"].spot, f"is not a version of {CONFIGURATION_KIND}", allowed=allowed)
         return Configured()
-    shape = validated(KubeProxyShape, location, problems)
-    if shape is None:
+    manifest = validated(KubeProxyManifest, location, problems)
+    if manifest is None:
         return Configured()
-    _check(shape, location, problems)
-    return Configured(_configuration(shape), tuple(sorted(ignored_keys(shape))))
+    _check(manifest, location, problems)
+    return Configured(_configuration(manifest), tuple(sorted(ignored_keys(manifest, location.value))))
 
 
-def _check(shape: KubeProxyShape, location: Location, problems: Problems) -> None:
-    """The rules between keys (pkg/proxy/apis/config/validation)."""
-    detect = shape.detect_local or DetectLocalShape()
+def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) -> None:
+    """The rules between keys (pkg/proxy/apis/config/validation), and the modes that no engine has."""
+    if manifest.mode is Mode.IPVS:
+        what = f"not yet: this version cannot run mode {manifest.mode}"
+        problems.add(location["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     needed = {
-        DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", detect.bridge_interface),
-        DetectLocalMode.INTERFACE_NAME_PREFIX: ("interfaceNamePrefix", detect.interface_name_prefix),
+        DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", manifest.detect_local.bridge_interface),
+        DetectLocalMode.INTERFACE_NAME_PREFIX: ("interfaceNamePrefix", manifest.detect_local.interface_name_prefix),
     }
-    if shape.detect_local_mode in needed:
-        key, given = needed[shape.detect_local_mode]
+    if manifest.detect_local_mode in needed:
+        key, given = needed[manifest.detect_local_mode]
         if not given:
             problems.add(
                 location["detectLocal"][key].spot,
-                f"is missing: detectLocalMode {shape.detect_local_mode} needs it",
+                f"is missing: detectLocalMode {manifest.detect_local_mode} needs it",
                 allowed="add it, or choose another mode",
             )
-    addresses = shape.node_port_addresses or []
-    if PRIMARY in addresses and len(addresses) > 1:
+    addresses = manifest.node_port_addresses
+    if _PRIMARY in addresses and len(addresses) > 1:
         problems.add(
-            location["nodePortAddresses"].spot, f"{PRIMARY} must be the only entry", allowed="remove the others"
+            location["nodePortAddresses"].spot, f"{_PRIMARY} must be the only entry", allowed="remove the others"
         )
-    families = [network.version for network in shape.cluster_cidr or ()]
+    families = [network.version for network in manifest.cluster_cidr or ()]
     if len(families) > len(set(families)):
         problems.add(
             location["clusterCIDR"].spot, "has two networks of one family", allowed="at most one of each family"
         )
-    sections: dict[str, NftablesShape] = {
-        "iptables": shape.iptables or IptablesShape(),
-        "nftables": shape.nftables or NftablesShape(),
-    }
-    for key, section in sections.items():
-        sync = section.sync_period or _DEFAULT.sync_period
-        least = section.min_sync_period or _DEFAULT.min_sync_period
-        if least > sync:
-            spot = location[key]["minSyncPeriod"].spot
-            problems.add(spot, f"{least:g} s is longer than the syncPeriod of {sync:g} s", allowed="make it no longer")
+    for key, section in {"iptables": manifest.iptables, "nftables": manifest.nftables}.items():
+        if section.min_sync_period > section.sync_period:
+            what = f"{section.min_sync_period:g} s is longer than the syncPeriod of {section.sync_period:g} s"
+            problems.add(location[key]["minSyncPeriod"].spot, what, allowed="make it no longer")
 
 
-def _configuration(shape: KubeProxyShape) -> ProxyConfiguration:
-    detect, iptables = shape.detect_local or DetectLocalShape(), shape.iptables or IptablesShape()
-    addresses = shape.node_port_addresses or []
-    bind = shape.bind_address
+def _configuration(manifest: KubeProxyManifest) -> ProxyConfiguration:
+    addresses, bind = manifest.node_port_addresses, manifest.bind_address
     healthz, metrics = _servers(bind)
     return ProxyConfiguration(
         bind_address=None if bind is None or bind.is_unspecified else bind,
-        detect_local_mode=shape.detect_local_mode or _DEFAULT.detect_local_mode,
-        cluster_cidrs=shape.cluster_cidr,
-        bridge_interface=detect.bridge_interface or "",
-        interface_name_prefix=detect.interface_name_prefix or "",
+        detect_local_mode=manifest.detect_local_mode or _DEFAULT.detect_local_mode,
+        cluster_cidrs=manifest.cluster_cidr,
+        **asdict(manifest.detect_local),
         node_port_addresses=tuple(each for each in addresses if isinstance(each, IPNetwork)),
-        node_port_primary=PRIMARY in addresses,
-        masquerade_bit=_DEFAULT.masquerade_bit if iptables.masquerade_bit is None else iptables.masquerade_bit,
-        masquerade_all=iptables.masquerade_all or False,
-        localhost_node_ports=iptables.localhost_node_ports is not False,
-        # The API cannot tell a zero from an absent key here (SetDefaults_KubeProxyConfiguration).
-        sync_period=iptables.sync_period or _DEFAULT.sync_period,
-        min_sync_period=iptables.min_sync_period or _DEFAULT.min_sync_period,
-        conntrack=_conntrack(shape.conntrack or ConntrackShape()),
-        healthz=shape.healthz_bind_address or healthz,
-        metrics=shape.metrics_bind_address or metrics,
-        nftables=_nftables(shape.nftables or NftablesShape()),
-        feature_gates=shape.feature_gates or {},
-    )
-
-
-def _nftables(shape: NftablesShape) -> NftablesConfiguration:
-    default = _DEFAULT.nftables
-    return NftablesConfiguration(
-        masquerade_bit=default.masquerade_bit if shape.masquerade_bit is None else shape.masquerade_bit,
-        masquerade_all=shape.masquerade_all or False,
-        sync_period=shape.sync_period or default.sync_period,
-        min_sync_period=shape.min_sync_period or default.min_sync_period,
+        node_port_primary=_PRIMARY in addresses,
+        **asdict(manifest.iptables),
+        conntrack=ConntrackTimeouts(**asdict(manifest.conntrack)),
+        healthz=manifest.healthz_bind_address or healthz,
+        metrics=manifest.metrics_bind_address or metrics,
+        nftables=NftablesConfiguration(**asdict(manifest.nftables)),
+        feature_gates=manifest.feature_gates,
     )
 
 
@@ -143,18 +318,3 @@ def _servers(bind: IPAddress | None) -> tuple[SocketAddress, SocketAddress]:
         SocketAddress(IPv6Address("::"), _DEFAULT.healthz.port),
         SocketAddress(IPv6Address("::1"), _DEFAULT.metrics.port),
     )
-
-
-def _conntrack(shape: ConntrackShape) -> ConntrackTimeouts:
-    default = _DEFAULT.conntrack
-    return ConntrackTimeouts(
-        tcp_established=_given(shape.tcp_established_timeout, default.tcp_established),
-        tcp_close_wait=_given(shape.tcp_close_wait_timeout, default.tcp_close_wait),
-        udp=_given(shape.udp_timeout, default.udp),
-        udp_stream=_given(shape.udp_stream_timeout, default.udp_stream),
-        tcp_be_liberal=shape.tcp_be_liberal or False,
-    )
-
-
-def _given(value: float | None, default: float) -> float:
-    return default if value is None else value

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
+from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location
-from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.model import (
     ConntrackExpect,
     Entries,
@@ -11,13 +12,13 @@ from proxylab.scenario.model import (
     Frontend,
     NodeDevice,
     Outcome,
+    PodGroup,
+    Send,
+    ServiceTarget,
     Shares,
     Spread,
 )
 from proxylab.scenario.problems import Problems, listed
-from proxylab.scenario.references import ready_pods, service_id
-from proxylab.scenario.schema.probe import SendShape, ServiceTargetShape
-from proxylab.scenario.subject import Subject, is_echo, names_pods
 from proxylab.scenario.syntax import is_address
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
@@ -36,7 +37,7 @@ def check_expectations(subject: Subject) -> None:
 def _check(subject: Subject, expect: Expect, location: Location) -> None:
     inventory, problems = subject.inventory, subject.problems
     _check_outcome(expect, location, problems)
-    if is_echo(subject):
+    if subject.echo:
         _check_echo(expect, location, problems)
     _check_http(subject, expect, location)
     check_source(expect.source, location["source"], inventory, problems)
@@ -92,7 +93,7 @@ def _check_echo(expect: Expect, location: Location, problems: Problems) -> None:
 
 def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
     target, problems = subject.probe.target, subject.problems
-    via = target.via if isinstance(target, ServiceTargetShape) else None
+    via = target.via if isinstance(target, ServiceTarget) else None
     if (
         via is Frontend.HEALTH_CHECK_NODE_PORT
         and expect.http is None
@@ -119,7 +120,7 @@ def _check_backends(subject: Subject, backends: Sequence[str], location: Locatio
         elif name in seen:
             subject.problems.add(location[index].spot, f"{name} appears twice", allowed="remove one of the two")
         seen.add(name)
-    if send is not None and send.flows < len(backends) and not names_pods(subject):
+    if send is not None and send.flows < len(backends) and not subject.names_pods:
         what = f"send.flows is {send.flows}, too few to reach each of {len(backends)} backends"
         subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
 
@@ -128,10 +129,10 @@ def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
     target, send, problems = subject.probe.target, subject.probe.send, subject.problems
     if target is None or send is None:
         return
-    if not isinstance(target, ServiceTargetShape):
+    if not isinstance(target, ServiceTarget):
         problems.add(location.key, "only a Service spreads flows", allowed="remove the key")
         return
-    if names_pods(subject):
+    if subject.names_pods:
         what = "the client, not the Service, picks one of the addresses of a headless Service's name"
         problems.add(location.key, what, allowed="remove the key")
         return
@@ -150,16 +151,16 @@ def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
         _check_power(subject, send, known, flows_needed(max(known, 1)), location)
 
 
-def _check_affinity(subject: Subject, expect: Expect, target: ServiceTargetShape, location: Location) -> bool:
+def _check_affinity(subject: Subject, expect: Expect, target: ServiceTarget, location: Location) -> bool:
     """Whether the spread contradicts the Service's session affinity; notes it."""
-    service = subject.manifests.services.get(service_id(target.service, target.namespace))
+    service = subject.service
     if service is None:
         return False
     if expect.spread is Spread.STICKY and service.affinity_timeout is None:
         what = f"Service {service.name} has no session affinity, so flows do not stick to a backend"
         subject.problems.add(location.spot, what, allowed="needed: sessionAffinity: ClientIP")
         return True
-    many = subject.probe.source is not None and subject.probe.source.address == "all"
+    many = subject.probe.source is not None and subject.probe.source.all_addresses
     if expect.spread is not Spread.STICKY and service.affinity_timeout is not None and not many:
         what = f"Service {service.name} has sessionAffinity ClientIP: all flows of a client go to one backend"
         subject.problems.add(location.spot, what, allowed="allowed: sticky")
@@ -180,7 +181,7 @@ def _check_shares(
             )
 
 
-def _check_power(subject: Subject, send: SendShape, count: int, needed: int, location: Location) -> None:
+def _check_power(subject: Subject, send: Send, count: int, needed: int, location: Location) -> None:
     if count < 2:
         subject.problems.add(location.spot, f"the number of backends is {count}", allowed="needed: two or more")
     elif send.flows < needed:
@@ -188,7 +189,7 @@ def _check_power(subject: Subject, send: SendShape, count: int, needed: int, loc
         _refuse_flows(subject, location, what, needed)
 
 
-def _check_sticking(subject: Subject, send: SendShape, expect: Expect, location: Location) -> None:
+def _check_sticking(subject: Subject, send: Send, expect: Expect, location: Location) -> None:
     backends = expect.backends or ()
     if len(backends) < 2:
         what = "sticky needs expect.backends"
@@ -201,7 +202,7 @@ def _check_sticking(subject: Subject, send: SendShape, expect: Expect, location:
 def _clients(subject: Subject) -> int:
     """The number of source addresses of the flows."""
     source = subject.probe.source
-    host = subject.parts.hosts.get(source.name) if source is not None and source.address == "all" else None
+    host = subject.parts.hosts.get(source.name) if source is not None and source.all_addresses else None
     return host.addresses if host is not None else 1
 
 
@@ -210,28 +211,41 @@ def _refuse_flows(subject: Subject, location: Location, what: str, needed: int) 
     subject.problems.add(flows.spot if flows.exists else location.spot, what, allowed=f"needed: {needed}")
 
 
-def _endpoints(subject: Subject, target: ServiceTargetShape) -> int | None:
+def _endpoints(subject: Subject, target: ServiceTarget) -> int | None:
     """The number of ready endpoints of the Service, or ``None`` if it is unknown."""
-    wanted = service_id(target.service, target.namespace)
-    service = subject.manifests.services.get(wanted)
+    service = subject.service
     if service is None or subject.pods is None or subject.inventory.doubtful or not subject.manifests.complete:
         return None
-    if (given := subject.manifests.endpoints(wanted)) is not None:
+    if (given := subject.manifests.endpoints(target.id)) is not None:
         return given
-    return ready_pods(service, subject.pods)
+    return _ready_pods(service, subject.pods)
 
 
-def check_conntrack(shape: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:
+def _ready_pods(service: Service, pods: Mapping[str, PodGroup]) -> int:
+    """How many of the pods are ready endpoints of the Service."""
+    if not service.selector:
+        return 0
+    wanted = service.selector.items()
+    return sum(
+        pod.present
+        and pod.namespace == service.namespace
+        and wanted <= pod.labels.items()
+        and ((pod.ready and not pod.terminating) or service.publish_not_ready_addresses)
+        for pod in pods.values()
+    )
+
+
+def check_conntrack(expect: ConntrackExpect, location: Location, inventory: Inventory, problems: Problems) -> None:
     """Note unknown names in an expectation of connection tracking, and one that expects nothing."""
-    if shape.node is not None and shape.node not in inventory.nodes:
-        inventory.refuse(location["node"].spot, shape.node, "a node", inventory.nodes, problems)
-    if shape.some is None and shape.none is None:
+    if expect.node is not None and expect.node not in inventory.nodes:
+        inventory.refuse(location["node"].spot, expect.node, "a node", inventory.nodes, problems)
+    if expect.some is None and expect.none is None:
         problems.add(location.spot, "expects nothing", allowed="needed: some, none, or both")
-    if shape.some is not None and shape.some == shape.none:
+    if expect.some is not None and expect.some == expect.none:
         problems.add(
             location["none"].spot, "contradicts some, which needs the same entries", allowed="remove one of the two"
         )
-    for key, entries in (("some", shape.some), ("none", shape.none)):
+    for key, entries in (("some", expect.some), ("none", expect.none)):
         if entries is not None:
             _check_entries(entries, location[key], inventory, problems)
 

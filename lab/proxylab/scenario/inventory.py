@@ -1,20 +1,23 @@
-"""``Inventory``: every name of a scenario. Nodes, pods and outside hosts share one name space.
+"""``Inventory``: every name of a scenario; and ``Subject``: a probe with the scenario around it.
 
-The module checks names against each other, and the entries of ``spec.pods``.
+Nodes, pods and outside hosts share one name space. The module checks names against each other, and the entries of
+``spec.pods``.
 """
 
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Transport
+from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Spot
-from proxylab.scenario.model import PodGroup
-from proxylab.scenario.parts import Parts
+from proxylab.scenario.manifests import Manifests
+from proxylab.scenario.model import Frontend, PodGroup, ServiceTarget
+from proxylab.scenario.parts import Parts, ProbeParts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.syntax import is_label
 
-__all__ = ["MOST_PODS", "Inventory", "check_readiness", "take_inventory"]
+__all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory"]
 
 MOST_PODS = 1000
 """Each pod is a network namespace with its own link."""
@@ -68,6 +71,39 @@ class Inventory(Struct, frozen=True):
         if name in self.pods:
             return "a pod"
         return "an outside host" if name in self.hosts else ""
+
+
+class Subject(Struct, frozen=True):
+    """One probe, and its scenario at the moment when the lab sends the probe.
+
+    ``pods`` are the single pods by name; ``None`` if a mistake in the file hides them.
+    """
+
+    probe: ProbeParts
+    location: Location
+    parts: Parts
+    inventory: Inventory
+    manifests: Manifests
+    pods: Mapping[str, PodGroup] | None
+    problems: Problems
+
+    @property
+    def echo(self) -> bool:
+        """Whether the probe sends echo requests."""
+        return self.probe.send is not None and self.probe.send.protocol is Transport.ICMP
+
+    @property
+    def service(self) -> Service | None:
+        """The Service that the probe dials; ``None`` if it dials none, or if a mistake hides the Service."""
+        target = self.probe.target
+        return self.manifests.services.get(target.id) if isinstance(target, ServiceTarget) else None
+
+    @property
+    def names_pods(self) -> bool:
+        """Whether the probe dials the name of a headless Service, which resolves to the pods' own addresses."""
+        target, service = self.probe.target, self.service
+        by_name = isinstance(target, ServiceTarget) and target.via is Frontend.DNS_NAME
+        return by_name and service is not None and service.headless
 
 
 def take_inventory(parts: Parts, problems: Problems) -> Inventory:

@@ -7,22 +7,23 @@ against the whole schema. So the schema first selects by kind; a Kubernetes kind
 
 from typing import Any, Final
 
-from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from proxylab.scenario.schema.kubeproxy import KubeProxyShape
-from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.configuration import KubeProxyManifest
+from proxylab.scenario.reading import Shape, shape_of
+from proxylab.scenario.services import ServiceManifest
+from proxylab.scenario.spec import ScenarioDocument
+from proxylab.scenario.workloads import EndpointSliceManifest
 
 __all__ = ["DRAFT", "json_schema"]
 
 DRAFT: Final = "http://json-schema.org/draft-07/schema#"
 
-_DOCUMENTS: Final[dict[str, type[BaseModel]]] = {
-    "Service": ServiceShape,
-    "EndpointSlice": EndpointSliceShape,
-    "KubeProxyConfiguration": KubeProxyShape,
+_DOCUMENTS: Final = {
+    "Scenario": ScenarioDocument,
+    "Service": ServiceManifest,
+    "EndpointSlice": EndpointSliceManifest,
+    "KubeProxyConfiguration": KubeProxyManifest,
 }
 _OBJECT: Final = {
     "type": "object",
@@ -33,15 +34,15 @@ _OBJECT: Final = {
 
 def json_schema() -> dict[str, Any]:
     """The schema of one document of a scenario file, as JSON Schema draft-07."""
-    shapes: list[type[BaseModel]] = [ScenarioDocument, *_DOCUMENTS.values()]
-    names, made = models_json_schema([(shape, "validation") for shape in shapes], ref_template="#/definitions/{model}")
+    shapes = {kind: shape_of(declared) for kind, declared in _DOCUMENTS.items()}
+    wanted: list[Any] = [(shape, "validation") for shape in shapes.values()]
+    names, made = models_json_schema(wanted, ref_template="#/definitions/{model}")
     definitions = {name: _draft_07(definition) for name, definition in _with_words(made["$defs"]).items()}
-    for shape in shapes:
+    for shape in shapes.values():
         definitions[_name(names, shape)].pop("title", None)
     tree: dict[str, Any] = _OBJECT
-    for kind, shape in reversed(_DOCUMENTS.items()):
+    for kind, shape in reversed(shapes.items()):
         tree = _when(kind, names[shape, "validation"], tree)
-    tree = _when("Scenario", names[ScenarioDocument, "validation"], tree)
     return {
         "$schema": DRAFT,
         "title": "A document of a proxylab scenario file (*.lab.yaml)",
@@ -68,7 +69,7 @@ def _with_words(definitions: dict[str, Any]) -> dict[str, Any]:
     return {name: spelled(each) for name, each in definitions.items() if f"#/definitions/{name}" not in words}
 
 
-def _name(names: Any, shape: type[BaseModel]) -> str:
+def _name(names: Any, shape: type[Shape]) -> str:
     return str(names[shape, "validation"]["$ref"]).rpartition("/")[2]
 
 

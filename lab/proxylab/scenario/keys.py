@@ -1,5 +1,10 @@
 """How a class of the model declares the keys of a scenario file: the one place for each key.
 
+Where to find a key: ``spec`` has the keys of the document, its ``metadata`` and its ``spec``. The keys of the parts are
+in ``network``, ``nodes``, ``pods``, ``hosts`` (and load balancers), ``matrix`` (and ``when``, ``except``), ``probes``
+(senders, targets, packets, streams), ``expect``, ``steps`` (and ``until``) and ``change``; those of Kubernetes
+manifests are in ``services``, ``workloads`` and ``configuration``.
+
 A ``Declared`` record is a mapping of the format. Each field that an author writes is annotated with its type and a
 ``Key``; the type may carry ``Read`` and ``Check``. ``reading`` makes what pydantic needs from the declarations: it
 reads them, and makes the JSON Schema and the reference page. The module imports no pydantic, since every process of
@@ -8,7 +13,7 @@ the lab has the model.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Final, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, get_args, get_origin, get_type_hints
 
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
@@ -24,12 +29,17 @@ __all__ = [
     "DeclaredKey",
     "Form",
     "Key",
+    "Manifest",
     "NotEmpty",
+    "OtherKeys",
     "Read",
     "RefusedError",
     "TaggedDeclared",
+    "attached",
     "declared_keys",
+    "ignored_keys",
     "key_field",
+    "other_keys",
     "refused",
 ]
 
@@ -79,6 +89,15 @@ NOT_EMPTY: Final = NotEmpty()
 """Marks a text or a list that must not be empty."""
 
 
+class OtherKeys(Struct, frozen=True):
+    """Marks the field that holds the values of all keys which the record does not declare: a mapping by these keys.
+
+    ``pattern`` is the regular expression of the keys, for editors.
+    """
+
+    pattern: str = ""
+
+
 class Check(Struct, frozen=True):
     """A check of a value after its type; it returns the value or raises ``refused``."""
 
@@ -86,9 +105,10 @@ class Check(Struct, frozen=True):
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Check the value after its type."""
-        from pydantic import AfterValidator  # noqa: PLC0415 - only pydantic calls this
+        # pydantic.AfterValidator would inspect the function's signature first, which takes longer than all the rest.
+        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
 
-        return AfterValidator(self.check).__get_pydantic_core_schema__(source, handler)
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
 
 
 class Read(Struct, frozen=True):
@@ -104,10 +124,12 @@ class Read(Struct, frozen=True):
 
     def __get_pydantic_core_schema__(self, source: object, handler: Any) -> Any:
         """Read the value before its type."""
-        from pydantic import BeforeValidator  # noqa: PLC0415 - only pydantic calls this
+        from pydantic_core import core_schema  # noqa: PLC0415 - only pydantic calls this
 
-        options = {} if self.written is None else {"json_schema_input_type": self.written}
-        return BeforeValidator(self.read, **options).__get_pydantic_core_schema__(source, handler)
+        written = None if self.written is None else handler.generate_schema(self.written)
+        return core_schema.no_info_before_validator_function(
+            self.read, handler(source), json_schema_input_schema=written
+        )
 
 
 class Form(Struct, frozen=True):
@@ -154,8 +176,10 @@ class Declared(Record, frozen=True):
     """A mapping of the scenario format, as the model holds it. Its docstring is its text on the reference page.
 
     Fields without a ``Key`` are not written: a ``position`` is the place of the mapping's own key, ``positions`` are
-    the places of the keys in it.
+    the places of the keys in it. ``meant`` says for unknown keys that authors try what to write instead.
     """
+
+    meant: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, handler: Any) -> Any:
@@ -167,6 +191,17 @@ class Declared(Record, frozen=True):
 
 class TaggedDeclared(TaggedRecord, Declared, frozen=True):
     """One of several mappings that a key may hold."""
+
+
+class Manifest(Declared, frozen=True):
+    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server.
+
+    ``without_effect`` are the keys that change nothing for a proxy, each with its text. A ``loose`` mapping may have
+    any further keys.
+    """
+
+    without_effect: ClassVar[Mapping[str, str]] = {}
+    loose: ClassVar[bool] = False
 
 
 class DeclaredKey(Struct, frozen=True):
@@ -186,7 +221,7 @@ class DeclaredKey(Struct, frozen=True):
 @cache
 def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
     """The keys of a record, in the order in which it declares them."""
-    hints = get_type_hints(declared, include_extras=True)
+    hints = _hints(declared)
     return tuple(
         DeclaredKey(
             name=field.name,
@@ -196,9 +231,14 @@ def declared_keys(declared: type[Declared]) -> tuple[DeclaredKey, ...]:
             default=_default(field),
         )
         for field in fields(declared)
-        for key in _metadata(hints[field.name])
+        for key in attached(hints[field.name])
         if isinstance(key, Key)
     )
+
+
+@cache
+def _hints(declared: type[Declared]) -> dict[str, Any]:
+    return get_type_hints(declared, include_extras=True)
 
 
 def _default(field: FieldInfo) -> Any:
@@ -206,21 +246,50 @@ def _default(field: FieldInfo) -> Any:
 
 
 @cache
+def _by_alias(declared: type[Declared]) -> Mapping[str, DeclaredKey]:
+    return {key.alias: key for key in declared_keys(declared)}
+
+
+def ignored_keys(manifest: Manifest, written: Any, path: str = "") -> Iterator[str]:
+    """The keys without effect that the author wrote in a manifest, as paths without indexes."""
+    keys = _by_alias(type(manifest))
+    for alias, value in written.items():
+        if value is not None and alias in manifest.without_effect:
+            yield path + alias
+        elif isinstance(value, dict | list) and alias in keys:
+            inner = getattr(manifest, keys[alias].name)
+            if isinstance(inner, Manifest):
+                yield from ignored_keys(inner, value, f"{path}{alias}.")
+            elif isinstance(inner, tuple) and isinstance(value, list):
+                for each, item in zip(inner, value, strict=True):
+                    yield from ignored_keys(each, item, f"{path}{alias}[].") if isinstance(each, Manifest) else ()
+
+
+@cache
 def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
     """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
-    hints = get_type_hints(declared, include_extras=True)
-    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in _metadata(hint)), None)
+    hints = _hints(declared)
+    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in attached(hint)), None)
 
 
-def _metadata(hint: Any) -> Iterator[Any]:
+@cache
+def other_keys(declared: type[Declared]) -> tuple[str, Any, OtherKeys] | None:
+    """The field that holds undeclared keys, the annotation of their values, and its mark; ``None`` if it has none."""
+    hints = _hints(declared)
+    marked = ((name, hint, mark) for name, hint in hints.items() for mark in attached(hint))
+    found = ((name, get_args(get_args(hint)[0])[1], mark) for name, hint, mark in marked if isinstance(mark, OtherKeys))
+    return next(found, None)
+
+
+def attached(hint: Any) -> Iterator[Any]:
     """Everything that is attached to an annotation or, if it may be absent, to the type that it has otherwise."""
     if get_origin(hint) is Annotated:
-        inner, *attached = get_args(hint)
-        yield from attached
+        inner, *metadata = get_args(hint)
+        yield from metadata
         hint = inner
     options = [option for option in get_args(hint) if option is not type(None)]
     if type(None) in get_args(hint) and len(options) == 1:
-        yield from _metadata(options[0])
+        yield from attached(options[0])
 
 
 def _camel(name: str) -> str:

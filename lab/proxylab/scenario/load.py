@@ -2,54 +2,56 @@
 
 A mistake must not hide another one or cause a false one. So loading works in layers, and each layer continues with the
 parts that the one before could read: YAML (``source``), each document by its shape (``validation``), each well-formed
-part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``,
-``references``, ``probes``, ``streams``), and features that this version cannot run (``missing``). A malformed part
-still counts as declared, so references to it are no mistakes. The module builds the ``Scenario`` only if no layer found
-a mistake.
+part (``parts``, ``manifests``), the parts against each other (``inventory``, ``networks``, ``conditions``, ``flows``,
+``streams``). A malformed part still counts as declared, so references to it are no mistakes. The module builds the
+``Scenario`` only if no layer found a mistake.
 """
 
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Final, TypeVar
 
-from proxylab.scenario.build import build_scenario
+from msgspec.structs import replace
+
+from proxylab.cluster.objects import Service
+from proxylab.errors import InternalError
 from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
-from proxylab.scenario.configuration import CONFIGURATION_KIND, read_configuration
-from proxylab.scenario.document import Document, Location, Spot
-from proxylab.scenario.insertion import with_probes, with_steps
-from proxylab.scenario.inventory import Inventory, take_inventory
-from proxylab.scenario.manifests import Manifests, read_manifests
-from proxylab.scenario.missing import refuse_missing
-from proxylab.scenario.model import Position, Scenario
-from proxylab.scenario.networks import check_network, service_networks
+from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
+from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
+from proxylab.scenario.flows import check_probes
+from proxylab.scenario.inventory import Inventory, Subject, take_inventory
+from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
+from proxylab.scenario.model import Position, Probe, Scenario, Step
+from proxylab.scenario.networks import check_network, service_networks, with_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
-from proxylab.scenario.probes import check_probes
-from proxylab.scenario.problems import Problems
-from proxylab.scenario.references import check_services, single_pods
+from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
-from proxylab.scenario.subject import Subject
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 
-_OWN_DESCRIPTORS = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
+Entry = TypeVar("Entry")
+
+_LONGEST_NAME: Final = 80
+"""CI reports show the name of a probe on its own, and cut off a longer one."""
+_OWN_DESCRIPTORS: Final = ("/dev/stdin", "/dev/fd/", "/proc/self/fd/")
 
 
-def load_scenario(path: Path, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+def load_scenario(path: Path, *, strict: str | None = None) -> Scenario:
     """Read a scenario file.
 
     Args:
         path: the file.
-        to_run: refuse what this version cannot run; otherwise the scenario is for display only.
         strict: also check manifests against this Kubernetes version's schema (see ``proxylab.scenario.strict``).
 
     Raises:
         ScenarioError: with a line for each mistake, or the reason why the file is unreadable.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return parse_scenario(read_text(path), str(path), to_run=to_run, strict=strict)
+    return parse_scenario(read_text(path), str(path), strict=strict)
 
 
 def read_text(path: Path) -> str:
@@ -60,42 +62,39 @@ def read_text(path: Path) -> str:
     return text
 
 
-def parse_scenario(text: str, file: str, *, to_run: bool = True, strict: str | None = None) -> Scenario:
+def parse_scenario(text: str, file: str, *, strict: str | None = None) -> Scenario:
     """Read a scenario from text.
 
     Args:
         text: the YAML of one scenario file.
         file: the name for positions; the paths of ``spec.manifests`` are relative to its folder.
-        to_run: refuse what this version cannot run.
         strict: as for ``load_scenario``.
 
     Raises:
         ScenarioError: with a line for each mistake.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    return _scenario(text, file, Problems(), to_run=to_run, strict=strict)
+    return _scenario(text, file, Problems(), strict=strict)
 
 
 def parse_with_probes(text: str, file: str, probes: Sequence[object], position: Position) -> Scenario:
-    """Read a scenario with these probes instead of its own (``insertion.with_probes``), for a run.
+    """Read a scenario with these probes instead of its own (``document.with_probes``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in the probes at ``position``.
     """
     return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_probes(location, probes, position)
+        text, file, Problems(), strict=None, amend=lambda location: with_probes(location, probes, position)
     )
 
 
 def parse_with_steps(text: str, file: str, kept: int, steps: Sequence[tuple[object, Position]]) -> Scenario:
-    """Read a scenario with these steps after its first ones (``insertion.with_steps``), for a run.
+    """Read a scenario with these steps after its first ones (``document.with_steps``), for a run.
 
     Raises:
         ScenarioError: with a line for each mistake; those in a step at its own position.
     """
-    return _scenario(
-        text, file, Problems(), to_run=True, strict=None, amend=lambda location: with_steps(location, kept, steps)
-    )
+    return _scenario(text, file, Problems(), strict=None, amend=lambda location: with_steps(location, kept, steps))
 
 
 def _read(path: Path, spot: Spot, problems: Problems) -> str:
@@ -129,7 +128,6 @@ def _scenario(
     file: str,
     problems: Problems,
     *,
-    to_run: bool,
     strict: str | None,
     amend: Callable[[Location], Location] = lambda location: location,
 ) -> Scenario:
@@ -161,7 +159,7 @@ def _scenario(
         inventory = take_inventory(parts, problems)
         check_network(parts, inventory, problems)
         check_conditions(parts, problems)
-        pods = single_pods(parts)
+        pods = parts.single_pods
         check_probes(
             parts.probes,
             parts.location["spec"]["probes"],
@@ -169,10 +167,8 @@ def _scenario(
             problems,
         )
         states = _steps(parts, inventory, manifests, problems)
-        if to_run:
-            refuse_missing(parts, configurations, problems)
     problems.raise_any()
-    return build_scenario(file, parts, manifests, states, configured)
+    return _built(file, parts, manifests, states, configured)
 
 
 def _steps(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[ClusterState, ...]":
@@ -222,3 +218,77 @@ def _is_configuration(document: Document) -> bool:
 
 def _start(file: str) -> Spot:
     return Spot(Position(file, 1, 1), ())
+
+
+def _built(
+    file: str, parts: Parts, manifests: Manifests, states: Sequence[ClusterState], configured: Configured
+) -> Scenario:
+    """Build the Scenario from documents that passed every check.
+
+    Args:
+        file: the file's name, for positions.
+        parts: the Scenario document, with the Pods and Nodes from manifests.
+        manifests: the other objects.
+        states: the cluster's state at each step.
+        configured: the configuration of the proxies.
+    """
+    document = parts.document
+    if document is None:
+        raise InternalError(f"{file}: proxylab refuses this file without a reason; please report it")
+    spec = document.spec
+    services = _services(manifests)
+    groups, nodes = _present(parts.pods), _present(parts.nodes)
+    steps = tuple(replace(step, change=state.change) for step, state in zip(spec.steps, states, strict=True))
+    return Scenario(
+        file=file,
+        name=document.metadata.name,
+        description=document.metadata.description,
+        links=document.metadata.links,
+        tags=document.metadata.tags,
+        network=with_networks(parts.network or spec.network, spec.matrix),
+        nodes=nodes,
+        pods=tuple(replace(pod, nodes=pod.nodes or (nodes[0].name,)) for pod in groups),
+        hosts=_present(parts.hosts),
+        services=tuple(services.values()),
+        service_positions=tuple(manifests.locations[key].spot.position for key in services),
+        slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
+        load_balancers=tuple(
+            replace(each, nodes=each.nodes or tuple(node.name for node in nodes))
+            for each in _present(parts.load_balancers)
+        ),
+        probes=spec.probes,
+        streams=spec.streams,
+        steps=steps,
+        failures=spec.exceptions,
+        dns=spec.dns,
+        matrix=spec.matrix,
+        notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
+        proxy=configured.configuration,
+    )
+
+
+def _services(manifests: Manifests) -> dict[ServiceId, Service]:
+    return {key: service for key, service in manifests.services.items() if service is not None}
+
+
+def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:
+    return tuple(each for each in entries.values() if each is not None)
+
+
+def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
+    """Effects that may surprise the author: each key without an effect, once."""
+    notes = []
+    if manifests.ignored:
+        notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
+    if configured.ignored:
+        notes.append(f"no effect in {CONFIGURATION_KIND}: {', '.join(configured.ignored)}")
+    return (*notes, *manifests.notes)
+
+
+def _long_names(scenario: str, probes: Sequence[Probe], steps: Sequence[Step]) -> Iterator[str]:
+    """A warning for each name that is too long for a CI report."""
+    names = [scenario, *(probe.name for probe in probes), *(step.name for step in steps)]
+    names += [probe.name for step in steps for probe in step.probes]
+    for name in names:
+        if len(name) > _LONGEST_NAME:
+            yield f"warning: {shown(name)} is {len(name)} characters long; at most {_LONGEST_NAME} fit a report"

@@ -1,39 +1,44 @@
 """Read Kubernetes manifests as the objects of the cluster.
 
-The module owns which kinds a scenario file may hold, and how the lab uses each kind. ``proxylab.scenario.validity``
-compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and ports.
+The module owns which kinds a scenario file may hold, how the lab uses each kind, and what two Services cannot share.
+``proxylab.scenario.validity`` compares the fields of an object, ``proxylab.cluster.allocate`` allocates addresses and
+ports.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, field
 
-from proxylab.addresses import IPNetwork
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location
+from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.model import Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
-from proxylab.scenario.schema.base import ignored_keys
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape, EndpointsShape, NodeObjectShape, PodObjectShape
-from proxylab.scenario.services import DEFAULT_NAMESPACE, service_of
+from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validation import validated
-from proxylab.scenario.validity import check_service
+from proxylab.scenario.validity import check_labels, check_service, check_slice
 from proxylab.scenario.workloads import (
-    check_labels,
-    check_slice,
+    EndpointSliceManifest,
+    EndpointsManifest,
+    NodeManifest,
+    PodManifest,
     mirrored_slices,
     node_of_object,
     pod_of_object,
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "read_manifests"]
+__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "check_services", "read_manifests"]
 
+Entry = TypeVar("Entry", PodGroup, Node)
+Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]
 """Namespace and name."""
 
+_FREE: Final = "choose another, or remove it"
 _KINDS: Final = {
     "Service": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
@@ -46,10 +51,10 @@ _KINDS: Final = {
 }
 
 
-class ManifestObject(Struct, frozen=True):
-    """A Pod or Node from a manifest; ``shape`` is ``None`` if it is not well-formed."""
+class ManifestObject(Struct, Generic[Entry], frozen=True):
+    """A Pod or Node from a manifest; ``entry`` is its equivalent in the spec, ``None`` if it is not well-formed."""
 
-    shape: Any
+    entry: Entry | None
     location: Location
 
 
@@ -74,8 +79,8 @@ class Manifests(Struct):
     slices: dict[ServiceId, EndpointSlice] = field(default_factory=dict)
     slice_spots: dict[ServiceId, Location] = field(default_factory=dict)
     sliced: set[ServiceId] = field(default_factory=set)
-    pods: dict[str, ManifestObject] = field(default_factory=dict)
-    nodes: dict[str, ManifestObject] = field(default_factory=dict)
+    pods: dict[str, ManifestObject[PodGroup]] = field(default_factory=dict)
+    nodes: dict[str, ManifestObject[Node]] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -119,7 +124,7 @@ class _Reader:
         self._service_networks = service_networks
         self._problems = problems
         self._seen: dict[tuple[str, str, str], Location] = {}
-        self._mirrors: list[tuple[Location, Any]] = []
+        self._mirrored: list[EndpointsManifest] = []
         self.found = Manifests()
 
     def read(self, location: Location) -> None:
@@ -142,8 +147,8 @@ class _Reader:
             "Service": self._read_service,
             "EndpointSlice": self._read_slice,
             "Endpoints": self._read_endpoints,
-            "Pod": self._read_pod,
-            "Node": self._read_node,
+            "Pod": partial(self._keep, PodManifest, pod_of_object, self.found.pods),
+            "Node": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
         }
         if kind is None:
             self.found.complete = False
@@ -170,36 +175,36 @@ class _Reader:
 
     def _read_service(self, location: Location) -> None:
         problems, found = self._problems, self.found
-        shape = validated(ServiceShape, location, problems)
+        manifest = validated(ServiceManifest, location, problems)
         service_id = self._first("Service", location)
         if service_id is None:
             return
         found.locations[service_id] = location
         found.services[service_id] = None
-        if shape is not None:
+        if manifest is not None:
             before = len(problems)
-            check_service(shape, location, self._service_networks, problems)
+            check_service(manifest, location, self._service_networks, problems)
             if len(problems) == before:
-                found.services[service_id] = service_of(shape)
-            found.ignored.update(ignored_keys(shape))
+                found.services[service_id] = service_of(manifest)
+            found.ignored.update(ignored_keys(manifest, location.value))
 
     def _read_slice(self, location: Location) -> None:
-        shape = validated(EndpointSliceShape, location, self._problems)
+        manifest = validated(EndpointSliceManifest, location, self._problems)
         name = self._first("EndpointSlice", location)
         service = location["metadata"]["labels"][SERVICE_NAME_LABEL].value
         if name is not None and isinstance(service, str):
             self.found.sliced.add((name[0], service))
-        if shape is None or name is None:
+        if manifest is None or name is None:
             return
         if not service:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} has no label {SERVICE_NAME_LABEL}")
         before = len(self._problems)
-        check_labels(shape.metadata.labels or {}, location["metadata"]["labels"], self._problems)
-        check_slice(shape, location, self._problems)
-        self.found.ignored.update(ignored_keys(shape))
+        check_labels(manifest.metadata.labels, location["metadata"]["labels"], self._problems)
+        check_slice(manifest, location, self._problems)
+        self.found.ignored.update(ignored_keys(manifest, location.value))
         if len(self._problems) > before:
             return
-        made = slice_of(shape)
+        made = slice_of(manifest)
         if made is None:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds host names, not addresses")
         elif service:
@@ -207,17 +212,14 @@ class _Reader:
             self.found.slice_spots[name] = location
 
     def _read_endpoints(self, location: Location) -> None:
-        shape = validated(EndpointsShape, location, self._problems)
-        if self._first("Endpoints", location) is not None and shape is not None:
-            self._mirrors.append((location, shape))
+        manifest = validated(EndpointsManifest, location, self._problems)
+        if self._first("Endpoints", location) is not None and manifest is not None:
+            self._mirrored.append(manifest)
 
     def mirror(self) -> None:
         """Mirror Endpoints into slices, as the control plane does where a Service has no selector."""
-        if not self._mirrors:
-            return
-
-        for _, shape in self._mirrors:
-            key = (shape.metadata.namespace or DEFAULT_NAMESPACE, shape.metadata.name)
+        for manifest in self._mirrored:
+            key = (manifest.metadata.namespace, manifest.metadata.name)
             service = self.found.services.get(key)
             if service is None or service.selector:
                 reason = "there is no Service of that name" if service is None else "its Service has a selector"
@@ -227,37 +229,28 @@ class _Reader:
                 f"the lab mirrors Endpoints {'/'.join(key)} into EndpointSlices, which proxies read"
             )
             self.found.sliced.add(key)
-            self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(shape)})
-
-    def _read_pod(self, location: Location) -> None:
-        self._keep(PodObjectShape, pod_of_object, self.found.pods, location, "Pod")
-
-    def _read_node(self, location: Location) -> None:
-        self._keep(NodeObjectShape, node_of_object, self.found.nodes, location, "Node")
+            self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(manifest)})
 
     def _keep(
         self,
-        shape: Any,
-        make: "Callable[[Any, Location], PodGroup | Node]",
-        found: dict[str, ManifestObject],
+        wanted: type[Kept],
+        make: Callable[[Kept, Location], Entry],
+        found: dict[str, ManifestObject[Entry]],
         location: Location,
-        kind: str,
     ) -> None:
-        read = validated(shape, location, self._problems)
+        """Keep a Pod or Node as the entry of the spec that is equivalent."""
+        kind, named = str(location["kind"].value), location["metadata"]["name"]
+        manifest = validated(wanted, location, self._problems)
         name = self._first(kind, location)
         if name is None:
             return
         if name[1] in found:
             what = f"another {kind} is called {name[1]}, in another namespace"
-            self._problems.add(
-                location["metadata"]["name"].spot, what, allowed="nodes, pods and hosts share one name space"
-            )
+            self._problems.add(named.spot, what, allowed="nodes, pods and hosts share one name space")
             return
-        found[name[1]] = ManifestObject(
-            make(read, location["metadata"]["name"]) if read is not None else None, location
-        )
-        if read is not None:
-            check_labels(read.metadata.labels or {}, location["metadata"]["labels"], self._problems)
+        found[name[1]] = ManifestObject(None if manifest is None else make(manifest, named), location)
+        if manifest is not None:
+            check_labels(manifest.metadata.labels, location["metadata"]["labels"], self._problems)
 
 
 def _kind(location: Location, problems: Problems, inside: str = "") -> str | None:
@@ -287,3 +280,26 @@ def _kind(location: Location, problems: Problems, inside: str = "") -> str | Non
     else:
         problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
     return None
+
+
+def check_services(manifests: Manifests, problems: Problems) -> None:
+    """Note addresses and node ports that two Services have."""
+    addresses: dict[IPAddress, ServiceId] = {}
+    node_ports: dict[int, ServiceId] = {}
+    for service_id_, service in manifests.services.items():
+        if service is None:
+            continue
+        spec = manifests.locations[service_id_]["spec"]
+        listed_ips = spec["clusterIPs"].exists
+        for index, address in enumerate(service.cluster_ips):
+            owner = addresses.setdefault(address, service_id_)
+            if owner != service_id_:
+                spot = (spec["clusterIPs"][index] if listed_ips else spec["clusterIP"]).spot
+                problems.add(spot, f"{address} is already allocated to Service {'/'.join(owner)}", allowed=_FREE)
+        asked = [(spec["ports"][index]["nodePort"], port.node_port) for index, port in enumerate(service.ports)]
+        for location, number in [*asked, (spec["healthCheckNodePort"], service.health_check_node_port)]:
+            owner = node_ports.setdefault(number, service_id_) if number else service_id_
+            if owner != service_id_:
+                problems.add(
+                    location.spot, f"{number} is already allocated to Service {'/'.join(owner)}", allowed=_FREE
+                )

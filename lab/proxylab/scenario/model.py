@@ -1,6 +1,6 @@
 """A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
 
-The module exports those of ``words``, ``intent`` and ``steps`` too. They hold what the author wrote, with defaults;
+The module exports those of ``words``, ``probes`` and ``steps`` too. They hold what the author wrote, with defaults;
 allocated addresses are in the plan.
 """
 
@@ -11,6 +11,15 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
+from proxylab.scenario.change import (
+    Change,
+    EngineAction,
+    LinkChange,
+    NodeChange,
+    PodChange,
+    ServiceChange,
+    SliceChange,
+)
 from proxylab.scenario.expect import (
     ConntrackExpect,
     Entries,
@@ -23,13 +32,17 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.intent import (
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
+from proxylab.scenario.network import Network, RoutedAddress, Segment
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.probes import (
     MOST_FLOWS,
     STREAM_EVERY,
     AddressTarget,
-    EngineFailure,
-    Exceptional,
+    EachAddress,
     HostTarget,
+    OneAddress,
     PodTarget,
     Probe,
     Send,
@@ -38,20 +51,10 @@ from proxylab.scenario.intent import (
     Stream,
     Target,
 )
-from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
-from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.steps import (
-    Change,
     Count,
-    EngineAction,
     EngineState,
-    LinkChange,
-    NodeChange,
-    PodChange,
     RulesState,
-    ServiceChange,
-    SliceChange,
     Step,
     StepException,
     StepExpect,
@@ -66,12 +69,12 @@ __all__ = [
     "STREAM_EVERY",
     "TERMINATING_MODES",
     "AddressTarget",
-    "Axis",
     "Case",
     "Change",
     "ConntrackExpect",
     "Count",
     "Daemon",
+    "EachAddress",
     "EngineAction",
     "EngineFailure",
     "EngineState",
@@ -87,6 +90,7 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Matrix",
     "Mode",
     "Network",
     "Node",
@@ -94,6 +98,7 @@ __all__ = [
     "NodeChange",
     "NodeDevice",
     "NodeRoute",
+    "OneAddress",
     "Outcome",
     "PodChange",
     "PodGroup",
@@ -124,6 +129,7 @@ __all__ = [
     "Until",
     "Uplink",
     "VersionRange",
+    "When",
 ]
 
 
@@ -143,13 +149,6 @@ class Case(Record, frozen=True, kw_only=True):
         """The name of a probe or step as the author wrote it, without the case's ending."""
         endings = (f"[{each}]" for each in (*self.ids, self.id) if each)
         return name.removesuffix(next(filter(name.endswith, endings), ""))
-
-
-class Axis(Record, frozen=True, kw_only=True):
-    """One axis of a matrix, with its values in the form that reports print (see ``Case``)."""
-
-    name: str
-    values: tuple[str, ...]
 
 
 class Scenario(Record, frozen=True, kw_only=True):
@@ -181,7 +180,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
-    matrix: tuple[Axis, ...] = ()
+    matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
 

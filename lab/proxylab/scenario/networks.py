@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
 from proxylab.scenario.document import Location
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.model import Network, Node
+from proxylab.scenario.model import Matrix, Network, Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
 
 __all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
 
@@ -35,9 +34,9 @@ _OWN_SEGMENTS: Final = ("nodes", "outside")
 _FIRST_DEVICE: Final = "eth0"
 
 
-def families_of(network: Network, matrix: MatrixShape) -> tuple[Family, ...]:
+def families_of(network: Network, matrix: Matrix) -> tuple[Family, ...]:
     """Every family that some case of the scenario has, the primary one of the first case first."""
-    of_cases = matrix.families or [[*network.families]]
+    of_cases = matrix.families or (network.families,)
     return tuple(dict.fromkeys(family for families in of_cases for family in families))
 
 
@@ -49,7 +48,7 @@ def networks_of(network: Network, families: tuple[Family, ...]) -> dict[str, tup
     }
 
 
-def with_networks(network: Network, matrix: MatrixShape) -> Network:
+def with_networks(network: Network, matrix: Matrix) -> Network:
     """The network with the defaults of every family that some case has."""
     networks = networks_of(network, families_of(network, matrix))
     return replace(
@@ -106,7 +105,7 @@ def _given(network: Network) -> dict[str, dict[Family, IPNetwork]]:
 
 
 def _check_networks(parts: Parts, network: Network, location: Location, problems: Problems) -> None:
-    families = families_of(network, parts.matrix or no_axes())
+    families = families_of(network, parts.matrix or Matrix())
     if parts.matrix is not None:
         _check_families(parts, network, families, problems)
     for (one, first), (other, second) in combinations(_all_networks(network, families), 2):
@@ -175,7 +174,7 @@ def _check_apart(location: Location, one: _Named, other: _Named, problems: Probl
 
 def _check_pools(parts: Parts, network: Network, problems: Problems) -> None:
     """Note pools that overlap another network: only the router may lead to a pool's addresses."""
-    families = families_of(network, parts.matrix or no_axes())
+    families = families_of(network, parts.matrix or Matrix())
     others: list[tuple[str, IPNetwork]] = [(path[-1], each) for path, each in _all_networks(network, families)]
     for name, balancer in parts.load_balancers.items():
         for index, pool in enumerate(balancer.pool if balancer is not None else ()):

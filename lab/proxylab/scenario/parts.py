@@ -1,37 +1,41 @@
 """The well-formed parts of a Scenario document, even if others are not.
 
 ``read_parts`` reads part by part, so that one mistake in a probe hides neither those in another probe nor those in the
-rest of the same probe. ``inventory`` and ``probes`` compare parts with each other.
+rest of the same probe. ``inventory`` and ``flows`` compare parts with each other.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
-from msgspec import Struct, field
+from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import replace
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import Declared
+from proxylab.scenario.keys import Declared, declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Expect, Host, LoadBalancer, Network, Node, PodGroup
-from proxylab.scenario.problems import Problems
-from proxylab.scenario.reading import placed
-from proxylab.scenario.schema.change import ChangeShape
-from proxylab.scenario.schema.exception import EngineFailureShape, ExceptionShape
-from proxylab.scenario.schema.matrix import MatrixShape, no_axes
-from proxylab.scenario.schema.probe import (
-    AnyTarget,
-    ProbeName,
-    ProbeShape,
-    Sender,
-    SendShape,
-    SourceShape,
-    StreamShape,
-    TargetShape,
+from proxylab.scenario.model import (
+    Change,
+    EngineFailure,
+    Exceptional,
+    Expect,
+    Host,
+    LoadBalancer,
+    Matrix,
+    Network,
+    Node,
+    PodGroup,
+    Probe,
+    Send,
+    Source,
+    Step,
+    Stream,
+    Target,
 )
-from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.step import StepShape
+from proxylab.scenario.problems import Problems
+from proxylab.scenario.reading import placed, read, read_key
+from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]
@@ -43,19 +47,19 @@ AnyDeclared = TypeVar("AnyDeclared", bound=Declared)
 class ProbeParts(Struct, frozen=True, kw_only=True):
     """A probe or a stream, part by part. A part is ``None`` if it is not well-formed, or missing though required."""
 
-    name: str | None
-    source: SourceShape | None
-    target: AnyTarget | None
-    send: SendShape | None
-    expect: Expect | None
-    exceptions: tuple[ExceptionShape | None, ...] = ()
+    name: str | None = None
+    source: Source | None
+    target: Target | None
+    send: Send | None
+    expect: Expect | None = None
+    exceptions: tuple[Exceptional | None, ...] = ()
 
 
 class StepParts(Struct, frozen=True, kw_only=True):
-    """A step, part by part, as ``ProbeParts``. ``shape`` is the whole step, if all of it is well-formed."""
+    """A step, part by part, as ``ProbeParts``. ``whole`` is the step, if all of it is well-formed."""
 
-    shape: "StepShape | None"
-    change: "ChangeShape | None"
+    whole: Step | None
+    change: Change | None
     probes: tuple[ProbeParts, ...]
 
 
@@ -73,12 +77,17 @@ class Parts(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, PodGroup | None]
     hosts: Mapping[str, Host | None]
     load_balancers: Mapping[str, LoadBalancer | None]
-    matrix: MatrixShape | None
-    failures: tuple[EngineFailureShape | None, ...]
+    matrix: Matrix | None
+    failures: tuple[EngineFailure | None, ...]
     probes: tuple[ProbeParts, ...]
     streams: Mapping[str, ProbeParts]
     steps: tuple[StepParts, ...]
     in_manifests: Mapping[tuple[str, str], Location] = field(default_factory=dict)
+
+    @property
+    def single_pods(self) -> dict[str, PodGroup]:
+        """The entry of every single pod, by the pod's name."""
+        return {each: pod for pod in self.pods.values() if pod is not None for each in pod.pod_names}
 
     def at(self, kind: str, name: str) -> Location:
         """The place of an entry of ``nodes``, ``pods`` or ``hosts``, in the spec or in a manifest."""
@@ -92,40 +101,31 @@ def read_parts(location: Location, problems: Problems) -> Parts:
         location: the document.
         problems: takes the mistakes in its shape.
     """
-    document = validated(ScenarioDocument, location, problems)
-    if document is None:
+    written = validated(ScenarioDocument, location, problems)
+    if written is None:
         return _salvaged(location)
-    spec, at = document.spec, location["spec"]
+    document = placed(written, location)
+    spec = document.spec
     return Parts(
         location=location,
         document=document,
-        network=placed(spec.network, at["network"]),
-        nodes=_placed_entries(spec.nodes, at["nodes"]),
-        pods=_placed_entries(spec.pods, at["pods"]),
-        hosts=_placed_entries(spec.hosts, at["hosts"]),
-        load_balancers=_placed_entries(spec.load_balancers, at["loadBalancers"]),
-        matrix=spec.matrix or no_axes(),
-        failures=tuple(spec.exceptions),
+        network=spec.network,
+        nodes={each.name: each for each in spec.nodes},
+        pods={each.name: each for each in spec.pods},
+        hosts={each.name: each for each in spec.hosts},
+        load_balancers={each.name: each for each in spec.load_balancers},
+        matrix=spec.matrix,
+        failures=spec.exceptions,
         probes=tuple(map(_parts_of, spec.probes)),
-        streams={
-            name: ProbeParts(name=None, source=stream.source, target=stream.target, send=stream.send, expect=None)
-            for name, stream in spec.streams.items()
-        },
+        streams={each.name: _parts_of(each) for each in spec.streams},
         steps=tuple(
-            StepParts(shape=step, change=step.change, probes=tuple(map(_parts_of, step.probes))) for step in spec.steps
+            StepParts(whole=each, change=each.change, probes=tuple(map(_parts_of, each.probes))) for each in spec.steps
         ),
     )
 
 
-def _parts_of(probe: ProbeShape) -> ProbeParts:
-    return ProbeParts(
-        name=probe.name,
-        source=probe.source,
-        target=probe.target,
-        send=probe.send,
-        expect=probe.expect,
-        exceptions=tuple(probe.exceptions),
-    )
+def _parts_of(sent: Probe | Stream) -> ProbeParts:
+    return ProbeParts(**{key.name: getattr(sent, key.name) for key in declared_keys(type(sent))})
 
 
 def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Parts:
@@ -134,8 +134,8 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
     A Node adds labels, taints and addresses to the node of that name, or is a further node.
     """
     pods, nodes, in_manifests = dict(parts.pods), dict(parts.nodes), dict(parts.in_manifests)
-    for name, given in manifests.pods.items():
-        location = given.location["metadata"]["name"]
+    for name, pod in manifests.pods.items():
+        location = pod.location["metadata"]["name"]
         if name in pods:
             line = parts.at("pods", name).key.position.line
             problems.add(
@@ -144,17 +144,17 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
                 allowed="rename one of the two",
             )
             continue
-        pods[name], in_manifests["pods", name] = given.shape, location
-    for name, given in manifests.nodes.items():
+        pods[name], in_manifests["pods", name] = pod.entry, location
+    for name, node in manifests.nodes.items():
         own = nodes.get(name)
         if name not in nodes:
-            nodes[name], in_manifests["nodes", name] = given.shape, given.location["metadata"]["name"]
-        elif own is not None and given.shape is not None:
+            nodes[name], in_manifests["nodes", name] = node.entry, node.location["metadata"]["name"]
+        elif own is not None and node.entry is not None:
             update = {
-                "labels": {**given.shape.labels, **own.labels},
-                "taints": own.taints or given.shape.taints,
-                "terminating": own.terminating or given.shape.terminating,
-                "internal_ips": own.internal_ips or given.shape.internal_ips,
+                "labels": {**node.entry.labels, **own.labels},
+                "taints": own.taints or node.entry.taints,
+                "terminating": own.terminating or node.entry.terminating,
+                "internal_ips": own.internal_ips or node.entry.internal_ips,
             }
             nodes[name] = replace(own, **update)
     return replace(parts, pods=pods, nodes=nodes, in_manifests=in_manifests)
@@ -163,50 +163,40 @@ def with_objects(parts: Parts, manifests: Manifests, problems: Problems) -> Part
 def _salvaged(location: Location) -> Parts:
     """The parts of a document that is not well-formed as a whole. Its mistakes are noted already."""
     spec = location["spec"]
-    network = spec["network"]
     return Parts(
         location=location,
         document=None,
-        network=_placed(Network, network) if network.exists else Network(),
-        nodes=_placed_entries(_entries(Node, spec["nodes"]), spec["nodes"]),
-        pods=_placed_entries(_entries(PodGroup, spec["pods"]), spec["pods"]),
-        hosts=_placed_entries(_entries(Host, spec["hosts"]), spec["hosts"]),
-        load_balancers=_placed_entries(_entries(LoadBalancer, spec["loadBalancers"]), spec["loadBalancers"]),
-        matrix=_part(MatrixShape, spec["matrix"]) if spec["matrix"].exists else no_axes(),
-        failures=tuple(_part(EngineFailureShape, each) for each in _items(spec["except"])),
-        probes=tuple(map(_probe, _items(spec["probes"]))),
-        streams={name: _stream(spec["streams"][name]) for name in _entries(StreamShape, spec["streams"])},
-        steps=tuple(map(_step, _items(spec["steps"]))),
+        network=_part(Network, spec["network"], Network()),
+        nodes=_entries(Node, spec["nodes"]),
+        pods=_entries(PodGroup, spec["pods"]),
+        hosts=_entries(Host, spec["hosts"]),
+        load_balancers=_entries(LoadBalancer, spec["loadBalancers"]),
+        matrix=_part(Matrix, spec["matrix"], Matrix()),
+        failures=tuple(_part(EngineFailure, each) for each in _items(spec["except"])),
+        probes=tuple(_sent(Probe, each) for each in _items(spec["probes"])),
+        streams={name: _sent(Stream, spec["streams"][name]) for name in map(str, spec["streams"].keys)},
+        steps=tuple(
+            StepParts(
+                whole=_part(Step, each),
+                change=_part(Change, each["change"], Change()),
+                probes=tuple(_sent(Probe, probe) for probe in _items(each["probes"])),
+            )
+            for each in _items(spec["steps"])
+        ),
     )
 
 
-def _step(location: Location) -> StepParts:
-    return StepParts(
-        shape=_part(StepShape, location),
-        change=_part(ChangeShape, location["change"]) if location["change"].exists else ChangeShape(),
-        probes=tuple(map(_probe, _items(location["probes"]))),
-    )
-
-
-def _probe(location: Location) -> ProbeParts:
-    return ProbeParts(
-        name=_part(ProbeName, location["name"]),
-        source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=_part(Expect, location["expect"]),
-        exceptions=tuple(_part(ExceptionShape, each) for each in _items(location["except"])),
-    )
-
-
-def _stream(location: Location) -> ProbeParts:
-    return ProbeParts(
-        name=None,
-        source=_part(Sender, location["from"]),
-        target=_part(TargetShape, location["to"]),
-        send=_part(SendShape, location["send"]) if location["send"].exists else SendShape(),
-        expect=None,
-    )
+def _sent(declared: type[Probe | Stream], location: Location) -> ProbeParts:
+    """The parts of a probe or stream, each read on its own."""
+    parts: dict[str, Any] = {}
+    for key in declared_keys(declared):
+        at = location[key.alias]
+        if at.exists:
+            parts[key.name] = _well_formed(partial(read_key, declared, key.name), at.value, at)
+        else:
+            parts[key.name] = None if key.default is NODEFAULT else key.default
+    parts["exceptions"] = tuple(_part(Exceptional, each) for each in _items(location["except"]))
+    return ProbeParts(**parts)
 
 
 def _items(location: Location) -> list[Location]:
@@ -214,31 +204,25 @@ def _items(location: Location) -> list[Location]:
     return [location[index] for index in range(len(items))] if isinstance(items, list) else []
 
 
-def _entries(shape: type[Any], location: Location) -> dict[str, Any]:
+def _entries(declared: type[AnyDeclared], location: Location) -> dict[str, AnyDeclared | None]:
+    """The records of a mapping by their keys. An entry without a value has all defaults."""
     entries = location.value
     if not isinstance(entries, dict):
         return {}
-    return {name: _well_formed(shape, {} if entry is None else entry) for name, entry in entries.items()}
+    return {
+        name: _well_formed(partial(read, declared), {} if entry is None else entry, location[name], name)
+        for name, entry in entries.items()
+    }
 
 
-def _placed_entries(entries: Mapping[str, AnyDeclared | None], location: Location) -> dict[str, AnyDeclared | None]:
-    """The records of a mapping by their keys, with their names and positions."""
-    return {name: None if each is None else placed(each, location[name], name) for name, each in entries.items()}
+def _part(declared: type[AnyDeclared], location: Location, otherwise: AnyDeclared | None = None) -> AnyDeclared | None:
+    """The record at ``location`` if it is well-formed, else ``None``; if the author wrote none, ``otherwise``."""
+    return _well_formed(partial(read, declared), location.value, location) if location.exists else otherwise
 
 
-def _part(wanted: Any, location: Location) -> Any:
-    """The value at ``location`` if it matches ``wanted``, an annotation of the schema; else ``None``."""
-    return _well_formed(wanted, location.value)
-
-
-def _placed(wanted: type[AnyDeclared], location: Location) -> AnyDeclared | None:
-    """The record at ``location`` with its positions, if the value is well-formed."""
-    found = _part(wanted, location)
-    return placed(found, location) if found is not None else None
-
-
-def _well_formed(wanted: Any, value: object) -> Any:
+def _well_formed(reader: Callable[[object], Any], value: object, location: Location, name: str = "") -> Any:
     try:
-        return TypeAdapter(wanted).validate_python(value, strict=True)
+        made = reader(value)
     except ValidationError:
         return None
+    return placed(made, location, name) if isinstance(made, Declared) else made

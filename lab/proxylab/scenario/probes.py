@@ -1,335 +1,329 @@
-"""The checks of a probe's name, sender and target. ``proxylab.scenario.expectations`` checks expectations."""
+"""``spec.probes`` and ``spec.streams``: the keys of senders, targets and packets.
 
-from collections.abc import Callable, Sequence
-from typing import Final
+``proxylab.scenario.expect`` has the keys of ``expect``. ``proxylab.scenario.flows`` compares all of them with the rest
+of the scenario.
+"""
 
-from proxylab.addresses import IPAddress, Transport
-from proxylab.cluster.allocate import needs_health_check
-from proxylab.cluster.objects import Service, ServiceType
-from proxylab.scenario.document import Location
-from proxylab.scenario.expectations import check_expectations
-from proxylab.scenario.model import Frontend, Manner
-from proxylab.scenario.parts import ProbeParts
-from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import choose_port, service_id, transport_of
-from proxylab.scenario.schema.probe import (
-    AddressTargetShape,
-    HostTargetShape,
-    PodTargetShape,
-    ServiceTargetShape,
-    SourceShape,
-)
-from proxylab.scenario.subject import Subject, is_echo
+import re
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
 
-__all__ = ["check_flow", "check_probes"]
+from msgspec.structs import replace
 
-_PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
-_ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
+from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.encoding import TaggedRecord
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.keys import FROM_KEY, Between, Check, Declared, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.matrix import Exceptional
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
+from proxylab.scenario.words import Frontend, Manner, Position
+
+__all__ = [
+    "MOST_FLOWS",
+    "STREAM_EVERY",
+    "AddressTarget",
+    "AnyTarget",
+    "EachAddress",
+    "HostTarget",
+    "OneAddress",
+    "PodTarget",
+    "Probe",
+    "ProbeName",
+    "Send",
+    "Sender",
+    "ServiceTarget",
+    "Source",
+    "Stream",
+    "Target",
+]
+
+MOST_FLOWS: Final = 32_000
+"""The most flows of one probe. Each needs an unused source port of its own."""
+
+STREAM_EVERY: Final = 20
+"""The default time between two packets of a stream, in milliseconds."""
+
+_MOST_PAYLOAD: Final = 8000
+_MOST_NAME: Final = 200
+_MAC: Final = re.compile(r"[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}")
 
 
-def check_probes(
-    probes: Sequence[ProbeParts],
-    location: Location,
-    around: Callable[[ProbeParts, Location], Subject],
-    problems: Problems,
-) -> None:
-    """Note every probe that the lab cannot send, or with an expectation that it cannot judge.
+class OneAddress(TaggedRecord, frozen=True):
+    """``from.address: ADDRESS``: every flow leaves from this address."""
 
-    Args:
-        probes: those of ``spec.probes``, or of one step.
-        location: the place of their list.
-        around: makes the subject of a probe and its place.
-        problems: takes the mistakes.
+    address: IPAddress
+
+
+class EachAddress(TaggedRecord, frozen=True):
+    """``from.address: all``: the flows leave from each address of an outside host in turn."""
+
+
+def _sends_from(value: object) -> OneAddress | EachAddress:
+    return EachAddress() if value == "all" else OneAddress(read_address(value))
+
+
+class Source(Declared, frozen=True, kw_only=True):
+    """The sender."""
+
+    meant: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("pod", "host", "node"), "write name: NAME, for a pod, a host or a node"
+    )
+
+    name: Annotated[str, Key("The pod, outside host or node that sends.", ["client"])]
+    sends_from: Annotated[
+        Annotated[OneAddress | EachAddress, Read(_sends_from, str)] | None,
+        Key(
+            "The address to send from. With all, the flows of an outside host leave from each of its addresses in "
+            "turn, as if from many clients.",
+            ["203.0.113.10", "all"],
+            alias="address",
+        ),
+    ] = None
+    port: Annotated[PortNumber | None, Key("A fixed source port, for a probe of one flow.", [12345])] = None
+    loopback: Annotated[bool, Key("Whether a node dials itself from its loopback address.")] = False
+
+    @property
+    def address(self) -> IPAddress | None:
+        """The address to send from; ``None`` if the kernel chooses it, or the lab for each flow."""
+        return self.sends_from.address if isinstance(self.sends_from, OneAddress) else None
+
+    @property
+    def all_addresses(self) -> bool:
+        """Whether the flows leave from each address of an outside host in turn."""
+        return isinstance(self.sends_from, EachAddress)
+
+
+def _source_of_name(value: object) -> object:
+    if isinstance(value, str):
+        return {"name": value}
+    if not isinstance(value, dict):
+        raise refused(f"must be a name or a mapping, is {describe(value)}")
+    return value
+
+
+Sender = Annotated[Source, Read(_source_of_name, str | Source)]
+
+_Family = Annotated[
+    Family | None,
+    Key("The family to dial, in a cluster that has both. The default is the target's first one.", ["IPv6"]),
+]
+
+
+class ServiceTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """A frontend of a Service."""
+
+    meant: ClassVar[Mapping[str, str]] = {
+        "name": "to dial the name of a Service, write via: dnsName",
+        "frontend": "write via: FRONTEND",
+        "ip": "write address: ADDRESS",
+        "targetPort": "write port: PORT, the Service's own; the Service says to which port that goes",
+    }
+
+    service: Annotated[str, Key("The Service, as name or namespace/name.", ["echo", "prod/echo"])]
+    namespace: Annotated[Name, Key("The Service's namespace, if service does not name it.", ["prod"])] = "default"
+    port: Annotated[
+        PortReference | None,
+        Key("The Service's port, by name or number. Required where the Service has several.", ["http", 80]),
+    ] = None
+    via: Annotated[
+        Frontend,
+        Key(
+            "The frontend to dial. With dnsName the sender resolves the Service's name through kube-dns and dials an "
+            "address of the answer, at the port that the Service declares: the cluster IP, or one of the pods of a "
+            "headless Service. A headless Service's name must resolve to exactly the backends.",
+            ["clusterIP"],
+        ),
+    ]
+    node: Annotated[
+        str | None,
+        Key(
+            "With nodePort, the node to dial. Otherwise the node to which the router sends the packet, for a probe "
+            "from an outside host. The default is the sender's own node, or for an outside host the first.",
+            ["node-a"],
+        ),
+    ] = None
+    address: Annotated[Address | None, Key("Which of the frontend's addresses to dial.", ["198.51.100.7"])] = None
+    family: _Family = None
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """The Service's namespace and name."""
+        return self.namespace, self.service
+
+
+class PodTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """A pod's own address, without a Service."""
+
+    pod: Annotated[str, Key("The pod.", ["echo-1"])]
+    port: Annotated[
+        PortReference | None,
+        Key("The pod's port, by name or number. Required unless the pod has exactly one.", [8080]),
+    ] = None
+    family: _Family = None
+
+
+_PORT: Final = Key("The port. Required, except for an echo request.", [80])
+
+
+class HostTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """An outside host's own address."""
+
+    host: Annotated[str, Key("The outside host.", ["outside"])]
+    port: Annotated[PortNumber | None, _PORT] = None
+    family: _Family = None
+
+
+class AddressTarget(TaggedDeclared, frozen=True, kw_only=True):
+    """Any address."""
+
+    address: Annotated[Address, Key("The address to dial.", ["203.0.113.10"])]
+    port: Annotated[PortNumber | None, _PORT] = None
+
+
+Target = ServiceTarget | PodTarget | HostTarget | AddressTarget
+
+_TARGETS: Final = ("service", "pod", "host", "address")
+
+
+def _one_target(value: object) -> object:
+    """Refuse a mapping that names no target or several. With ``service``, ``address`` is one of the frontend's."""
+    if not isinstance(value, dict):
+        raise refused(f"must be a mapping, is {describe(value)}")
+    named = [key for key in _TARGETS if key in value]
+    if len(named) == 1 or named == ["service", "address"]:
+        return value
+    if "name" in value and not named:
+        allowed = "to dial the name of a Service, write service: NAME and via: dnsName"
+        raise refused("names no target", allowed=allowed)
+    what = f"names {' and '.join(named)}" if named else "names no target"
+    word = "" if named else next(iter(value), "")
+    raise refused(what, allowed="allowed: exactly one of service, pod, host, address", word=word, known=_TARGETS)
+
+
+def _in_its_namespace(target: ServiceTarget) -> ServiceTarget:
+    """``service: prod/echo`` names the namespace too."""
+    namespace, slash, name = target.service.partition("/")
+    return replace(target, namespace=namespace, service=name) if slash else target
+
+
+AnyTarget = Annotated[
+    Annotated[ServiceTarget, Check(_in_its_namespace)] | PodTarget | HostTarget | AddressTarget, Read(_one_target)
+]
+
+
+def _frame_to(text: str) -> str:
+    if ":" in text and not _MAC.fullmatch(text):
+        raise refused(f"{shown(text)} is not a MAC address", allowed="write it as 02:00:00:00:00:01, or name a machine")
+    return text.lower()
+
+
+class Send(Declared, frozen=True, kw_only=True):
+    """The packets to send."""
+
+    meant: ClassVar[Mapping[str, str]] = {"count": "write flows: NUMBER", "size": "write payload: BYTES"}
+
+    protocol: Annotated[
+        Transport | None,
+        Key(
+            "The transport protocol. The default is the protocol of the dialled port. ICMP (ICMPv6 for an IPv6 "
+            "address) sends echo requests, which have no port and are single packets.",
+            ["UDP"],
+        ),
+    ] = None
+    manner: Annotated[
+        Manner,
+        Key(
+            "connect uses the kernel's sockets and sends data both ways. packet sends one crafted packet per flow. "
+            "either means packet where the proxy forwards, and connect where it ends connections (mode userspace). "
+            "ICMP always uses packet.",
+            alias="as",
+        ),
+    ] = Manner.CONNECT
+    flows: Annotated[
+        int,
+        Between(1, MOST_FLOWS, "each flow has a source port of its own"),
+        Key("How many flows, each with its own 5-tuple."),
+    ] = 1
+    payload: Annotated[
+        int,
+        Between(0, _MOST_PAYLOAD),
+        Key(
+            "Bytes to send after the marker by which the lab recognises the flow. A datagram above the MTU leaves in "
+            "fragments."
+        ),
+    ] = 0
+    frame_to: Annotated[
+        str,
+        Check(_frame_to),
+        Key(
+            "With packet, the receiver of the Ethernet frame on the sender's own link: a node, pod or outside host, or "
+            "a MAC address. The default is the next hop that routing gives.",
+            ["node-a", "02:00:00:00:00:01"],
+        ),
+    ] = ""
+    every: Annotated[Duration | None, Key("The time between two packets of a stream.", ["20ms"])] = None
+
+
+def _probe_name(text: str) -> str:
+    if not text.strip() or text != text.strip() or not text.isprintable() or len(text) > _MOST_NAME:
+        raise refused(
+            f"{shown(text)} is not a probe's name",
+            allowed=f"allowed: one line of text, {_MOST_NAME} characters at most",
+        )
+    if "/" in text or "::" in text:
+        raise refused(
+            f"{shown(text)} holds '/' or '::', which separate the parts of pytest's ids", allowed="use other words"
+        )
+    return text
+
+
+ProbeName = Annotated[str, Check(_probe_name)]
+
+
+class Probe(Declared, frozen=True, kw_only=True):
+    """One test: a sender, a target, the packets, and the expected result."""
+
+    name: Annotated[
+        ProbeName,
+        Key(
+            "A title that is clear on its own in a report: what the probe sends, under which setting, and what must "
+            "happen. It should have at most 80 characters, and becomes the id of the test.",
+            ["ClusterIP from a pod preserves the client IP"],
+        ),
+    ]
+    source: Annotated[Sender, Key("The sender: a name, or a mapping.", ["client"], alias="from")]
+    target: Annotated[AnyTarget, Key("The target to dial.", [{"service": "echo", "via": "clusterIP"}], alias="to")]
+    send: Annotated[
+        Send, Key("What to send; by default one flow, through the kernel's sockets.", [{"as": "packet", "flows": 2000}])
+    ] = Send()
+    expect: Annotated[Expect, Key("The expected result.", [{"outcome": "delivered", "source": "preserved"}])]
+    exceptions: Annotated[
+        tuple[Exceptional, ...],
+        Key(
+            "Different expectations for some engines, versions or cases, each with the reason.",
+            [[{"when": {"mode": "ipvs"}, "expect": {"outcome": "dropped"}, "because": "ipvs knows no such frontend"}]],
+            alias="except",
+        ),
+    ] = ()
+    position: Position
+
+
+class Stream(Declared, frozen=True, kw_only=True):
+    """A flow that lasts through all steps, with a packet at a fixed interval. The lab counts every loss.
+
+    Over UDP it is one 5-tuple. Over TCP it is a connection; when that ends, the stream opens another one, from a new
+    port unless ``from`` names one. The stream begins with the first step and pauses while the lab sends probes. It
+    resolves its target once, when the lab begins.
     """
-    names: dict[str, Location] = {}
-    for index, probe in enumerate(probes):
-        at = location[index]
-        first = names.setdefault(probe.name, at) if probe.name is not None else at
-        if first is not at:
-            line = first["name"].key.position.line
-            what = f"another probe has the name {shown(probe.name)}, in line {line}"
-            problems.add(at["name"].spot, what, allowed="the names of probes are unique")
-        subject = around(probe, at)
-        check_flow(subject)
-        check_expectations(subject)
-    _check_agreement(probes, location, problems)
 
-
-def check_flow(subject: Subject) -> None:
-    """Note mistakes in the sender and the target of a probe or stream."""
-    _check_sender(subject)
-    _check_target(subject)
-    _check_echo(subject)
-    _check_frame(subject)
-
-
-def _check_sender(subject: Subject) -> None:
-    inventory, source, send = subject.inventory, subject.probe.source, subject.probe.send
-    if source is None:
-        return
-    location = subject.location["from"]
-    location = location["name"] if location["name"].exists else location
-    if source.name not in inventory.senders:
-        inventory.refuse(location.spot, source.name, "a sender", inventory.senders, subject.problems)
-    if source.loopback and source.name not in inventory.nodes and not inventory.is_doubtful(source.name):
-        subject.problems.add(
-            subject.location["from"]["loopback"].key,
-            f"{source.name} is not a node",
-            allowed="only a node dials from its loopback address",
-        )
-    if source.address == "all":
-        _check_many_clients(subject, source)
-    if source.port is not None and send is not None and send.flows > 1:
-        subject.problems.add(
-            subject.location["send"]["flows"].spot,
-            "several flows cannot share the fixed source port",
-            allowed="allowed with from.port: 1",
-        )
-
-
-def _check_many_clients(subject: Subject, source: SourceShape) -> None:
-    inventory, problems, location = subject.inventory, subject.problems, subject.location["from"]
-    if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
-        problems.add(
-            location["address"].spot,
-            f"{source.name} is not an outside host",
-            allowed="only an outside host has many addresses",
-        )
-    if source.port is not None:
-        problems.add(location["port"].key, "cannot go with address: all", allowed="remove one of the two")
-    if subject.probe.send is not None and subject.probe.send.manner is not Manner.PACKET:
-        what = "needs send: {as: packet}: kernel sockets send from one client"
-        problems.add(location["address"].spot, what)
-
-
-def _check_target(subject: Subject) -> None:
-    target, location = subject.probe.target, subject.location["to"]
-    match target:
-        case ServiceTargetShape():
-            _check_service(subject, target, location)
-        case PodTargetShape():
-            _check_pod(subject, target, location)
-        case HostTargetShape() if target.host not in subject.inventory.hosts:
-            hosts = subject.inventory.hosts
-            subject.inventory.refuse(location["host"].spot, target.host, "an outside host", hosts, subject.problems)
-
-
-def _check_service(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
-    problems = subject.problems
-    if target.namespace is not None and "/" in target.service:
-        problems.add(location["namespace"].key, "service names the namespace already", allowed="write it once")
-    _check_node(subject, target, location)
-    wanted = service_id(target.service, target.namespace)
-    services = subject.manifests.services
-    if wanted not in services:
-        if subject.manifests.complete:
-            known = [name if namespace == wanted[0] else f"{namespace}/{name}" for namespace, name in services]
-            what = f"there is no Service {'/'.join(wanted)}"
-            problems.add(
-                location["service"].spot, what, allowed=f"declared: {listed(known)}", word=target.service, known=known
-            )
-        return
-    service = services[wanted]
-    if service is None:
-        return
-    if reason := _no_frontend(service, target.via, subject):
-        what = f"Service {'/'.join(wanted)} {reason}"
-        problems.add(location["via"].spot, what, allowed="dial a frontend that it has, or add this one")
-        return
-    if target.via is not Frontend.HEALTH_CHECK_NODE_PORT:
-        _check_frontend(subject, target, service, location)
-
-
-def _check_frontend(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
-    """The checks of a frontend that the Service has."""
-    if target.via is Frontend.DNS_NAME:
-        _check_asker(subject, location)
-    if target.address is not None:
-        _check_address(subject, target.address, target.via, service, location["address"])
-    if is_echo(subject):
-        return
-    if target.via is Frontend.DNS_NAME and not service.ports:
-        _check_number(subject, target, service, location)
-    else:
-        _check_service_port(subject, target, service, location)
-
-
-def _check_node(subject: Subject, target: ServiceTargetShape, location: Location) -> None:
-    """Note an unknown node, and a node that has no effect."""
-    inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
-    of_node = target.via in (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
-    if target.node is None:
-        return
-    if target.node not in inventory.nodes:
-        inventory.refuse(location["node"].spot, target.node, "a node", inventory.nodes, problems)
-    if not of_node and source is not None and source.name in (*inventory.pods, *inventory.nodes):
-        problems.add(
-            location["node"].key,
-            "the router picks a node only for packets from outside hosts",
-            allowed="remove the key",
-        )
-
-
-def _check_asker(subject: Subject, location: Location) -> None:
-    """Note an outside host as the sender: it does not use the cluster's name server."""
-    source, inventory = subject.probe.source, subject.inventory
-    if source is not None and source.name in inventory.hosts:
-        what = f"{source.name} is an outside host, and does not use the cluster's name server"
-        subject.problems.add(location["via"].spot, what, allowed="allowed: from a pod or a node")
-
-
-def _check_number(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
-    """Note a missing port number: a Service without ports has no port names."""
-    if not isinstance(target.port, int):
-        what = f"Service {service.name} declares no ports"
-        subject.problems.add(location["port"].spot, what, allowed="give the port number to dial")
-
-
-def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
-    """Why a Service has no frontend of that kind, or an empty string."""
-    if service.type is ServiceType.EXTERNAL_NAME and via is not Frontend.DNS_NAME:
-        return f"is an ExternalName: it has no {via}"
-    exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
-    match via:
-        case Frontend.CLUSTER_IP if service.headless:
-            return "is headless: it has no clusterIP"
-        case Frontend.NODE_PORT if not exposed:
-            return f"is of type {service.type}: it has no nodePort"
-        case Frontend.EXTERNAL_IP if not service.external_ips:
-            return "has no externalIPs"
-        case Frontend.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
-            return f"is of type {service.type}: it has no load balancer"
-        case Frontend.LOAD_BALANCER_IP if not (
-            subject.parts.load_balancers or any(each.ip for each in service.load_balancer_ingress)
-        ):
-            return "has no address in status.loadBalancer, and the scenario has no loadBalancers to give it one"
-        case Frontend.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
-            return "has no health-check node port: only a LoadBalancer with externalTrafficPolicy Local has one"
-    return ""
-
-
-def _check_address(subject: Subject, address: IPAddress, via: Frontend, service: Service, location: Location) -> None:
-    """Note an address that the frontend does not have, if the author gives its addresses."""
-    known = {
-        Frontend.CLUSTER_IP: service.cluster_ips,
-        Frontend.EXTERNAL_IP: service.external_ips,
-        Frontend.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
-    }.get(via, ())
-    if known and address not in known:
-        what = f"Service {service.name} has no {via} {address}"
-        subject.problems.add(location.spot, what, allowed=f"allowed: {listed(map(str, known))}")
-
-
-def _check_service_port(subject: Subject, target: ServiceTargetShape, service: Service, location: Location) -> None:
-    problems, send = subject.problems, subject.probe.send
-    if send is None:
-        return
-    protocol = transport_of(send.protocol)
-    choice = choose_port(service, target.port, protocol)
-    spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in service.ports]
-    if target.port is None and len(service.ports) > 1:
-        what = f"is missing: Service {service.name} has several ports"
-        problems.add(location["port"].key, what, allowed=f"allowed: {listed(spelled)}")
-    elif not choice.called:
-        what = f"Service {service.name} has no port {shown(target.port)}"
-        names = [port.name for port in service.ports]
-        allowed = f"allowed: {listed(spelled)}"
-        problems.add(location["port"].spot, what, allowed=allowed, word=str(target.port), known=names)
-    elif not choice.fitting:
-        protocols = " and ".join(port.protocol for port in choice.called)
-        what = f"Service {service.name} has that port over {protocols}, not {protocol}"
-        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {protocols}")
-    elif target.via is Frontend.NODE_PORT and not (service.allocate_node_ports or choice.fitting[0].node_port):
-        what = f"Service {service.name} has allocateLoadBalancerNodePorts: false, and its port has no nodePort"
-        problems.add(location["via"].spot, what, allowed="give the port a nodePort")
-    elif len(choice.fitting) > 1:
-        what = f"Service {service.name} has port {target.port} over several protocols"
-        problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
-
-
-def _check_pod(subject: Subject, target: PodTargetShape, location: Location) -> None:
-    problems, inventory = subject.problems, subject.inventory
-    if target.pod not in inventory.pods:
-        inventory.refuse(location["pod"].spot, target.pod, "a pod", inventory.pods, problems)
-        return
-    pod, send = subject.parts.pods[inventory.pods[target.pod]], subject.probe.send
-    if pod is None or send is None:
-        return
-    if is_echo(subject):
-        return
-    ports, protocol = pod.ports, transport_of(send.protocol)
-    spelled = [f"{port.name or port.port} ({port.port}/{port.protocol})" for port in ports]
-    if target.port is None:
-        if len([port for port in ports if protocol in (None, port.protocol)]) != 1:
-            what = f"is missing: {target.pod} does not have exactly one port"
-            problems.add(location["port"].key, what, allowed=f"declared: {listed(spelled)}")
-        return
-    called = [port for port in ports if target.port in (port.name, port.port)]
-    if isinstance(target.port, str) and not called:
-        names = [port.name for port in ports if port.name]
-        what = f"{target.pod} has no port {shown(target.port)}"
-        declared = f"declared: {listed(spelled)}"
-        problems.add(location["port"].spot, what, allowed=declared, word=target.port, known=names)
-    elif isinstance(target.port, str) and protocol not in (None, called[0].protocol):
-        what = f"{target.pod} has that port over {called[0].protocol}, not {protocol}"
-        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {called[0].protocol}")
-    elif len(called) > 1 and protocol is None:
-        what = f"{target.pod} has port {target.port} over several protocols"
-        problems.add(location["port"].spot, what, allowed="use the port's name, or set send.protocol")
-
-
-def _check_echo(subject: Subject) -> None:
-    """Note a port that an echo request cannot have, and a port that any other probe lacks."""
-    target, send, problems, location = subject.probe.target, subject.probe.send, subject.problems, subject.location
-    if not is_echo(subject):
-        if send is not None and isinstance(target, HostTargetShape | AddressTargetShape) and target.port is None:
-            problems.add(location["to"]["port"].key, "is missing", allowed="only an echo request (ICMP) has no port")
-        return
-    for port in (location["to"]["port"], location["from"]["port"]):
-        if port.exists:
-            problems.add(port.key, "an echo request has no port", allowed="remove the key")
-    if isinstance(target, ServiceTargetShape) and target.via in _PORTS:
-        what = f"{target.via} is a port, and an echo request has none"
-        problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
-    if location["send"]["as"].exists and send is not None and send.manner is not Manner.PACKET:
-        what = "an echo request is a single packet, not a connection"
-        problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
-
-
-def _check_frame(subject: Subject) -> None:
-    """Note a frame that the probe cannot send, or without a receiver. ``plan.lookup`` checks the link."""
-    source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
-    if send is None or send.frame_to is None:
-        return
-    location = subject.location["send"]["frameTo"]
-    if send.manner is not Manner.PACKET and send.protocol is not Transport.ICMP:
-        what = "kernel sockets send frames to the next hop that routing gives"
-        problems.add(location.key, what, allowed="needed: as: packet")
-    if source is not None and source.name in inventory.nodes:
-        what = f"a packet of the node {source.name} has no frame until it has passed the node's rules"
-        problems.add(location.key, what, allowed="send from a pod or an outside host")
-    if ":" not in send.frame_to and send.frame_to not in inventory.senders:
-        inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
-
-
-def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
-    """Note probes with the same sender, target and packets, and contradictory outcomes."""
-    sent: dict[object, list[int]] = {}
-    for index, probe in enumerate(probes):
-        expect = probe.expect
-        if expect is None or not location[index]["expect"]["outcome"].exists or probe.exceptions:
-            continue
-        if None in (probe.source, probe.target, probe.send):
-            continue
-        flow = probe.source, probe.target, probe.send
-        for earlier in sent.setdefault(flow, []):
-            other = probes[earlier]
-            if other.expect is not None and other.expect.outcome is not expect.outcome:
-                where = location[index]["expect"]["outcome"]
-                first = location[earlier]["expect"]["outcome"].key.position.line
-                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
-                problems.add(
-                    where.spot, f"{what} {other.expect.outcome} in line {first}", allowed="change one of the two"
-                )
-                break
-        sent[flow].append(index)
+    name: Annotated[Name, FROM_KEY]
+    source: Annotated[
+        Sender, Key("The sender: a name, or a mapping.", [{"name": "client", "port": 12345}], alias="from")
+    ]
+    target: Annotated[AnyTarget, Key("The target to dial.", [{"service": "dns", "via": "clusterIP"}], alias="to")]
+    send: Annotated[
+        Send,
+        Key("The packets to send, and how often.", [{"protocol": "UDP", "every": "20ms", "payload": 64}]),
+    ] = Send()
+    position: Position

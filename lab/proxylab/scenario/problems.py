@@ -1,6 +1,7 @@
 """``Problems``: the mistakes of one file, collected and raised together, in one form of message, with did-you-mean."""
 
 import difflib
+import json
 from collections.abc import Iterable
 from itertools import islice
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 from proxylab.errors import ScenarioError
 from proxylab.scenario.document import Spot, path_text
 
-__all__ = ["Problem", "Problems", "describe", "listed", "nearest", "shown"]
+__all__ = ["Problem", "Problems", "describe", "in_yaml", "listed", "nearest", "shown"]
 
 _MOST_TOLD = 200
 """A file with more problems than this has one cause, which the first problems show."""
@@ -137,3 +138,18 @@ def listed(names: Iterable[str]) -> str:
     if len(every) <= _MOST_LISTED:
         return ", ".join(every) or "none"
     return ", ".join(every[:_MOST_LISTED]) + f" and {len(every) - _MOST_LISTED} more"
+
+
+def in_yaml(value: object) -> str:
+    """A value in YAML's flow style, quoted only where YAML needs quotes."""
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{key}: {in_yaml(inner)}" for key, inner in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(in_yaml, value)) + "]"
+        case str() if any(mark in value for mark in ":#{}[],&*!|>'\"%@`") and not value.startswith("http"):
+            return json.dumps(value)
+        case str():
+            return value
+        case _:
+            return json.dumps(value)

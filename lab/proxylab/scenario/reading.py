@@ -8,25 +8,102 @@ record. Pydantic does not know where a value stands, so ``placed`` adds the posi
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import cache
-from types import UnionType
+from types import UnionType, new_class
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
 from msgspec import NODEFAULT
 from msgspec.structs import fields, replace
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, GetCoreSchemaHandler, Tag, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    InstanceOf,
+    Tag,
+    TypeAdapter,
+    create_model,
+    model_validator,
+)
 from pydantic_core import CoreSchema, core_schema
 
+from proxylab.encoding import Record
 from proxylab.scenario.document import Location
-from proxylab.scenario.keys import Declared, DeclaredKey, Form, Key, NotEmpty, declared_keys, key_field
-from proxylab.scenario.schema.base import ScenarioShape, word_of
+from proxylab.scenario.keys import (
+    Check,
+    Declared,
+    DeclaredKey,
+    Form,
+    Key,
+    Manifest,
+    NotEmpty,
+    OtherKeys,
+    Read,
+    attached,
+    declared_keys,
+    key_field,
+    other_keys,
+    refused,
+)
+from proxylab.scenario.problems import describe, listed, shown
 from proxylab.scenario.words import Position
 
-__all__ = ["form_schema", "placed", "read_as", "schema_of", "shape_of"]
+__all__ = ["Shape", "form_schema", "placed", "read", "read_as", "read_key", "schema_of", "shape_of"]
 
-Read = TypeVar("Read", bound=Declared)
+Made = TypeVar("Made", bound=Declared)
+Placed = TypeVar("Placed", bound=Declared)
 
 _NOWHERE: Final = Position("", 1, 1)
 _NOT_EMPTY: Final = Field(min_length=1)
+
+
+class Shape(BaseModel):
+    """A mapping with known keys."""
+
+    model_config = ConfigDict(
+        strict=True,
+        extra="forbid",
+        frozen=True,
+        defer_build=True,  # a file uses a few of the shapes; the others need no validator
+    )
+
+
+def _has_value(value: object) -> object:
+    if value is None:
+        raise refused("has no value", allowed="give it one, or leave the key out")
+    return value
+
+
+_HAS_VALUE: Final = Read(_has_value)
+
+
+class _ScenarioShape(Shape):
+    """A mapping of the scenario format: a key without a value is an error."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: object) -> None:
+        """Check that every key has a value, before any other validator."""
+        for field in cls.model_fields.values():
+            if _HAS_VALUE not in field.metadata:
+                field.metadata.append(_HAS_VALUE)
+
+
+class _ManifestShape(Shape):
+    """A mapping of a Kubernetes object: null means the same as an absent key, as for the API server."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_null(cls, value: object) -> object:
+        if not isinstance(value, dict) or None not in value.values():
+            return value
+        known = {field.alias for field in cls.model_fields.values()}
+        return {key: each for key, each in value.items() if each is not None or key not in known}
+
+
+class _LooseShape(_ManifestShape):
+    """A mapping of a Kubernetes object with more keys than these."""
+
+    model_config = ConfigDict(extra="ignore")
 
 
 def form_schema(form: Form, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -40,21 +117,65 @@ def schema_of(declared: type[Declared], handler: GetCoreSchemaHandler) -> CoreSc
 
 
 @cache
-def shape_of(declared: type[Declared]) -> type[ScenarioShape]:
+def _adapter(declared: Any, key: str = "") -> TypeAdapter[Any]:
+    hints = {each.name: each.hint for each in declared_keys(declared)}
+    return TypeAdapter(read_as(hints[key]) if key else declared)
+
+
+def read(declared: type[Made], value: object) -> Made:
+    """The record of a value, without positions. Raises pydantic's ``ValidationError``."""
+    made: Made = _adapter(declared).validate_python(value)
+    return made
+
+
+def read_key(declared: type[Declared], key: str, value: object) -> Any:
+    """The value of one field of a record, without positions. Raises pydantic's ``ValidationError``."""
+    return _adapter(declared, key).validate_python(value, strict=True)
+
+
+@cache
+def shape_of(declared: type[Declared]) -> type[Shape]:
     """The pydantic model with the record's keys."""
     keys: dict[str, Any] = {key.name: (read_as(key.hint), _field(key)) for key in declared_keys(declared)}
+    for alias, text in declared.without_effect.items() if issubclass(declared, Manifest) else ():
+        keys[alias] = (Any, Field(default=None, alias=alias, description=text))
     return create_model(
-        f"{declared.__name__}Shape",
-        __base__=ScenarioShape,
+        f"{declared.__name__.lstrip('_')}Shape",
+        __base__=_base(declared),
         __doc__=declared.__doc__,
         __module__=declared.__module__,
         **keys,
     )
 
 
-def placed(value: Read, location: Location, name: str = "") -> Read:
+def _base(declared: type[Declared]) -> type[Shape]:
+    """The base of a record's shape; it says what becomes of undeclared keys, and of null."""
+    if issubclass(declared, Manifest):
+        return _LooseShape if declared.loose else _ManifestShape
+    found = other_keys(declared)
+    if found is None:
+        return _ScenarioShape
+    _, hint, mark = found
+
+    def with_pattern(schema: dict[str, Any]) -> None:
+        if mark.pattern:
+            schema |= {
+                "patternProperties": {mark.pattern: schema["additionalProperties"]},
+                "additionalProperties": False,
+            }
+
+    body = {
+        "__module__": declared.__module__,
+        "__doc__": declared.__doc__,
+        "__annotations__": {"__pydantic_extra__": dict[str, _annotated(read_as(hint), [_HAS_VALUE])]},  # type: ignore[misc]
+        "model_config": ConfigDict(extra="allow", json_schema_extra=with_pattern),
+    }
+    return new_class(declared.__name__, (_ScenarioShape,), exec_body=lambda made: made.update(body))
+
+
+def placed(value: Placed, location: Location, name: str = "") -> Placed:
     """The record, with the positions of the mapping at ``location``, and as an entry of a mapping with its name."""
-    own = {field.name for field in fields(value)} - {key.name for key in declared_keys(type(value))}
+    own = {*value.__struct_fields__} - {key.name for key in declared_keys(type(value))}
     changes: dict[str, object] = {}
     if name and (field := key_field(type(value))):
         changes[field[0]] = name
@@ -66,6 +187,8 @@ def placed(value: Read, location: Location, name: str = "") -> Read:
         inner = getattr(value, key.name)
         if (there := _placed(inner, location[key.alias])) is not inner:
             changes[key.name] = there
+    if (others := other_keys(type(value))) and (inner := getattr(value, others[0])):
+        changes[others[0]] = _placed(inner, location)
     return replace(value, **changes) if changes else value
 
 
@@ -82,8 +205,10 @@ def _placed(value: Any, location: Location) -> Any:
     return value
 
 
-def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
+@cache
+def _maker(declared: type[Declared]) -> Callable[[Shape], Declared]:
     names = [key.name for key in declared_keys(declared)]
+    others = other_keys(declared)
     # ``placed`` fills in the positions, and ``_entries`` the name of an entry.
     unwritten = {
         field.name: _NOWHERE if field.name == "position" else ""
@@ -91,7 +216,11 @@ def _maker(declared: type[Declared]) -> Callable[[ScenarioShape], Declared]:
         if field.name not in names and field.default is NODEFAULT and field.default_factory is NODEFAULT
     }
 
-    def make(shape: ScenarioShape) -> Declared:
+    def make(shape: Shape) -> Declared:
+        if others:
+            return declared(
+                **{name: getattr(shape, name) for name in names}, **unwritten, **{others[0]: shape.model_extra}
+            )
         return declared(**{name: getattr(shape, name) for name in names}, **unwritten)
 
     return make
@@ -105,8 +234,9 @@ def _field(key: DeclaredKey) -> Any:
         return Field(**options)
     if key.default is NODEFAULT:
         return Field(**options, default_factory=lambda: key.key.implied)
-    # Editors show a default that says something, so not an empty list.
-    if key.default in ("", (), {}) or isinstance(key.default, Declared):
+    # Editors show a default that says something as an author writes it: not an empty list, nor milliseconds.
+    otherwise = any(isinstance(each, Read | Form) for each in attached(key.hint))
+    if otherwise or key.default in ("", (), {}) or isinstance(key.default, Declared):
         return Field(**options, default_factory=lambda: key.default)
     return Field(**options, default=key.default)
 
@@ -119,7 +249,7 @@ def read_as(hint: Any) -> Any:
             attached = [
                 _NOT_EMPTY if isinstance(each, NotEmpty) else each
                 for each in arguments[1:]
-                if not isinstance(each, Key)
+                if not isinstance(each, Key | OtherKeys)
             ]
             inner = _parts_read(arguments[0])
             return _annotated(inner[0], [*inner[1], *attached, *inner[2]])
@@ -136,20 +266,26 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
         case origin if origin is tuple:
             if isinstance(arguments[0], type) and issubclass(arguments[0], Declared) and key_field(arguments[0]):
                 return _entries(arguments[0])
-            return list[read_as(arguments[0])], [], [AfterValidator(tuple)]  # type: ignore[misc]
+            return list[read_as(arguments[0])], [], [Check(tuple)]  # type: ignore[misc]
         case origin if origin is Mapping:
             return dict[read_as(arguments[0]), read_as(arguments[1])], [], []  # type: ignore[misc]
         case origin if origin in (Union, UnionType):
             return read_as(hint), [], []
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return hint, [BeforeValidator(word_of(hint))], []
+        return hint, [Read(_word_of(hint))], []
+    if isinstance(hint, type) and issubclass(hint, Record) and not issubclass(hint, Declared):
+        return InstanceOf[hint], [], []  # type: ignore[misc]
     return hint, [], []
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. If one alternative is a mapping and others are not, the value decides which one it has to be."""
+    """A union. The value decides which alternative it has to be: by being a mapping, or by the first key of one."""
     mappings = [option for option in options if _is_mapping(option)]
     scalars = [option for option in options if option is not type(None) and option not in mappings]
+    if len(mappings) > 1 and not scalars:
+        firsts = {declared_keys(_bare(each))[0].alias: each for each in mappings}
+        named = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
+        return _annotated(Union[tuple(named)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
     if len(mappings) != 1 or len(scalars) != 1:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
     tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
@@ -161,8 +297,17 @@ def _text_or_keys(value: object) -> str:
     return "<keys>" if isinstance(value, dict | Declared) else "<text>"
 
 
+def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
+    """Picks the alternative whose first key a mapping has. A ``Read`` refuses other mappings before."""
+    return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
+
+
+def _bare(hint: Any) -> Any:
+    return get_args(hint)[0] if get_origin(hint) is Annotated else hint
+
+
 def _is_mapping(hint: Any) -> bool:
-    bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    bare = _bare(hint)
     return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
 
 
@@ -175,12 +320,12 @@ def _entries(declared: type[Declared]) -> tuple[Any, list[Any], list[Any]]:
     """A mapping in the file, whose entries know their keys in the model."""
     found = key_field(declared)
     name, hint = found if found else ("", str)
-    entry: Any = _annotated(declared, [BeforeValidator(_empty_for_null)])
+    entry: Any = _annotated(declared, [Read(_empty_for_null)])
 
     def named(entries: dict[str, Declared]) -> tuple[Declared, ...]:
         return tuple(replace(each, **{name: key}) for key, each in entries.items())
 
-    return dict[read_as(hint), entry], [], [AfterValidator(named)]  # type: ignore[misc]
+    return dict[read_as(hint), entry], [], [Check(named)]  # type: ignore[misc]
 
 
 def _empty_for_null(value: object) -> object:
@@ -190,3 +335,17 @@ def _empty_for_null(value: object) -> object:
 
 def _annotated(hint: Any, attached: list[Any]) -> Any:
     return Annotated[hint, *attached] if attached else hint
+
+
+def _word_of(words: type[StrEnum]) -> Callable[[object], StrEnum]:
+    """A validator for a closed set of words."""
+    known = tuple(words)
+
+    def validate(value: object) -> StrEnum:
+        if isinstance(value, str):
+            if value in known:
+                return words(value)
+            raise refused(f"{shown(value)} is unknown", allowed=f"allowed: {listed(known)}", word=value, known=known)
+        raise refused(f"must be one of {listed(known)}, is {describe(value)}")
+
+    return validate

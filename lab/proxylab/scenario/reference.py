@@ -1,10 +1,10 @@
 """``reference_page``: the reference page of the format, Markdown from the JSON Schema with an example for each key."""
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from proxylab.scenario.json_schema import json_schema
+from proxylab.scenario.problems import in_yaml
 
 __all__ = ["reference_page"]
 
@@ -40,15 +40,17 @@ def reference_page() -> str:
 
 def _reached(definitions: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Every mapping of a Scenario, in the order in which a reader meets it, with its path."""
-    waiting, met = [("ScenarioDocument", "")], {"ScenarioDocument"}
+    waiting, met = [("ScenarioDocumentShape", "")], {"ScenarioDocumentShape"}
     while waiting:
         name, path = waiting.pop(0)
         yield name, path
-        for key, schema in definitions[name].get("properties", {}).items():
+        definition = definitions[name]
+        keys = {f".{key}": schema for key, schema in definition["properties"].items()}
+        for key, schema in {**keys, "": {"additionalProperties": definition["additionalProperties"]}}.items():
             for inner, suffix in _inner(schema):
                 if inner not in met and "properties" in definitions[inner]:
                     met.add(inner)
-                    waiting.append((inner, f"{path}.{key}{suffix}".removeprefix(".")))
+                    waiting.append((inner, f"{path}{key}{suffix}".removeprefix(".")))
 
 
 def _inner(schema: Any, suffix: str = "") -> Iterator[tuple[str, str]]:
@@ -71,10 +73,10 @@ def _section(path: str, definition: dict[str, Any], definitions: dict[str, Any])
     yield "| --- | --- | --- |"
     for key, schema in definition["properties"].items():
         needed = " (required)" if key in required else ""
-        default = f" Default: `{_flow(schema['default'])}`." if schema.get("default") not in (None, {}, []) else ""
+        default = f" Default: `{in_yaml(schema['default'])}`." if schema.get("default") not in (None, {}, []) else ""
         example = next(iter(schema.get("examples", ())), schema.get("default"))
         says = _one_line(schema.get("description") or _of_definition(schema, definitions)).replace("|", "\\|")
-        yield f"| `{key}`{needed} | {says}{default} | `{key}: {_flow(example)}` |"
+        yield f"| `{key}`{needed} | {says}{default} | `{key}: {in_yaml(example)}` |"
     yield ""
 
 
@@ -85,18 +87,3 @@ def _of_definition(schema: Any, definitions: dict[str, Any]) -> str:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _flow(value: object) -> str:
-    """A value in YAML's flow style, quoted only where YAML needs quotes."""
-    match value:
-        case dict():
-            return "{" + ", ".join(f"{key}: {_flow(inner)}" for key, inner in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_flow, value)) + "]"
-        case str() if any(mark in value for mark in ":#{}[],&*!|>'\"%@`") and not value.startswith("http"):
-            return json.dumps(value)
-        case str():
-            return value
-        case _:
-            return json.dumps(value)

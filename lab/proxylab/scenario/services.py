@@ -1,78 +1,248 @@
-"""Build the cluster's object from a well-formed Service, with the API server's defaults.
+"""v1 Service as an author writes it or ``kubectl get -o yaml`` prints it, with the API server's defaults.
 
-``proxylab.scenario.validity`` compares fields, ``proxylab.cluster.allocate`` allocates addresses and ports.
+The records have every key of the API (https://kubernetes.io/docs/reference/kubernetes-api/, v1.34).
+``proxylab.scenario.validity`` compares fields with each other, ``proxylab.cluster.allocate`` allocates addresses and
+ports.
 """
 
+from collections.abc import Mapping
+from enum import StrEnum
 from ipaddress import ip_address
+from typing import Annotated, Any, ClassVar, Final
 
-from proxylab.addresses import Protocol
+from msgspec import field
+
+from proxylab.addresses import Family, IPNetwork, Protocol
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
-from proxylab.scenario.schema.service import (
-    FamilyPolicy,
-    IngressShape,
-    ServicePortShape,
-    ServiceShape,
-    ServiceSpecShape,
-    SessionAffinity,
-)
+from proxylab.scenario.keys import Between, Check, Key, Manifest, Read
+from proxylab.scenario.syntax import Address, PortNumber, port_name, read_address, read_network, read_port_reference
 
-__all__ = ["DEFAULT_NAMESPACE", "service_of"]
+__all__ = [
+    "DEFAULT_NAMESPACE",
+    "FamilyPolicy",
+    "Metadata",
+    "ServiceManifest",
+    "ServiceSpec",
+    "SessionAffinity",
+    "service_of",
+]
 
-DEFAULT_NAMESPACE = "default"
-DEFAULT_AFFINITY_TIMEOUT = 10800
-"""``sessionAffinityConfig.clientIP.timeoutSeconds`` of core/v1, in seconds: three hours."""
+DEFAULT_NAMESPACE: Final = "default"
+_BY_SERVER: Final = "Written by the server."
+_BY_CONTROLLERS: Final = "Written by controllers."
 
 
-def service_of(shape: ServiceShape) -> Service:
-    """The Service with the API server's defaults."""
-    metadata, spec = shape.metadata, shape.spec or ServiceSpecShape()
-    balancer = shape.status.load_balancer if shape.status else None
-    addresses = spec.cluster_ips or [spec.cluster_ip or ""]
+class SessionAffinity(StrEnum):
+    """``sessionAffinity``."""
+
+    NONE = "None"
+    CLIENT_IP = "ClientIP"
+
+
+class FamilyPolicy(StrEnum):
+    """``ipFamilyPolicy``."""
+
+    SINGLE = "SingleStack"
+    PREFER_DUAL = "PreferDualStack"
+    REQUIRE_DUAL = "RequireDualStack"
+
+
+class _Distribution(StrEnum):
+    """``trafficDistribution``."""
+
+    PREFER_CLOSE = "PreferClose"
+    PREFER_SAME_ZONE = "PreferSameZone"
+    PREFER_SAME_NODE = "PreferSameNode"
+
+
+class _IngressMode(StrEnum):
+    """``ipMode``."""
+
+    VIP = "VIP"
+    PROXY = "Proxy"
+
+
+def _target_port(value: object) -> object:
+    return port_name(value) if isinstance(value, str) else read_port_reference(value)
+
+
+def _cluster_ip(text: str) -> str:
+    if text not in ("", "None"):
+        read_address(text)
+    return text
+
+
+def _namespace(text: str) -> str:
+    return text or DEFAULT_NAMESPACE
+
+
+_ClusterIP = Annotated[str, Check(_cluster_ip)]
+_NodePort = Annotated[int, Between(0, 65535)]
+
+
+class Metadata(Manifest, frozen=True, kw_only=True):
+    """``metadata``, with the keys that a server adds."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {
+        "generateName": "A prefix for names that the server generates.",
+        "selfLink": "Written by old servers.",
+        **dict.fromkeys(("uid", "resourceVersion", "generation", "creationTimestamp"), _BY_SERVER),
+        "deletionGracePeriodSeconds": _BY_SERVER,
+        **dict.fromkeys(("ownerReferences", "finalizers"), _BY_CONTROLLERS),
+        "managedFields": _BY_SERVER,
+    }
+
+    name: Annotated[str, Key("The object's name.")]
+    namespace: Annotated[str, Check(_namespace), Key("The namespace.")] = DEFAULT_NAMESPACE
+    labels: Annotated[Mapping[str, str], Key("Its labels.")] = field(default_factory=dict)
+    annotations: Annotated[Mapping[str, str], Key("Its annotations.")] = field(default_factory=dict)
+    deletion_timestamp: Annotated[Any, Key("Written by the server: a Pod or Node that has it terminates.")] = None
+
+
+class _ServicePort(Manifest, frozen=True, kw_only=True):
+    """One entry of ``spec.ports``."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {"appProtocol": "The application's protocol; proxies ignore it."}
+
+    name: Annotated[str, Key("The port's name; required if the Service has several ports.")] = ""
+    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+    port: Annotated[PortNumber, Key("The port on the Service's addresses.")]
+    target_port: Annotated[
+        int | str, Read(_target_port), Key("The pods' port, by number or name; the value of port by default.")
+    ] = ""
+    node_port: Annotated[_NodePort, Key("The port on every node.")] = 0
+
+
+class _ClientIP(Manifest, frozen=True):
+    """``sessionAffinityConfig.clientIP``."""
+
+    timeout_seconds: Annotated[int, Key("How long a client keeps its endpoint, in seconds.")] = 10800
+
+
+class _AffinityConfig(Manifest, frozen=True):
+    """``sessionAffinityConfig``."""
+
+    client_ip: Annotated[_ClientIP, Key("For sessionAffinity: ClientIP.", alias="clientIP")] = _ClientIP()
+
+
+class ServiceSpec(Manifest, frozen=True, kw_only=True):
+    """``spec``."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {
+        "loadBalancerIP": "A request to the load balancer's controller.",
+        "loadBalancerClass": "The controller that provides the load balancer.",
+    }
+
+    type: Annotated[ServiceType, Key("The type of the Service.")] = ServiceType.CLUSTER_IP
+    selector: Annotated[Mapping[str, str], Key("The labels of the pods behind the Service.")] = field(
+        default_factory=dict
+    )
+    ports: Annotated[tuple[_ServicePort, ...], Key("The Service's ports.")] = ()
+    cluster_ip: Annotated[_ClusterIP, Key("Its address, or None.", alias="clusterIP")] = ""
+    cluster_ips: Annotated[tuple[_ClusterIP, ...], Key("Its addresses, primary first.", alias="clusterIPs")] = ()
+    ip_families: Annotated[tuple[Family, ...], Key("Its IP families, primary first.")] = ()
+    ip_family_policy: Annotated[FamilyPolicy | None, Key("SingleStack by default.")] = None
+    external_ips: Annotated[
+        tuple[Address, ...], Key("Further addresses that the network routes to the nodes.", alias="externalIPs")
+    ] = ()
+    external_name: Annotated[str, Key("The name for which an ExternalName Service is an alias.")] = ""
+    internal_traffic_policy: Annotated[TrafficPolicy, Key("For packets from inside the cluster.")] = (
+        TrafficPolicy.CLUSTER
+    )
+    external_traffic_policy: Annotated[TrafficPolicy | None, Key("Cluster by default.")] = None
+    health_check_node_port: Annotated[
+        _NodePort, Key("The port on which a load balancer checks a node for local endpoints.")
+    ] = 0
+    session_affinity: Annotated[SessionAffinity, Key("Whether a client keeps its endpoint.")] = SessionAffinity.NONE
+    session_affinity_config: Annotated[_AffinityConfig | None, Key("For sessionAffinity: ClientIP.")] = None
+    publish_not_ready_addresses: Annotated[bool, Key("Whether the Service uses pods before they are ready.")] = False
+    load_balancer_source_ranges: Annotated[
+        tuple[Annotated[IPNetwork, Read(read_network, str)], ...],
+        Key("The networks that may use the load balancer."),
+    ] = ()
+    allocate_load_balancer_node_ports: Annotated[
+        bool | None, Key("Whether a LoadBalancer Service gets node ports; true by default.")
+    ] = None
+    traffic_distribution: Annotated[_Distribution | None, Key("Which endpoints the proxy prefers.")] = None
+
+
+class _Ingress(Manifest, frozen=True, kw_only=True):
+    """One entry of ``status.loadBalancer.ingress``."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {"ports": "Written by the load balancer's controller."}
+
+    ip: Annotated[Address | None, Key("The load balancer's address.")] = None
+    hostname: Annotated[str, Key("The load balancer's name, if it has no address.")] = ""
+    ip_mode: Annotated[_IngressMode, Key("Whether the balancer keeps the destination, or is a proxy.")] = (
+        _IngressMode.VIP
+    )
+
+
+class _LoadBalancer(Manifest, frozen=True):
+    """``status.loadBalancer``."""
+
+    ingress: Annotated[tuple[_Ingress, ...], Key("The load balancer's addresses.")] = ()
+
+
+class _Status(Manifest, frozen=True):
+    """``status``."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {"conditions": _BY_CONTROLLERS}
+
+    load_balancer: Annotated[_LoadBalancer, Key("What the load balancer's controller reports.")] = _LoadBalancer()
+
+
+class ServiceManifest(Manifest, frozen=True, kw_only=True):
+    """A v1 Service."""
+
+    api_version: Annotated[str, Key("v1.")]
+    kind: Annotated[str, Key("Service.")]
+    metadata: Annotated[Metadata, Key("Its name, namespace, labels and annotations.")]
+    spec: Annotated[ServiceSpec, Key("The desired Service.")] = ServiceSpec()
+    status: Annotated[_Status, Key("What controllers report.")] = _Status()
+
+
+def service_of(manifest: ServiceManifest) -> Service:
+    """The object of the cluster."""
+    metadata, spec = manifest.metadata, manifest.spec
+    addresses = spec.cluster_ips or [spec.cluster_ip]
+    config = spec.session_affinity_config or _AffinityConfig()
     return Service(
-        namespace=metadata.namespace or DEFAULT_NAMESPACE,
+        namespace=metadata.namespace,
         name=metadata.name,
-        labels=metadata.labels or {},
-        annotations=metadata.annotations or {},
-        type=spec.type or ServiceType.CLUSTER_IP,
-        selector=spec.selector or {},
-        ports=tuple(map(_port, spec.ports or [])),
+        labels=metadata.labels,
+        annotations=metadata.annotations,
+        type=spec.type,
+        selector=spec.selector,
+        ports=tuple(map(_port, spec.ports)),
         headless="None" in addresses,
         cluster_ips=tuple(ip_address(address) for address in addresses if address not in ("", "None")),
-        ip_families=tuple(spec.ip_families or []),
+        ip_families=spec.ip_families,
         ip_family_policy=(spec.ip_family_policy or FamilyPolicy.SINGLE).value,
-        external_ips=tuple(spec.external_ips or []),
-        load_balancer_ingress=tuple(map(_ingress, (balancer.ingress if balancer else None) or [])),
-        source_ranges=tuple(spec.load_balancer_source_ranges or []),
-        internal_traffic_policy=spec.internal_traffic_policy or TrafficPolicy.CLUSTER,
+        external_ips=spec.external_ips,
+        load_balancer_ingress=tuple(
+            LoadBalancerIngress(ip=each.ip, hostname=each.hostname, ip_mode=each.ip_mode.value)
+            for each in manifest.status.load_balancer.ingress
+        ),
+        source_ranges=spec.load_balancer_source_ranges,
+        internal_traffic_policy=spec.internal_traffic_policy,
         external_traffic_policy=spec.external_traffic_policy or TrafficPolicy.CLUSTER,
-        health_check_node_port=spec.health_check_node_port or 0,
-        affinity_timeout=_affinity_timeout(spec),
-        publish_not_ready_addresses=spec.publish_not_ready_addresses or False,
+        health_check_node_port=spec.health_check_node_port,
+        affinity_timeout=config.client_ip.timeout_seconds
+        if spec.session_affinity is SessionAffinity.CLIENT_IP
+        else None,
+        publish_not_ready_addresses=spec.publish_not_ready_addresses,
         traffic_distribution=spec.traffic_distribution.value if spec.traffic_distribution else "",
         allocate_node_ports=spec.allocate_load_balancer_node_ports is not False,
-        external_name=spec.external_name or "",
+        external_name=spec.external_name,
     )
 
 
-def _port(shape: ServicePortShape) -> ServicePort:
+def _port(port: _ServicePort) -> ServicePort:
     return ServicePort(
-        name=shape.name or "",
-        protocol=shape.protocol or Protocol.TCP,
-        port=shape.port,
-        target_port=shape.target_port or shape.port,
-        node_port=shape.node_port or 0,
+        name=port.name,
+        protocol=port.protocol,
+        port=port.port,
+        target_port=port.target_port or port.port,
+        node_port=port.node_port,
     )
-
-
-def _ingress(shape: IngressShape) -> LoadBalancerIngress:
-    return LoadBalancerIngress(
-        ip=shape.ip, hostname=shape.hostname or "", ip_mode=shape.ip_mode.value if shape.ip_mode else "VIP"
-    )
-
-
-def _affinity_timeout(spec: ServiceSpecShape) -> int | None:
-    if spec.session_affinity is not SessionAffinity.CLIENT_IP:
-        return None
-    config = spec.session_affinity_config
-    timeout = config.client_ip.timeout_seconds if config and config.client_ip else None
-    return DEFAULT_AFFINITY_TIMEOUT if timeout is None else timeout

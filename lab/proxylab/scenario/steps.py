@@ -1,4 +1,4 @@
-"""The frozen objects of ``spec.steps``: the changes, the conditions to wait for, the expectations.
+"""The frozen objects of ``spec.steps``: the conditions to wait for, the expectations.
 
 ``model`` exports them all.
 """
@@ -9,28 +9,20 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.cluster.objects import EndpointSlice, Service
-from proxylab.encoding import Record
+from proxylab.scenario.change import Change
 from proxylab.scenario.expect import ConntrackExpect, SeenSource
-from proxylab.scenario.intent import Probe
-from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
+from proxylab.scenario.matrix import When
+from proxylab.scenario.probes import Probe, ProbeName
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Duration, distinct
-from proxylab.scenario.versions import VersionRange
 from proxylab.scenario.words import Position
 
 __all__ = [
     "DEADLINE",
-    "Change",
     "Count",
-    "EngineAction",
     "EngineState",
-    "LinkChange",
-    "NodeChange",
-    "PodChange",
     "RulesState",
-    "ServiceChange",
-    "SliceChange",
     "Step",
     "StepException",
     "StepExpect",
@@ -40,36 +32,6 @@ __all__ = [
 
 DEADLINE: Final = 10_000
 """The default deadline of a step's wait, in milliseconds."""
-
-
-class EngineAction(StrEnum):
-    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules.
-
-    A proxy mode is one, too: a clean stop, and a start in that mode.
-    """
-
-    KILL = "kill"
-    STOP = "stop"
-    START = "start"
-    RESTART = "restart"
-    FLUSH = "flush"
-    IPTABLES = "iptables"
-    NFTABLES = "nftables"
-
-    @property
-    def mode(self) -> str:
-        """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
-
-    @property
-    def ends(self) -> bool:
-        """Whether it ends the engine that runs, if only to start another one."""
-        return self not in (EngineAction.START, EngineAction.FLUSH)
-
-    @property
-    def begins(self) -> bool:
-        """Whether an engine runs afterwards that did not run before."""
-        return self in (EngineAction.START, EngineAction.RESTART) or bool(self.mode)
 
 
 class EngineState(StrEnum):
@@ -84,71 +46,6 @@ class RulesState(StrEnum):
 
     PRESENT = "present"
     ABSENT = "absent"
-
-
-class ServiceChange(Record, frozen=True, kw_only=True):
-    """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
-
-    It has no allocated fields, even if the API server has allocated some for its former state.
-    """
-
-    namespace: str
-    name: str
-    service: Service | None
-
-
-class SliceChange(Record, frozen=True, kw_only=True):
-    """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
-
-    namespace: str
-    name: str
-    slice: EndpointSlice | None
-
-
-class PodChange(Record, frozen=True, kw_only=True):
-    """Changes of one pod; ``None`` changes nothing.
-
-    ``present`` is whether the API knows the pod. A deleted pod keeps its network namespace and may come back.
-    ``None`` as a label's value removes the label.
-    """
-
-    present: bool | None = None
-    ready: bool | None = None
-    serving: bool | None = None
-    terminating: bool | None = None
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-
-
-class NodeChange(Record, frozen=True, kw_only=True):
-    """Changes of one node: of its API object (see ``PodChange``), and of sysctls in its network namespace.
-
-    ``taints`` are the keys of all taints that it then has.
-    """
-
-    present: bool | None = None
-    labels: Mapping[str, str | None] = field(default_factory=dict)
-    taints: tuple[str, ...] | None = None
-    terminating: bool | None = None
-    sysctls: Mapping[str, str] = field(default_factory=dict)
-
-
-class LinkChange(Record, frozen=True, kw_only=True):
-    """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
-
-    netns_name: str
-    device: str
-    up: bool
-
-
-class Change(Record, frozen=True, kw_only=True):
-    """The changes of one step, which take effect together. ``pods`` are single pods; ``engines`` are by node."""
-
-    services: tuple[ServiceChange, ...] = ()
-    slices: tuple[SliceChange, ...] = ()
-    pods: Mapping[str, PodChange] = field(default_factory=dict)
-    nodes: Mapping[str, NodeChange] = field(default_factory=dict)
-    engines: Mapping[str, EngineAction] = field(default_factory=dict)
-    links: tuple[LinkChange, ...] = ()
 
 
 class Until(Declared, frozen=True, kw_only=True):
@@ -180,9 +77,9 @@ class Until(Declared, frozen=True, kw_only=True):
     elapsed: Annotated[
         Duration | None, Key("A time that must pass in any case, for scenarios about a timeout.", ["12s"])
     ] = None
-    within: Annotated[Duration, Key("The deadline. The step fails if a condition does not hold by then.", ["30s"])] = (
-        DEADLINE
-    )
+    within: Annotated[
+        Duration, Key("The deadline, 10s by default. The step fails if a condition does not hold by then.", ["30s"])
+    ] = DEADLINE
     position: Position
 
 
@@ -253,14 +150,14 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
-class StepExpect(Record, frozen=True, kw_only=True):
-    """What must hold after a change, for streams by name and for connection tracking.
+class StepExpect(Declared, frozen=True, kw_only=True):
+    """What must hold after a change: an entry for each stream, by its name, and conntrack."""
 
-    ``positions`` are the places of the keys that the author wrote.
-    """
-
-    streams: Mapping[str, StreamExpect] = field(default_factory=dict)
-    conntrack: ConntrackExpect | None = None
+    streams: Annotated[Mapping[str, StreamExpect], OtherKeys()] = field(default_factory=dict)
+    conntrack: Annotated[
+        ConntrackExpect | None,
+        Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
+    ] = None
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 
@@ -270,26 +167,63 @@ class StepExpect(Record, frozen=True, kw_only=True):
         return bool(self.streams) or self.conntrack is not None
 
 
-class StepException(Record, frozen=True, kw_only=True):
-    """One entry of a step's ``except`` (see ``Exceptional``)."""
+class StepException(Declared, frozen=True, kw_only=True):
+    """A different expectation, the cases in which it holds, and the reason."""
 
-    when: Mapping[str, str]
-    version: VersionRange | None = None
-    expect: StepExpect
-    because: str
+    when: Annotated[When, Key("The cases: those with all these values.", [{"mode": "ipvs"}])]
+    expect: Annotated[
+        StepExpect,
+        Key("The expectation in these cases. It replaces expect as a whole.", [{"queries": {"lost": 1}}]),
+    ]
+    because: Annotated[str, NOT_EMPTY, Key("The reason.", ["ipvs keeps the entry"])]
     position: Position
 
 
-class Step(Record, frozen=True, kw_only=True):
-    """A change, the conditions to wait for, and what must hold then. The lab sends ``probes`` after the wait.
+class Step(Declared, frozen=True, kw_only=True):
+    """A change of the cluster, and what must hold after it.
 
-    If ``until`` is ``None``, the step waits until every running engine has synced the change.
+    A deleted pod serves until the step's wait is over. Then the lab closes its connections and cuts it off.
     """
 
-    name: str
-    change: Change = field(default_factory=Change)
-    until: Until | None = None
-    expect: StepExpect
-    probes: tuple[Probe, ...] = ()
-    exceptions: tuple[StepException, ...] = ()
+    name: Annotated[ProbeName, Key("A title: what changes, and what must hold afterwards.", ["the new pod is ready"])]
+    change: Annotated[Change, Key("The changes that begin the step.", [{"pods": {"new": {"ready": True}}}])] = Change()
+    until: Annotated[
+        Until | None,
+        Key(
+            "What the step waits for. The default is that every running engine has synced the change.",
+            [{"rules": {"node-a": "present"}, "within": "30s"}],
+        ),
+    ] = None
+    expect: Annotated[
+        StepExpect,
+        Key(
+            "What must hold: an entry for each stream, by its name, and conntrack.",
+            [{"queries": {"backend": "old", "lost": 0}, "conntrack": {"none": {"replyFrom": "old"}}}],
+            implied=StepExpect(position=Position("", 1, 1)),
+        ),
+    ]
+    probes: Annotated[
+        tuple[Probe, ...],
+        Key(
+            "Probes to send after the wait. The lab sends those of spec.probes before the first step.",
+            [
+                [
+                    {
+                        "name": "the new pod is dialled",
+                        "from": "client",
+                        "to": {"service": "dns", "via": "clusterIP"},
+                        "expect": {"outcome": "delivered", "source": "preserved", "backends": ["new"]},
+                    }
+                ]
+            ],
+        ),
+    ] = ()
+    exceptions: Annotated[
+        tuple[StepException, ...],
+        Key(
+            "Different expectations for some engines, versions or cases, each with the reason.",
+            [[{"when": {"mode": "ipvs"}, "expect": {"queries": {"lost": 1}}, "because": "ipvs keeps the entry"}]],
+            alias="except",
+        ),
+    ] = ()
     position: Position

@@ -1,6 +1,6 @@
 """The checks of ``spec.streams`` and ``spec.steps`` against the scenario.
 
-``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.probes`` senders and targets.
+``proxylab.scenario.changes`` checks the changes of steps, ``proxylab.scenario.flows`` senders and targets.
 """
 
 from collections.abc import Sequence
@@ -11,19 +11,27 @@ from proxylab.addresses import Transport
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
-from proxylab.scenario.inventory import Inventory
+from proxylab.scenario.flows import check_flow, check_probes
+from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import EngineAction, EngineState, StreamExpect, Until
+from proxylab.scenario.model import (
+    EngineAction,
+    EngineState,
+    Frontend,
+    Manner,
+    ServiceTarget,
+    Step,
+    StepExpect,
+    StreamExpect,
+    Until,
+)
 from proxylab.scenario.parts import Parts
-from proxylab.scenario.probes import check_flow, check_probes
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.references import single_pods
-from proxylab.scenario.schema.step import StepExpectShape, StepShape
-from proxylab.scenario.subject import Subject
 
 __all__ = ["check_steps", "check_streams"]
 
+_DIALLED = (Frontend.CLUSTER_IP, Frontend.NODE_PORT, Frontend.EXTERNAL_IP, Frontend.LOAD_BALANCER_IP)
 _DISTURBING = (EngineAction.KILL, EngineAction.STOP, EngineAction.FLUSH)
 
 
@@ -38,17 +46,32 @@ def check_streams(parts: Parts, inventory: Inventory, manifests: Manifests, prob
     """
     spec = parts.location["spec"]
     for name, stream in parts.streams.items():
-        location = spec["streams"][name]
-        check_flow(Subject(stream, location, parts, inventory, manifests, single_pods(parts), problems))
-        if stream.send is not None and stream.send.flows != 1:
-            problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
-        if stream.send is not None and stream.send.protocol is Transport.ICMP:
-            what = "a stream cannot send echo requests: it needs answers from a backend"
-            problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
+        subject = Subject(stream, spec["streams"][name], parts, inventory, manifests, parts.single_pods, problems)
+        check_flow(subject)
+        _check_stream(subject)
     if parts.streams and not parts.steps:
         problems.add(
             spec["streams"].key, "streams need steps, which expect something of them", allowed="add spec.steps"
         )
+
+
+def _check_stream(subject: Subject) -> None:
+    """Note packets that only a probe sends, and frontends that only a probe dials."""
+    target, send, location, problems = subject.probe.target, subject.probe.send, subject.location, subject.problems
+    if isinstance(target, ServiceTarget) and target.via not in _DIALLED:
+        what = f"a stream cannot dial {target.via}"
+        problems.add(location["to"]["via"].spot, what, allowed=f"allowed: {listed(_DIALLED)}")
+    if send is None:
+        return
+    if send.flows != 1:
+        problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
+    if send.protocol in (Transport.ICMP, Transport.SCTP):
+        echo = "echo requests: it needs answers from a backend"
+        what = f"a stream cannot send {echo if subject.echo else send.protocol}"
+        problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
+    if send.manner is not Manner.CONNECT:
+        what = "a stream is a flow of the kernel's sockets"
+        problems.add(location["send"]["as"].spot, what, allowed=f"allowed: {Manner.CONNECT}")
 
 
 def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterState], problems: Problems) -> None:
@@ -71,14 +94,14 @@ def check_steps(parts: Parts, inventory: Inventory, states: Sequence[ClusterStat
             ),
             problems,
         )
-        if step.shape is None:
+        if step.whole is None:
             continue
-        first = names.setdefault(step.shape.name, location)
+        first = names.setdefault(step.whole.name, location)
         if first is not location:
             line = first["name"].key.position.line
-            what = f"another step has the name {shown(step.shape.name)}, in line {line}"
+            what = f"another step has the name {shown(step.whole.name)}, in line {line}"
             problems.add(location["name"].spot, what, allowed="the names of steps are unique")
-        _Checker(parts, inventory, state, problems).check(step.shape, location)
+        _Checker(parts, inventory, state, problems).check(step.whole, location)
 
 
 class _Checker(Struct, frozen=True):
@@ -89,7 +112,7 @@ class _Checker(Struct, frozen=True):
     state: ClusterState
     problems: Problems
 
-    def check(self, step: StepShape, location: Location) -> None:
+    def check(self, step: Step, location: Location) -> None:
         if step.until is not None:
             self._until(step.until, location["until"])
         elif any(action in _DISTURBING for action in self.state.change.engines.values()):
@@ -131,7 +154,7 @@ class _Checker(Struct, frozen=True):
             if node not in self.inventory.nodes:
                 self.inventory.refuse(location[index].spot, node, "a node", self.inventory.nodes, self.problems)
 
-    def _expect(self, expect: StepExpectShape, location: Location) -> None:
+    def _expect(self, expect: StepExpect, location: Location) -> None:
         for name, each in expect.streams.items():
             self._stream(name, location[name], (*self.parts.streams, "conntrack"))
             self._stream_expect(each, location[name])

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_interface, ip_network
-from typing import Annotated, Any
+from typing import Annotated, Any, Final, TypeVar
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
 from proxylab.scenario.keys import Between, Check, Read, refused
@@ -28,15 +28,18 @@ __all__ = [
     "is_address",
     "is_dns1035_label",
     "is_label",
-    "is_port_name",
     "is_subdomain",
     "label_key_fault",
     "label_value_fault",
     "listed_if_single",
+    "port_name",
     "read_address",
+    "read_network",
     "read_port_reference",
     "sysctl_fault",
 ]
+
+T = TypeVar("T")
 
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
@@ -60,11 +63,6 @@ def is_dns1035_label(text: str) -> bool:
 def is_subdomain(text: str) -> bool:
     """Whether this is a lower-case DNS subdomain: labels with dots between them, 253 characters at most."""
     return len(text) <= 253 and all(map(is_label, text.split(".")))
-
-
-def is_port_name(text: str) -> bool:
-    """Whether this is a service name of RFC 6335, in lower case: 15 characters at most, one letter at least."""
-    return _PORT_NAME.fullmatch(text) is not None
 
 
 def is_address(text: str) -> bool:
@@ -102,8 +100,9 @@ def _name(text: str) -> str:
     return text
 
 
-def _port_name(text: str) -> str:
-    if not is_port_name(text):
+def port_name(text: str) -> str:
+    """A service name of RFC 6335, in lower case."""
+    if not _PORT_NAME.fullmatch(text):
         raise refused(
             f"{shown(text)} is not a port's name",
             allowed="allowed: 15 lower-case letters, digits and '-' at most, with a letter among them (RFC 6335)",
@@ -129,32 +128,36 @@ def read_port_reference(value: object) -> object:
     return value
 
 
-def read_address(value: object) -> IPAddress:
-    """An IP address of either family."""
-    if not isinstance(value, str):
-        raise refused(f"must be an IP address, is {describe(value)}")
-    try:
-        return ip_address(value)
-    except ValueError:
-        raise refused(f"{shown(value)} is not an IP address", allowed="write it as 10.0.0.1 or fd00::1") from None
+def read_text(parse: Callable[[str], T], wanted: str, noun: str, allowed: str) -> Callable[[object], T]:
+    """What reads a value that an author writes as text; ``parse`` makes it, or raises ``ValueError``.
+
+    A refusal says that the author must write ``wanted``, or that the text is not ``noun``.
+    """
+
+    def read(value: object) -> T:
+        if not isinstance(value, str):
+            raise refused(f"must be {wanted}, is {describe(value)}")
+        try:
+            return parse(value)
+        except ValueError:
+            raise refused(f"{shown(value)} is not {noun}", allowed=allowed) from None
+
+    return read
 
 
-def _interface(value: object) -> IPInterface:
-    if not isinstance(value, str):
-        raise refused(f"must be an IP address, is {describe(value)}")
-    try:
-        return ip_interface(value)
-    except ValueError:
-        raise refused(f"{shown(value)} is not an address", allowed="write it as 192.0.2.1 or 192.0.2.1/24") from None
+read_address: Final = read_text(ip_address, "an IP address", "an IP address", "write it as 10.0.0.1 or fd00::1")
+_interface: Final = read_text(ip_interface, "an IP address", "an address", "write it as 192.0.2.1 or 192.0.2.1/24")
+read_network: Final = read_text(
+    lambda text: ip_network(text.strip(), strict=False),
+    "a network such as 10.0.0.0/16",
+    "a network",
+    "write it as 10.0.0.0/16",
+)
+"""A network as the API server takes it: with spaces around it, and with host bits."""
 
 
 def _network(value: object) -> IPNetwork:
-    if not isinstance(value, str):
-        raise refused(f"must be a network such as 10.0.0.0/16, is {describe(value)}")
-    try:
-        network = ip_network(value, strict=False)
-    except ValueError:
-        raise refused(f"{shown(value)} is not a network", allowed="write it as 10.0.0.0/16") from None
+    network = read_network(value)
     if value != str(network) and value != str(network.network_address):
         raise refused(f"{shown(value)} is not written as a network", allowed=f"write it as {network}")
     return network
@@ -225,7 +228,7 @@ def _sysctl_value(value: object) -> str:
 
 
 Name = Annotated[str, Check(_name)]
-PortName = Annotated[str, Check(_port_name)]
+PortName = Annotated[str, Check(port_name)]
 PortNumber = Annotated[int, Between(1, 65535)]
 PortReference = Annotated[int | str, Read(read_port_reference, int | str)]
 Address = Annotated[IPAddress, Read(read_address, str)]

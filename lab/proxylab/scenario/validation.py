@@ -1,50 +1,48 @@
-"""``validated``: check a value of a document against a shape, with a plain message for each of pydantic's errors."""
+"""``validated``: check a value of a document by its declaration, with a plain message for each of pydantic's errors."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, Tag, ValidationError
+from pydantic import Tag, ValidationError
 from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
-from proxylab.scenario.keys import Declared, Form, RefusedError
-from proxylab.scenario.problems import Problems, describe, listed
-from proxylab.scenario.reading import read_as, shape_of
-from proxylab.scenario.schema.base import Shape
+from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
+from proxylab.scenario.problems import Problems, describe, in_yaml, listed
+from proxylab.scenario.reading import read, read_as
 
 __all__ = ["validated"]
 
-AnyShape = TypeVar("AnyShape", bound=Shape)
+Wanted = TypeVar("Wanted", bound=Declared)
 
 _ON_KEY = ("[key]",)
 """The end of pydantic's location for an error in a mapping's key."""
 
 
-def validated(shape: type[AnyShape], where: Location, problems: Problems) -> AnyShape | None:
-    """The value at ``where`` as that shape, or ``None`` after noting its mistakes."""
+def validated(declared: type[Wanted], where: Location, problems: Problems) -> Wanted | None:
+    """The value at ``where`` as that record, without positions, or ``None`` after noting its mistakes."""
     try:
-        return shape.model_validate(where.value)
+        return read(declared, where.value)
     except ValidationError as error:
         for detail in error.errors(include_url=False):
-            _tell(detail, shape, where, problems)
+            _tell(detail, declared, where, problems)
         return None
 
 
-def _tell(detail: ErrorDetails, shape: type[Shape], root: Location, problems: Problems) -> None:
+def _tell(detail: ErrorDetails, declared: Any, root: Location, problems: Problems) -> None:
     kind, location, given = detail["type"], detail["loc"], detail["input"]
     where = _location(root, location)
     refusal = detail.get("ctx", {}).get("error")
     if isinstance(refusal, RefusedError):
         problems.add(where.key if location[-1:] == _ON_KEY else where.spot, **refusal.problem)
     elif kind == "missing":
-        words = _words_at(shape, location)
-        problems.add(where[location[-1]].key, "is missing", allowed=f"allowed: {listed(words)}" if words else "add it")
+        problems.add(where[location[-1]].key, "is missing", allowed=_what_to_add(declared, location))
     elif kind == "extra_forbidden":
-        found = _annotation_at(shape, location[:-1])
-        known = [str(field.alias) for field in found.model_fields.values()]
+        found = _annotation_at(declared, location[:-1])
+        known = [*_keys(found)]
         word = str(location[-1])
         if word in found.meant:
             problems.add(where.key, "unknown key", allowed=found.meant[word])
@@ -80,14 +78,17 @@ def _location(root: Location, location: Iterable[str | int]) -> Location:
     return where
 
 
-def _words_at(shape: type[Shape], location: Path) -> list[str]:
-    """The words that a key at ``location`` may have, if they are a closed set."""
-    found = _annotation_at(shape, location)
-    return list(found) if isinstance(found, type) and issubclass(found, StrEnum) else []
+def _what_to_add(declared: Any, location: Path) -> str:
+    """The words that the key at ``location`` may have, if they are a closed set; otherwise an example."""
+    found, owner = _annotation_at(declared, location), _annotation_at(declared, location[:-1])
+    if isinstance(found, type) and issubclass(found, StrEnum):
+        return f"allowed: {listed(found)}"
+    examples = next(key.key.examples for key in declared_keys(owner) if key.alias == location[-1])
+    return f"add it, such as {location[-1]}: {in_yaml(examples[0])}" if examples else "add it"
 
 
-def _annotation_at(shape: type[Shape], location: Path) -> Any:
-    reached: Any = shape
+def _annotation_at(declared: Any, location: Path) -> Any:
+    reached: Any = declared
     for part in location:
         reached = _step(reached, part)
     return _bare(reached)
@@ -104,9 +105,16 @@ def _step(annotation: Any, part: str | int) -> Any:
             return next((step for step in steps if step is not None), None)
         case origin if origin in (dict, list):
             return arguments[-1]
-        case _ if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-            return next((field.annotation for field in annotation.model_fields.values() if field.alias == part), None)
+        case _ if isinstance(annotation, type) and issubclass(annotation, Declared):
+            others = other_keys(annotation)
+            return _keys(annotation).get(str(part), read_as(others[1]) if others else None)
     return None
+
+
+def _keys(declared: type[Declared]) -> dict[str, Any]:
+    """The declared keys of a mapping, each with its annotation."""
+    known = {key.alias: read_as(key.hint) for key in declared_keys(declared)}
+    return {**known, **dict.fromkeys(declared.without_effect, Any)} if issubclass(declared, Manifest) else known
 
 
 def _bare(annotation: Any) -> Any:
@@ -121,6 +129,4 @@ def _bare(annotation: Any) -> Any:
         if get_origin(annotation) in (Union, UnionType) and len(options) == 1:
             annotation = options[0]
             continue
-        if isinstance(annotation, type) and issubclass(annotation, Declared):
-            return shape_of(annotation)
         return annotation

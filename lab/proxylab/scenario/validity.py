@@ -1,11 +1,11 @@
-"""The rules between the fields of a Service, as the API server checks them.
+"""The rules between the fields of a Service or an EndpointSlice, as the API server checks them.
 
 The rules and their messages are those of ``ValidateService`` in pkg/apis/core/validation/validation.go and of the
-allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.references`` compares Services with each
+allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.manifests`` compares Services with each
 other.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
@@ -14,16 +14,26 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.problems import Problems, listed, shown
-from proxylab.scenario.schema.service import FamilyPolicy, ServiceShape, ServiceSpecShape, SessionAffinity
-from proxylab.scenario.syntax import is_dns1035_label, is_label, is_subdomain, label_key_fault, label_value_fault
+from proxylab.scenario.services import FamilyPolicy, ServiceManifest, ServiceSpec, SessionAffinity
+from proxylab.scenario.syntax import (
+    is_address,
+    is_dns1035_label,
+    is_label,
+    is_subdomain,
+    label_key_fault,
+    label_value_fault,
+)
+from proxylab.scenario.workloads import AddressType, EndpointSliceManifest
 
-__all__ = ["check_service"]
+__all__ = ["check_labels", "check_service", "check_slice"]
 
 NODE_PORTS = range(30000, 32768)
 """The default of kube-apiserver's ``--service-node-port-range``."""
 
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
+_MOST_ENDPOINTS = 1000
+_MOST_SLICE_PORTS = 100
 _LONGEST_AFFINITY = 86400
 _ANOTHER = "choose another"
 _LEAVE_OUT = "remove it, or change the type"
@@ -33,14 +43,14 @@ _EXPOSED = (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
 class _Subject(Struct, frozen=True):
     """The Service under check."""
 
-    shape: ServiceShape
+    manifest: ServiceManifest
     location: Location
     service_networks: Sequence[IPNetwork]
     problems: Problems
 
     @property
-    def spec(self) -> ServiceSpecShape:
-        return self.shape.spec or ServiceSpecShape()
+    def spec(self) -> ServiceSpec:
+        return self.manifest.spec
 
     @property
     def at(self) -> Location:
@@ -48,7 +58,7 @@ class _Subject(Struct, frozen=True):
 
     @property
     def type(self) -> ServiceType:
-        return self.spec.type or ServiceType.CLUSTER_IP
+        return self.spec.type
 
     @property
     def cluster_ips(self) -> list[tuple[Location, str]]:
@@ -72,51 +82,42 @@ class _Subject(Struct, frozen=True):
 
 
 def check_service(
-    shape: ServiceShape, location: Location, service_networks: Sequence[IPNetwork], problems: Problems
+    manifest: ServiceManifest, location: Location, service_networks: Sequence[IPNetwork], problems: Problems
 ) -> None:
     """Note everything that the API server would refuse.
 
     Args:
-        shape: the Service.
+        manifest: the Service.
         location: its place.
         service_networks: the networks of cluster IPs; empty if they are unknown.
         problems: takes the mistakes.
     """
-    subject = _Subject(shape, location, service_networks, problems)
+    subject = _Subject(manifest, location, service_networks, problems)
     for check in _CHECKS:
         check(subject)
 
 
 def _metadata(subject: _Subject) -> None:
-    metadata, at, add = subject.shape.metadata, subject.location["metadata"], subject.problems.add
+    metadata, at, add = subject.manifest.metadata, subject.location["metadata"], subject.problems.add
     if not is_dns1035_label(metadata.name):
         what = f"{shown(metadata.name)} is not a Service's name"
         allowed = "allowed: 63 lower-case letters, digits and '-' at most, a letter first (RFC 1035)"
         add(at["name"].spot, what, allowed=allowed)
-    if metadata.namespace and not is_label(metadata.namespace):
+    if not is_label(metadata.namespace):
         add(at["namespace"].spot, f"{shown(metadata.namespace)} is not a namespace", allowed="allowed: a DNS label")
-    for key, value in (metadata.labels or {}).items():
-        _label(at["labels"], key, value, subject.problems)
-    for key, value in (subject.spec.selector or {}).items():
-        _label(subject.at["selector"], key, value, subject.problems)
-
-
-def _label(at: Location, key: str, value: str, problems: Problems) -> None:
-    if fault := label_key_fault(key):
-        problems.add(at[key].key, f"{shown(key)}: {fault}")
-    if fault := label_value_fault(value):
-        problems.add(at[key].spot, f"{shown(value)}: {fault}")
+    check_labels(metadata.labels, at["labels"], subject.problems)
+    check_labels(subject.spec.selector, subject.at["selector"], subject.problems)
 
 
 def _ports(subject: _Subject) -> None:
-    ports = subject.spec.ports or []
+    ports = subject.spec.ports
     add = subject.problems.add
     if not ports and not subject.headless and subject.type is not ServiceType.EXTERNAL_NAME:
         add(subject.at["ports"].key, "a Service needs at least one port")
     numbers: set[tuple[Protocol, int]] = set()
     names: set[str] = set()
     for index, port in enumerate(ports):
-        at, protocol = subject.at["ports"][index], port.protocol or Protocol.TCP
+        at, protocol = subject.at["ports"][index], port.protocol
         if (protocol, port.port) in numbers:
             add(
                 at["port"].spot,
@@ -130,7 +131,7 @@ def _ports(subject: _Subject) -> None:
             add(at["name"].spot, f"{shown(port.name)} is not a name", allowed="allowed: a DNS label")
         if port.name and port.name in names:
             add(at["name"].spot, f"{shown(port.name)} appears twice", allowed="the names of ports are unique")
-        names.add(port.name or "")
+        names.add(port.name)
         if subject.type is ServiceType.LOAD_BALANCER and port.port == _KUBELET_PORT:
             add(
                 at["port"].spot,
@@ -141,11 +142,11 @@ def _ports(subject: _Subject) -> None:
 
 def _node_ports(subject: _Subject) -> None:
     taken: set[tuple[Protocol, int]] = set()
-    for index, port in enumerate(subject.spec.ports or []):
+    for index, port in enumerate(subject.spec.ports):
         if not port.node_port:
             continue
         spot = subject.at["ports"][index]["nodePort"].spot
-        key = (port.protocol or Protocol.TCP, port.node_port)
+        key = (port.protocol, port.node_port)
         if subject.type not in _EXPOSED:
             subject.problems.add(spot, f"may not be used when type is {subject.type}", allowed=_LEAVE_OUT)
         elif port.node_port not in NODE_PORTS:
@@ -197,13 +198,13 @@ def _in_range(subject: _Subject, location: Location, address: IPAddress) -> None
         subject.problems.add(location.spot, f"{address} is not of a family the cluster has", allowed=allowed)
     elif address not in network or address in (network.network_address, network.broadcast_address):
         subject.problems.add(location.spot, f"{address} is not in the valid range", allowed=allowed)
-    elif address == network.network_address + 1 and subject.shape.metadata.name != "kubernetes":
+    elif address == network.network_address + 1 and subject.manifest.metadata.name != "kubernetes":
         subject.problems.add(location.spot, f"{address} is the address of the API server itself", allowed=_ANOTHER)
 
 
 def _families(subject: _Subject) -> None:
     spec, at, add = subject.spec, subject.at, subject.problems.add
-    families = spec.ip_families or []
+    families = spec.ip_families
     if subject.type is ServiceType.EXTERNAL_NAME:
         for key, value in (("ipFamilies", spec.ip_families), ("ipFamilyPolicy", spec.ip_family_policy)):
             if value:
@@ -236,14 +237,14 @@ def _affinity(subject: _Subject) -> None:
     at = subject.at["sessionAffinityConfig"]
     if subject.spec.session_affinity is not SessionAffinity.CLIENT_IP:
         subject.problems.add(at.key, "must not be set when sessionAffinity is None")
-    timeout = config.client_ip.timeout_seconds if config.client_ip else None
-    if timeout is not None and not 0 < timeout <= _LONGEST_AFFINITY:
+    timeout = config.client_ip.timeout_seconds
+    if not 0 < timeout <= _LONGEST_AFFINITY:
         allowed = f"allowed: 1 to {_LONGEST_AFFINITY} seconds"
         subject.problems.add(at["clientIP"]["timeoutSeconds"].spot, f"{timeout} is out of range", allowed=allowed)
 
 
 def _external_ips(subject: _Subject) -> None:
-    for index, address in enumerate(subject.spec.external_ips or []):
+    for index, address in enumerate(subject.spec.external_ips):
         spot = subject.at["externalIPs"][index].spot
         if reason := _special(address):
             subject.problems.add(spot, f"{address} may not be used: it is {reason}", allowed=_ANOTHER)
@@ -261,16 +262,10 @@ def _special(address: IPAddress) -> str:
 
 
 def _balancer(subject: _Subject) -> None:
-    spec = subject.spec
-    if subject.type is ServiceType.LOAD_BALANCER:
-        return
-    given = {
-        "loadBalancerSourceRanges": bool(spec.load_balancer_source_ranges),
-        "allocateLoadBalancerNodePorts": spec.allocate_load_balancer_node_ports is not None,
-        "loadBalancerClass": spec.load_balancer_class is not None,
-    }
-    for key in [key for key, is_given in given.items() if is_given]:
-        subject.problems.add(subject.at[key].key, "may only be used when type is LoadBalancer", allowed=_LEAVE_OUT)
+    keys = ("loadBalancerSourceRanges", "allocateLoadBalancerNodePorts", "loadBalancerClass")
+    for key in keys if subject.type is not ServiceType.LOAD_BALANCER else ():
+        if subject.at[key].value not in (None, []):
+            subject.problems.add(subject.at[key].key, "may only be used when type is LoadBalancer", allowed=_LEAVE_OUT)
 
 
 def _external_policy(subject: _Subject) -> None:
@@ -292,7 +287,7 @@ def _external_policy(subject: _Subject) -> None:
 def _external_name(subject: _Subject) -> None:
     if subject.type is not ServiceType.EXTERNAL_NAME:
         return
-    name = (subject.spec.external_name or "").removesuffix(".")
+    name = subject.spec.external_name.removesuffix(".")
     if not name:
         subject.problems.add(subject.at["externalName"].key, "is missing: an ExternalName service needs it")
     elif not is_subdomain(name):
@@ -315,3 +310,49 @@ _CHECKS: tuple[Callable[[_Subject], None], ...] = (
     _external_policy,
     _external_name,
 )
+
+
+def check_labels(labels: Mapping[str, str], location: Location, problems: Problems) -> None:
+    """Note labels that the API server refuses."""
+    for key, value in labels.items():
+        if fault := label_key_fault(key):
+            problems.add(location[key].key, f"{shown(key)}: {fault}")
+        if fault := label_value_fault(value):
+            problems.add(location[key].spot, f"{shown(value)}: {fault}")
+
+
+def check_slice(manifest: EndpointSliceManifest, location: Location, problems: Problems) -> None:
+    """Note everything that the API server refuses (``ValidateEndpointSlice`` in pkg/apis/discovery/validation)."""
+    endpoints, ports = manifest.endpoints, manifest.ports
+    if len(endpoints) > _MOST_ENDPOINTS:
+        what = f"{len(endpoints)} endpoints are too many for a slice"
+        problems.add(location["endpoints"].key, what, allowed=f"allowed: {_MOST_ENDPOINTS}")
+    if len(ports) > _MOST_SLICE_PORTS:
+        problems.add(location["ports"].key, f"{len(ports)} ports are too many", allowed=f"allowed: {_MOST_SLICE_PORTS}")
+    for index, endpoint in enumerate(endpoints):
+        for number, address in enumerate(endpoint.addresses):
+            at = location["endpoints"][index]["addresses"][number]
+            _check_address(manifest.address_type, address, at, problems)
+    names: set[str] = set()
+    for index, port in enumerate(ports):
+        if port.name in names:
+            what = f"{shown(port.name)} appears twice"
+            problems.add(location["ports"][index].spot, what, allowed="the names of ports are unique")
+        names.add(port.name)
+
+
+def _check_address(kind: AddressType, text: str, location: Location, problems: Problems) -> None:
+    if kind is AddressType.FQDN:
+        return
+    if not is_address(text) or Family.of(ip_address(text)) != kind.value:
+        problems.add(
+            location.spot, f"{shown(text)} is not an {kind} address", allowed="write one, or another addressType"
+        )
+        return
+    address = ip_address(text)
+    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
+        problems.add(
+            location.spot,
+            f"{address} may not be an endpoint: it is valid on one machine or segment only",
+            allowed="choose another",
+        )

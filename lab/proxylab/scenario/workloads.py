@@ -1,129 +1,287 @@
-"""Read EndpointSlices, Endpoints, Pods and Nodes as objects of the cluster and the scenario.
+"""EndpointSlice, Endpoints, Pod and Node as ``kubectl get -o yaml`` prints them, with the API server's defaults.
 
-The module owns the API server's defaults and checks for them, and mirrors Endpoints into EndpointSlices.
+The records of EndpointSlices know every key. Pods and Nodes have hundreds of keys; their records know those that a
+Service proxy or the lab reads, and accept all others. The module also mirrors Endpoints into EndpointSlices;
+``proxylab.scenario.validity`` checks slices and labels.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from ipaddress import ip_address
+from typing import Annotated, ClassVar
 
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.scenario.document import Location
+from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
 from proxylab.scenario.model import ListeningPort, Node, PodGroup
-from proxylab.scenario.problems import Problems, shown
-from proxylab.scenario.schema.workload import (
-    AddressType,
-    EndpointPortShape,
-    EndpointShape,
-    EndpointSliceShape,
-    EndpointsShape,
-    NodeObjectShape,
-    PodObjectShape,
-    PodStatusShape,
-)
-from proxylab.scenario.syntax import is_address, label_key_fault, label_value_fault
+from proxylab.scenario.services import Metadata
+from proxylab.scenario.syntax import Address, PortName, PortNumber, distinct, is_address
 
-__all__ = ["check_labels", "check_slice", "mirrored_slices", "node_of_object", "pod_of_object", "slice_of"]
-
-_DEFAULT_NAMESPACE = "default"
-_MOST_ENDPOINTS = 1000
-_MOST_PORTS = 100
+__all__ = [
+    "AddressType",
+    "EndpointSliceManifest",
+    "EndpointsManifest",
+    "NodeManifest",
+    "PodManifest",
+    "mirrored_slices",
+    "node_of_object",
+    "pod_of_object",
+    "slice_of",
+]
 
 
-def check_slice(shape: EndpointSliceShape, location: Location, problems: Problems) -> None:
-    """Note everything that the API server refuses (``ValidateEndpointSlice`` in pkg/apis/discovery/validation)."""
-    endpoints, ports = shape.endpoints or [], shape.ports or []
-    if len(endpoints) > _MOST_ENDPOINTS:
-        what = f"{len(endpoints)} endpoints are too many for a slice"
-        problems.add(location["endpoints"].key, what, allowed=f"allowed: {_MOST_ENDPOINTS}")
-    if len(ports) > _MOST_PORTS:
-        problems.add(location["ports"].key, f"{len(ports)} ports are too many", allowed=f"allowed: {_MOST_PORTS}")
-    for index, endpoint in enumerate(endpoints):
-        for number, address in enumerate(endpoint.addresses):
-            _check_address(shape.address_type, address, location["endpoints"][index]["addresses"][number], problems)
-    names: set[str] = set()
-    for index, port in enumerate(ports):
-        if (port.name or "") in names:
-            what = f"{shown(port.name or '')} appears twice"
-            problems.add(location["ports"][index].spot, what, allowed="the names of ports are unique")
-        names.add(port.name or "")
+class AddressType(StrEnum):
+    """``addressType``."""
+
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+    FQDN = "FQDN"
 
 
-def _check_address(kind: AddressType, text: str, location: Location, problems: Problems) -> None:
-    if kind is AddressType.FQDN:
-        return
-    if not is_address(text) or Family.of(ip_address(text)) != kind.value:
-        problems.add(
-            location.spot, f"{shown(text)} is not an {kind} address", allowed="write one, or another addressType"
-        )
-        return
-    address = ip_address(text)
-    if address.is_loopback or address.is_link_local or address.is_unspecified or address.is_multicast:
-        problems.add(
-            location.spot,
-            f"{address} may not be an endpoint: it is valid on one machine or segment only",
-            allowed="choose another",
-        )
+class _Conditions(Manifest, frozen=True):
+    """``conditions`` of an endpoint."""
+
+    ready: Annotated[bool, Key("Whether the endpoint takes traffic.")] = True
+    serving: Annotated[
+        bool | None, Key("Whether it would take traffic if it did not terminate; the value of ready by default.")
+    ] = None
+    terminating: Annotated[bool, Key("Whether the endpoint is being deleted.")] = False
 
 
-def slice_of(shape: EndpointSliceShape) -> EndpointSlice | None:
-    """The slice with the API server's defaults; ``None`` for host names, which no proxy uses."""
-    if shape.address_type is AddressType.FQDN:
+class _Hint(Manifest, frozen=True):
+    """A zone or node that should use the endpoint."""
+
+    name: Annotated[str, Key("The name of the zone or node.")]
+
+
+class _Hints(Manifest, frozen=True):
+    """``hints``."""
+
+    for_zones: Annotated[tuple[_Hint, ...], Key("The zones that should use the endpoint.")] = ()
+    for_nodes: Annotated[tuple[_Hint, ...], Key("The nodes that should use the endpoint.")] = ()
+
+
+class _TargetRef(Manifest, frozen=True):
+    """``targetRef``: the object behind an endpoint."""
+
+    loose = True
+
+    kind: Annotated[str, Key("Its kind.")] = ""
+    name: Annotated[str, Key("Its name.")] = ""
+
+    @property
+    def pod(self) -> str:
+        """The pod's name; empty for another object."""
+        return self.name if self.kind == "Pod" else ""
+
+
+class _Endpoint(Manifest, frozen=True, kw_only=True):
+    """One endpoint of a slice."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {"deprecatedTopology": "A key of v1beta1."}
+
+    addresses: Annotated[tuple[str, ...], NOT_EMPTY, Check(distinct), Key("The addresses; proxies use the first.")]
+    conditions: Annotated[_Conditions, Key("Whether the endpoint takes traffic.")] = _Conditions()
+    hostname: Annotated[str, Key("Its name in DNS.")] = ""
+    node_name: Annotated[str, Key("The node it runs on.")] = ""
+    zone: Annotated[str, Key("The zone it runs in.")] = ""
+    hints: Annotated[_Hints, Key("The zones and nodes that should use the endpoint.")] = _Hints()
+    target_ref: Annotated[_TargetRef, Key("The pod behind it.")] = _TargetRef()
+
+
+class _Port(Manifest, frozen=True):
+    """One port of a slice."""
+
+    without_effect: ClassVar[Mapping[str, str]] = {"appProtocol": "The application's protocol."}
+
+    name: Annotated[str, Key("The name of the Service's port.")] = ""
+    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+    port: Annotated[PortNumber | None, Key("The port on the endpoints.")] = None
+
+
+class EndpointSliceManifest(Manifest, frozen=True, kw_only=True):
+    """A discovery.k8s.io/v1 EndpointSlice."""
+
+    api_version: Annotated[str, Key("discovery.k8s.io/v1.")]
+    kind: Annotated[str, Key("EndpointSlice.")]
+    metadata: Annotated[Metadata, Key(f"Name, namespace and labels; the label {SERVICE_NAME_LABEL} names the Service.")]
+    address_type: Annotated[AddressType, Key("The type of the addresses.")]
+    endpoints: Annotated[tuple[_Endpoint, ...], Key("The endpoints.")] = ()
+    ports: Annotated[tuple[_Port, ...], Key("The ports of all of them.")] = ()
+
+
+class _EndpointAddress(Manifest, frozen=True, kw_only=True):
+    """One address of a subset."""
+
+    ip: Annotated[Address, Key("The address.")]
+    hostname: Annotated[str, Key("Its name in DNS.")] = ""
+    node_name: Annotated[str, Key("The node it is on.")] = ""
+    target_ref: Annotated[_TargetRef, Key("The pod behind it.")] = _TargetRef()
+
+
+class _Subset(Manifest, frozen=True):
+    """One entry of ``subsets``."""
+
+    addresses: Annotated[tuple[_EndpointAddress, ...], Key("The ready addresses.")] = ()
+    not_ready_addresses: Annotated[tuple[_EndpointAddress, ...], Key("The addresses that are not ready.")] = ()
+    ports: Annotated[tuple[_Port, ...], Key("The ports of all of them.")] = ()
+
+
+class EndpointsManifest(Manifest, frozen=True, kw_only=True):
+    """A v1 Endpoints, which the control plane mirrors into EndpointSlices."""
+
+    api_version: Annotated[str, Key("v1.")]
+    kind: Annotated[str, Key("Endpoints.")]
+    metadata: Annotated[Metadata, Key("The name is the name of the Service.")]
+    subsets: Annotated[tuple[_Subset, ...], Key("Addresses with their ports.")] = ()
+
+
+class _Loose(Manifest, frozen=True):
+    """A mapping of a Pod or Node."""
+
+    loose = True
+
+
+class _ContainerPort(_Loose, frozen=True, kw_only=True):
+    """One port of a container."""
+
+    name: Annotated[PortName, Key("The name that a Service's targetPort may use.")] = ""
+    port: Annotated[PortNumber, Key("The port.", alias="containerPort")]
+    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
+
+
+class _Container(_Loose, frozen=True):
+    """One container."""
+
+    ports: Annotated[tuple[_ContainerPort, ...], Key("The ports it listens on.")] = ()
+
+
+class _PodSpec(_Loose, frozen=True):
+    """``spec`` of a Pod."""
+
+    node_name: Annotated[str, Key("The node it runs on.")] = ""
+    host_network: Annotated[bool, Key("Whether it uses its node's network.")] = False
+    hostname: Annotated[str, Key("Its name in DNS below its subdomain.")] = ""
+    subdomain: Annotated[str, Key("The headless Service under which it has a DNS name.")] = ""
+    containers: Annotated[tuple[_Container, ...], Key("Its containers.")] = ()
+
+
+class _Condition(_Loose, frozen=True):
+    """One entry of ``status.conditions``."""
+
+    type: Annotated[str, Key("The condition, such as Ready.")]
+    status: Annotated[str, Key("True, False or Unknown.")]
+
+
+class _PodIP(Manifest, frozen=True):
+    """One entry of ``status.podIPs``."""
+
+    ip: Annotated[Address, Key("The address.")]
+
+
+class _PodStatus(_Loose, frozen=True):
+    """``status`` of a Pod."""
+
+    pod_ip: Annotated[Address | None, Key("Its address.", alias="podIP")] = None
+    pod_ips: Annotated[tuple[_PodIP, ...], Key("Its addresses.", alias="podIPs")] = ()
+    conditions: Annotated[tuple[_Condition, ...], Key("Ready, among others.")] = ()
+
+
+class PodManifest(_Loose, frozen=True):
+    """A v1 Pod."""
+
+    metadata: Annotated[Metadata, Key("Its name, namespace and labels.")]
+    spec: Annotated[_PodSpec, Key("Where it runs and listens.")] = _PodSpec()
+    status: Annotated[_PodStatus, Key("Its addresses, and whether it is ready.")] = _PodStatus()
+
+
+class _NodeAddress(Manifest, frozen=True):
+    """One entry of ``status.addresses``."""
+
+    type: Annotated[str, Key("InternalIP, Hostname and others.")]
+    address: Annotated[str, Key("The address.")]
+
+
+class _Taint(_Loose, frozen=True):
+    """One entry of ``spec.taints``."""
+
+    key: Annotated[str, Key("The taint's key.")]
+
+
+class _NodeSpec(_Loose, frozen=True):
+    """``spec`` of a Node."""
+
+    taints: Annotated[tuple[_Taint, ...], Key("The taints; the lab reads their keys.")] = ()
+
+
+class _NodeStatus(_Loose, frozen=True):
+    """``status`` of a Node."""
+
+    addresses: Annotated[tuple[_NodeAddress, ...], Key("Its addresses.")] = ()
+
+
+class NodeManifest(_Loose, frozen=True):
+    """A v1 Node."""
+
+    metadata: Annotated[Metadata, Key("Its name and labels.")]
+    spec: Annotated[_NodeSpec, Key("The desired Node.")] = _NodeSpec()
+    status: Annotated[_NodeStatus, Key("Its addresses.")] = _NodeStatus()
+
+
+def slice_of(manifest: EndpointSliceManifest) -> EndpointSlice | None:
+    """The object of the cluster; ``None`` for host names, which no proxy uses."""
+    if manifest.address_type is AddressType.FQDN:
         return None
-    labels = shape.metadata.labels or {}
+    metadata = manifest.metadata
     return EndpointSlice(
-        namespace=shape.metadata.namespace or _DEFAULT_NAMESPACE,
-        name=shape.metadata.name,
-        service=labels.get(SERVICE_NAME_LABEL, ""),
-        labels=labels,
-        address_type=Family(shape.address_type.value),
-        ports=_ports(shape.ports or []),
-        endpoints=tuple(map(_endpoint, shape.endpoints or [])),
+        namespace=metadata.namespace,
+        name=metadata.name,
+        service=metadata.labels.get(SERVICE_NAME_LABEL, ""),
+        labels=metadata.labels,
+        address_type=Family(manifest.address_type.value),
+        ports=_ports(manifest.ports),
+        endpoints=tuple(map(_endpoint, manifest.endpoints)),
     )
 
 
-def _ports(shapes: Iterable[EndpointPortShape]) -> tuple[EndpointPort, ...]:
+def _ports(ports: Iterable[_Port]) -> tuple[EndpointPort, ...]:
     """The ports with a number: a port without one means every port, which no proxy can program."""
     return tuple(
-        EndpointPort(name=shape.name or "", protocol=shape.protocol or Protocol.TCP, port=shape.port)
-        for shape in shapes
-        if shape.port is not None
+        EndpointPort(name=each.name, protocol=each.protocol, port=each.port) for each in ports if each.port is not None
     )
 
 
-def _endpoint(shape: EndpointShape) -> Endpoint:
-    conditions, hints, target = shape.conditions, shape.hints, shape.target_ref
-    ready = conditions is None or conditions.ready is not False
-    serving = conditions.serving if conditions else None
+def _endpoint(endpoint: _Endpoint) -> Endpoint:
+    conditions = endpoint.conditions
     return Endpoint(
-        addresses=tuple(map(ip_address, shape.addresses)),
-        ready=ready,
-        serving=ready if serving is None else serving,
-        terminating=bool(conditions and conditions.terminating),
-        node_name=shape.node_name or "",
-        zone=shape.zone or "",
-        hostname=shape.hostname or "",
-        for_zones=tuple(each.name for each in (hints.for_zones if hints else None) or []),
-        for_nodes=tuple(each.name for each in (hints.for_nodes if hints else None) or []),
-        target=(target.name or "") if target and target.kind == "Pod" else "",
+        addresses=tuple(map(ip_address, endpoint.addresses)),
+        ready=conditions.ready,
+        serving=conditions.ready if conditions.serving is None else conditions.serving,
+        terminating=conditions.terminating,
+        node_name=endpoint.node_name,
+        zone=endpoint.zone,
+        hostname=endpoint.hostname,
+        for_zones=tuple(each.name for each in endpoint.hints.for_zones),
+        for_nodes=tuple(each.name for each in endpoint.hints.for_nodes),
+        target=endpoint.target_ref.pod,
     )
 
 
-def mirrored_slices(shape: EndpointsShape) -> Iterator[EndpointSlice]:
+def mirrored_slices(manifest: EndpointsManifest) -> Iterator[EndpointSlice]:
     """The slices that the mirroring controller makes from Endpoints: one for each subset and family."""
-    namespace, name = shape.metadata.namespace or _DEFAULT_NAMESPACE, shape.metadata.name
-    for number, subset in enumerate(shape.subsets or []):
-        entries = [(True, each) for each in subset.addresses or []]
-        entries += [(False, each) for each in subset.not_ready_addresses or []]
+    namespace, name = manifest.metadata.namespace, manifest.metadata.name
+    for number, subset in enumerate(manifest.subsets):
+        entries = [(True, each) for each in subset.addresses] + [(False, each) for each in subset.not_ready_addresses]
         for family in Family:
             endpoints = tuple(
                 Endpoint(
                     addresses=(each.ip,),
                     ready=ready,
                     serving=ready,
-                    node_name=each.node_name or "",
-                    hostname=each.hostname or "",
-                    target=(each.target_ref.name or "") if each.target_ref and each.target_ref.kind == "Pod" else "",
+                    node_name=each.node_name,
+                    hostname=each.hostname,
+                    target=each.target_ref.pod,
                 )
                 for ready, each in entries
                 if Family.of(each.ip) is family
@@ -135,63 +293,52 @@ def mirrored_slices(shape: EndpointsShape) -> Iterator[EndpointSlice]:
                     service=name,
                     labels={SERVICE_NAME_LABEL: name},
                     address_type=family,
-                    ports=_ports(subset.ports or []),
+                    ports=_ports(subset.ports),
                     endpoints=endpoints,
                 )
 
 
-def check_labels(labels: dict[str, str], location: Location, problems: Problems) -> None:
-    """Note labels that the API server refuses."""
-    for key, value in labels.items():
-        if fault := label_key_fault(key):
-            problems.add(location[key].key, f"{shown(key)}: {fault}")
-        if fault := label_value_fault(value):
-            problems.add(location[key].spot, f"{shown(value)}: {fault}")
-
-
-def pod_of_object(shape: PodObjectShape, name: Location) -> PodGroup:
+def pod_of_object(manifest: PodManifest, name: Location) -> PodGroup:
     """The entry of ``spec.pods`` that is equivalent to a Pod with its name at that place."""
-    spec, status, metadata = shape.spec, shape.status, shape.metadata
-    containers = (spec.containers if spec else None) or []
-    conditions = {each.type: each.status for each in (status.conditions if status else None) or []}
-    ports = tuple(
-        ListeningPort(name=port.name or "", port=port.container_port, protocol=port.protocol or Protocol.TCP)
-        for container in containers
-        for port in container.ports or []
-    )
+    spec, metadata = manifest.spec, manifest.metadata
+    conditions = {each.type: each.status for each in manifest.status.conditions}
     return PodGroup(
         name=metadata.name,
-        nodes=(spec.node_name,) if spec and spec.node_name else (),
-        namespace=metadata.namespace or _DEFAULT_NAMESPACE,
-        labels=metadata.labels or {},
-        ports=ports,
+        nodes=(spec.node_name,) if spec.node_name else (),
+        namespace=metadata.namespace,
+        labels=metadata.labels,
+        ports=tuple(
+            ListeningPort(name=port.name, port=port.port, protocol=port.protocol)
+            for container in spec.containers
+            for port in container.ports
+        ),
         ready=conditions.get("Ready", "True") == "True",
         terminating=metadata.deletion_timestamp is not None,
-        host_network=bool(spec and spec.host_network),
+        host_network=spec.host_network,
         # Kubernetes gives an endpoint a DNS name only if the pod has both.
-        hostname=(spec and spec.hostname) or "",
-        subdomain=(spec and spec.hostname and spec.subdomain) or "",
-        addresses=tuple(_pod_addresses(status)) if not (spec and spec.host_network) else (),
+        hostname=spec.hostname,
+        subdomain=spec.subdomain if spec.hostname else "",
+        addresses=tuple(_pod_addresses(manifest.status)) if not spec.host_network else (),
         position=name.key.position,
     )
 
 
-def _pod_addresses(status: PodStatusShape | None) -> Sequence[IPAddress]:
-    if status is None:
-        return ()
-    return [each.ip for each in status.pod_ips or []] or ([status.pod_ip] if status.pod_ip else [])
+def _pod_addresses(status: _PodStatus) -> Sequence[IPAddress]:
+    return [each.ip for each in status.pod_ips] or ([status.pod_ip] if status.pod_ip else [])
 
 
-def node_of_object(shape: NodeObjectShape, name: Location) -> Node:
+def node_of_object(manifest: NodeManifest, name: Location) -> Node:
     """The entry of ``spec.nodes`` that is equivalent to a Node with its name at that place."""
-    addresses = (shape.status.addresses if shape.status else None) or []
+    metadata = manifest.metadata
     return Node(
-        name=shape.metadata.name,
-        labels=shape.metadata.labels or {},
-        taints=tuple(dict.fromkeys(each.key for each in (shape.spec.taints if shape.spec else None) or [])),
-        terminating=shape.metadata.deletion_timestamp is not None,
+        name=metadata.name,
+        labels=metadata.labels,
+        taints=tuple(dict.fromkeys(each.key for each in manifest.spec.taints)),
+        terminating=metadata.deletion_timestamp is not None,
         internal_ips=tuple(
-            ip_address(each.address) for each in addresses if each.type == "InternalIP" and is_address(each.address)
+            ip_address(each.address)
+            for each in manifest.status.addresses
+            if each.type == "InternalIP" and is_address(each.address)
         ),
         position=name.key.position,
     )

@@ -10,9 +10,9 @@ from broken_scenarios import BASE
 
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.kubeproxy.configuration import configuration
+from proxylab.scenario.configuration import KubeProxyManifest
+from proxylab.scenario.keys import Manifest, declared_keys
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.schema.base import Shape, is_ignored
-from proxylab.scenario.schema.kubeproxy import KubeProxyShape
 
 NOT_HANDED_OVER = {
     "apiVersion": "is a constant of the document",
@@ -50,18 +50,14 @@ WRITTEN: dict[str, tuple[str, Any]] = {
 }
 
 
-def keys(shape: type[Shape], path: str = "") -> Iterator[str]:
+def keys(manifest: type[Manifest], path: str = "") -> Iterator[str]:
     """The keys that have an effect, with those of sections."""
-    for declared in shape.model_fields.values():
-        if not is_ignored(declared.metadata):
-            here = f"{path}{declared.alias}"
-            sections = [
-                each for each in get_args(declared.annotation) if isinstance(each, type) and issubclass(each, Shape)
-            ]
-            if sections:
-                yield from keys(sections[0], f"{here}.")
-            else:
-                yield here
+    for key in declared_keys(manifest):
+        section = get_args(key.hint)[0]
+        if isinstance(section, type) and issubclass(section, Manifest):
+            yield from keys(section, f"{path}{key.alias}.")
+        else:
+            yield f"{path}{key.alias}"
 
 
 def read(document: Any, key: str) -> Any:
@@ -75,7 +71,7 @@ def handed_over(proxy: ProxyConfiguration) -> Any:
     return json.loads(configuration("iptables", "node-a", proxy, cluster_cidrs=networks, feature_gates={}))
 
 
-@pytest.mark.parametrize("key", sorted({*keys(KubeProxyShape)} - {*NOT_HANDED_OVER}))
+@pytest.mark.parametrize("key", sorted({*keys(KubeProxyManifest)} - {*NOT_HANDED_OVER}))
 def test_every_key_with_an_effect_arrives(key: str) -> None:
     text, expected = WRITTEN[key]
     section, _, name = key.rpartition(".")

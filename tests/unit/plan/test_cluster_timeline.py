@@ -90,7 +90,7 @@ def test_what_cannot_be_allocated_is_told_of_the_step() -> None:
     with pytest.raises(ScenarioError) as caught:
         after("{services: {aaa: {spec: {clusterIP: 10.96.1.1, ports: [{port: 80}]}}}}")
     assert caught.value.problems == (
-        "f:15:6: Service default/aaa: spec.clusterIPs[0]: 10.96.1.1 is already held by Service default/echo",
+        "f:15:5: Service default/aaa: spec.clusterIPs[0]: 10.96.1.1 is already held by Service default/echo",
     )
 
 

@@ -22,6 +22,7 @@ from proxylab.scenario.model import (
     HostTarget,
     LoadBalancer,
     Manner,
+    OneAddress,
     PodTarget,
     Probe,
     Send,
@@ -44,7 +45,7 @@ def dialled(asked: Probe) -> tuple[str, int, str]:
 
 
 UDP = Send(protocol=Transport.UDP)
-ICMP = Send(protocol=Transport.ICMP, manner=Manner.PACKET)
+ICMP = Send(protocol=Transport.ICMP)
 
 
 def by(via: Frontend, node: str | None = None) -> ServiceTarget:
@@ -73,6 +74,7 @@ def policy_route(network: str, via: str) -> PolicyRoute:
         (probe("by protocol", "sender", frontend(53), UDP), ("10.96.1.7", 53, "UDP")),
         (probe("own protocol", "sender", frontend("dns-udp")), ("10.96.1.7", 53, "UDP")),
         (probe("pod", "sender", PodTarget(pod="echo-2")), ("10.244.1.10", 8080, "TCP")),
+        (probe("pod by name", "sender", PodTarget(pod="echo-2", port="http")), ("10.244.1.10", 8080, "TCP")),
         (probe("pod closed", "sender", PodTarget(pod="echo-2", port=9)), ("10.244.1.10", 9, "TCP")),
         (probe("pod closed udp", "sender", PodTarget(pod="echo-2", port=9), UDP), ("10.244.1.10", 9, "UDP")),
         (probe("host", "sender", HostTarget(host="client", port=53), UDP), ("203.0.113.10", 53, "UDP")),
@@ -107,6 +109,7 @@ def test_front(sender: str, target: ServiceTarget, expected: tuple[str, int], wa
 
 def test_every_node_and_host_answers_an_echo_request_by_all_its_addresses() -> None:
     found = resolved(probe("p", "echo-2", AddressTarget(address=IPv4Address("172.18.0.2"), port=None), ICMP))
+    assert found.manner is Manner.PACKET
     stacks = {(each.name, str(each.address), each.device) for each in found.receivers if each.ports == (0,)}
     assert {("node-a", "172.18.0.2", "stack"), ("node-a", "10.244.0.1", "stack"), ("node-a", "127.0.0.1", "stack")} <= (
         stacks
@@ -160,7 +163,7 @@ def test_pod_sends_frames_to_its_nodes_end_of_the_veth() -> None:
 
 
 def test_host_sends_frames_to_the_routers_leg() -> None:
-    case = two_nodes(probe("p", Source(name="client", address=IPv4Address("203.0.113.99")), frontend()))
+    case = two_nodes(probe("p", Source(name="client", sends_from=OneAddress(IPv4Address("203.0.113.99"))), frontend()))
     plan = draw(case)
     sender = resolve(case, plan, (ALLOCATED,), ())[0].sender
     assert sender.next_hop_mac == plan.end("router", "outside").mac
@@ -250,7 +253,7 @@ def test_what_is_sent_is_carried_over() -> None:
         (probe("p", "client", frontend(node="x")), "to.node: there is no 'x'; known: node-a, node-b"),
         (probe("p", "sender", PodTarget(pod="x")), "to.pod: there is no 'x'; known: echo-1"),
         (probe("p", "echo-1", PodTarget(pod="sender")),
-            "to.port: is missing: sender does not have exactly one port; it listens on: none",
+            "to.port: is missing: sender does not have exactly one such port; it listens on: none",
         ),
         (probe("p", "sender", HostTarget(host="x", port=1)), "to.host: there is no 'x'; known: client"),
     ],
@@ -349,7 +352,7 @@ def test_from_loopback_a_node_dials_its_own_port_there() -> None:
 
 
 def test_a_sender_s_address_is_of_the_family_that_is_dialled() -> None:
-    stranger = Source(name="node-a", address=IPv6Address("fd00::1"))
+    stranger = Source(name="node-a", sends_from=OneAddress(IPv6Address("fd00::1")))
     with pytest.raises(ScenarioError, match=r"from\.address: fd00::1 cannot dial 10\.96\.1\.7"):
         resolved(probe("p", stranger, frontend("http")))
 

@@ -42,7 +42,7 @@ def test_a_pod_cannot_send_to_another_of_its_namespace(target: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         lay_out("crowd-1", target)
     (problem,) = caught.value.problems
-    assert problem.startswith("f:11:6: probe 'p': crowd-1 shares its network namespace with crowd-3, ")
+    assert problem.startswith("f:11:5: probe 'p': crowd-1 shares its network namespace with crowd-3, ")
 
 
 @pytest.mark.parametrize(

@@ -5,55 +5,60 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.document import Document, Location
-from proxylab.scenario.keys import Declared, Form
+from proxylab.scenario.keys import Declared, Form, Manifest, declared_keys, other_keys
 from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
-from proxylab.scenario.reading import read_as, shape_of
-from proxylab.scenario.schema.base import Shape
-from proxylab.scenario.schema.kubeproxy import KubeProxyShape
-from proxylab.scenario.schema.scenario import ScenarioDocument
-from proxylab.scenario.schema.service import ServiceShape
-from proxylab.scenario.schema.workload import EndpointSliceShape
+from proxylab.scenario.reading import shape_of
+from proxylab.scenario.services import ServiceManifest
+from proxylab.scenario.spec import ScenarioDocument
 from proxylab.scenario.validation import validated
+from proxylab.scenario.workloads import EndpointSliceManifest
 
 
-def shapes(shape: type[Shape]) -> set[type[Shape]]:
-    """A shape and every shape that can stand in it."""
-    found: set[type[Shape]] = set()
-    waiting: list[Any] = [shape]
+def records(root: type[Declared]) -> set[type[Declared]]:
+    """A record and every record that can stand in it."""
+    found: set[type[Declared]] = set()
+    waiting: list[Any] = [root]
     while waiting:
         each = waiting.pop()
-        if isinstance(each, type) and issubclass(each, Declared):
-            each = shape_of(each)
-        if isinstance(each, type) and issubclass(each, Shape) and each not in found:
+        if isinstance(each, type) and issubclass(each, Declared) and each not in found:
             found.add(each)
-            waiting += [field.annotation for field in each.model_fields.values()]
+            others = other_keys(each)
+            waiting += [*(key.hint for key in declared_keys(each)), *(others[1:2] if others else ())]
         waiting += getattr(each, "__args__", ())
         waiting += [each.__origin__] if hasattr(each, "__metadata__") else []
-        waiting += [read_as(form.written) for form in getattr(each, "__metadata__", ()) if isinstance(form, Form)]
+        waiting += [form.written for form in getattr(each, "__metadata__", ()) if isinstance(form, Form)]
     return found
 
 
-ROOTS = (ScenarioDocument, ServiceShape, EndpointSliceShape, KubeProxyShape)
+ROOTS = (ScenarioDocument, ServiceManifest, EndpointSliceManifest, KubeProxyManifest)
 STRICT = {
     each
     for root in ROOTS
-    for each in shapes(root)
-    if each.model_config["extra"] == "forbid"
-}  # fmt: skip
-BY_NAME = {f"{shape.__module__.rpartition('.')[2]}.{shape.__name__}": shape for shape in STRICT}
-KEYS = sorted((name, str(field.alias)) for name, shape in BY_NAME.items() for field in shape.model_fields.values())
+    for each in records(root)
+    if not other_keys(each) and not (issubclass(each, Manifest) and each.loose)
+}
+BY_NAME = {f"{each.__module__.rpartition('.')[2]}.{each.__name__}": each for each in STRICT}
+KEYS = sorted(
+    (name, alias)
+    for name, each in BY_NAME.items()
+    for alias in (
+        *(key.alias for key in declared_keys(each)),
+        *(each.without_effect if issubclass(each, Manifest) else ()),
+    )
+)
 
 
-def test_the_walk_finds_the_shapes_of_all_depths() -> None:
+def test_the_walk_finds_the_records_of_all_depths() -> None:
     assert len(BY_NAME) == len(STRICT)
     assert {
-        "scenario.ScenarioDocument",
-        "probe.SendShape",
-        "steps.UntilShape",
-        "expect.NodeDeviceShape",
-        "service.ServicePortShape",
+        "spec.ScenarioDocument",
+        "probes.Send",
+        "steps.Until",
+        "expect.NodeDevice",
+        "services._ServicePort",
     } <= BY_NAME.keys()
     assert len(KEYS) > 200
 
@@ -73,4 +78,4 @@ def test_a_misspelled_key_is_recognized(name: str, key: str) -> None:
 
 def test_pydantic_refuses_what_we_refuse() -> None:
     with pytest.raises(ValidationError):
-        ScenarioDocument.model_validate({"spce": {}})
+        shape_of(ScenarioDocument).model_validate({"spce": {}})

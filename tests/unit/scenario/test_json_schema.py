@@ -83,6 +83,12 @@ def test_it_finds_mistakes_of_shape(name: str) -> None:
     assert faults(case.text) != []
 
 
+@pytest.mark.parametrize(("key", "is_known"), [("lost", True), ("lots", False)])
+def test_it_knows_the_keys_of_what_a_step_expects_of_a_stream(key: str, is_known: bool) -> None:
+    step = f"steps: [{{name: one, expect: {{queries: {{{key}: 0}}}}}}]"
+    assert (faults(BASE.replace("spec:\n", f"spec:\n  {step}\n", 1)) == []) is is_known
+
+
 def test_a_bind_address_is_a_text() -> None:
     kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
     assert faults(f"{kind}healthzBindAddress: 0.0.0.0:10256\nmetricsBindAddress: '[::]:10249'\n") == []

@@ -138,6 +138,13 @@ def test_nulls_are_absent_as_for_the_api_server() -> None:
     assert service(text) == service("{ports: [{port: 80}]}")
 
 
+def test_a_null_is_not_named_among_the_keys_without_effect() -> None:
+    text = EXPORTED.replace('creationTimestamp: "2025-11-03T10:20:30Z"', "creationTimestamp: null")
+    (note,) = read(text).notes
+    assert "creationTimestamp" not in note
+    assert "metadata.uid" in note
+
+
 def test_headless_and_external_name() -> None:
     assert service("{clusterIP: None}").headless
     assert service("{clusterIPs: [None], ports: [{port: 80}]}").headless

@@ -63,7 +63,7 @@ def is_of_ipv4_alone(place: str) -> bool:
     return "IPv4 alone" in (SCENARIOS / f"{place}.lab.yaml").read_text(encoding="utf-8")
 
 
-OVER_THE_AXIS_FAMILY = [place for place in PLACES if "family" in {axis.name for axis in written(place).matrix}]
+OVER_THE_AXIS_FAMILY = [place for place in PLACES if "family" in written(place).matrix.axes]
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -1,0 +1,252 @@
+"""``change`` in a step: its keys, and what they do to single pods, nodes, engines, links and objects.
+
+An author names entries of ``spec.pods``, all engines at once, and patches. ``proxylab.scenario.changes`` checks that
+against the cluster's state at the step, and puts single pods, nodes and whole objects in their place.
+"""
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any, Final, Self
+
+from msgspec import field
+
+from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.encoding import Record
+from proxylab.scenario.keys import Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.problems import describe, shown
+from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
+
+__all__ = [
+    "FIRST_DEVICE",
+    "Change",
+    "EngineAction",
+    "LinkChange",
+    "NodeChange",
+    "PodChange",
+    "ServiceChange",
+    "SliceChange",
+]
+
+FIRST_DEVICE: Final = "eth0"
+
+
+class EngineAction(StrEnum):
+    """An action on a node's engine: SIGKILL, a clean stop, a start, a clean stop and start, a flush of its rules.
+
+    A proxy mode is one, too: a clean stop, and a start in that mode.
+    """
+
+    KILL = "kill"
+    STOP = "stop"
+    START = "start"
+    RESTART = "restart"
+    FLUSH = "flush"
+    IPTABLES = "iptables"
+    NFTABLES = "nftables"
+
+    @property
+    def mode(self) -> str:
+        """The mode in which it starts the engine; empty for the mode that the engine had."""
+        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends the engine that runs, if only to start another one."""
+        return self not in (EngineAction.START, EngineAction.FLUSH)
+
+    @property
+    def begins(self) -> bool:
+        """Whether an engine runs afterwards that did not run before."""
+        return self in (EngineAction.START, EngineAction.RESTART) or bool(self.mode)
+
+
+class _LinkState(StrEnum):
+    """The state that a step gives a link."""
+
+    CUT = "cut"
+    MENDED = "mended"
+
+
+class _ObjectChange(Record, frozen=True, kw_only=True):
+    """An object that is added, changed or deleted."""
+
+    namespace: str
+    name: str
+
+    @property
+    def id(self) -> tuple[str, str]:
+        """The object's namespace and name."""
+        return self.namespace, self.name
+
+    @classmethod
+    def of(cls, patches: Mapping[str, object]) -> tuple[Self, ...]:
+        """The changes by the names that an author writes: ``NAME`` or ``NAMESPACE/NAME``."""
+        full = (written if "/" in written else f"default/{written}" for written in patches)
+        return tuple(
+            cls(namespace=namespace, name=name) for namespace, _, name in (each.partition("/") for each in full)
+        )
+
+
+class ServiceChange(_ObjectChange, frozen=True, kw_only=True):
+    """A Service that is added or changed. ``service`` is the whole new object, ``None`` to delete it.
+
+    It has no allocated fields, even if the API server has allocated some for its former state.
+    """
+
+    service: Service | None = None
+
+
+class SliceChange(_ObjectChange, frozen=True, kw_only=True):
+    """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
+
+    slice: EndpointSlice | None = None
+
+
+class LinkChange(Record, frozen=True, kw_only=True):
+    """A link of a node, pod or host to cut or mend, by its device; ``eth0`` is the machine's first."""
+
+    netns_name: str
+    device: str
+    up: bool
+
+
+def _or_null(what: str, value: object) -> object:
+    if value is not None and not isinstance(value, dict):
+        raise refused(f"must be a mapping, or null to delete {what}, is {describe(value)}")
+    return value
+
+
+def _gone_if_null(what: str) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        return {"present": False} if _or_null(what, value) is None else value
+
+    return read
+
+
+def _text_or_null(value: object) -> object:
+    if value is not None and not isinstance(value, str):
+        raise refused(f"must be text, or null to remove the label, is {describe(value)}")
+    return value
+
+
+def _label_changes(labels: dict[str, str | None]) -> dict[str, str | None]:
+    for key, value in labels.items():
+        if fault := label_key_fault(key) or label_value_fault(value or ""):
+            raise refused(f"{shown(key)}: {fault}")
+    return labels
+
+
+_LabelChanges = Annotated[Mapping[str, Annotated[str | None, Read(_text_or_null)]], Check(_label_changes)]
+
+
+class PodChange(Declared, frozen=True, kw_only=True):
+    """Changes of pods; a key that is absent changes nothing.
+
+    A deleted pod keeps its network namespace and may come back.
+    """
+
+    present: Annotated[
+        bool | None, Key("Whether the API knows the pods; null instead of the whole change deletes them.", [True])
+    ] = None
+    ready: Annotated[bool | None, Key("Whether the pods' readiness probes succeed.", [True])] = None
+    serving: Annotated[bool | None, Key("Whether the pods still serve while they terminate.", [True])] = None
+    terminating: Annotated[bool | None, Key("Whether the pods are being deleted.", [True])] = None
+    labels: Annotated[_LabelChanges, Key("Labels to set; null removes a label.", [{"app": "echo", "track": None}])] = (
+        field(default_factory=dict)
+    )
+
+
+class NodeChange(Declared, frozen=True, kw_only=True):
+    """Changes of a node; a key that is absent changes nothing."""
+
+    present: Annotated[
+        bool | None, Key("Whether the API knows the node; null instead of the whole change deletes it.", [True])
+    ] = None
+    labels: Annotated[
+        _LabelChanges, Key("Labels to set; null removes a label.", [{"topology.kubernetes.io/zone": "zone-b"}])
+    ] = field(default_factory=dict)
+    taints: Annotated[
+        Annotated[tuple[TaintKey, ...], Check(distinct)] | None,
+        Key(
+            "Keys of all taints that the node has from this step on; an empty list removes them all.",
+            [["ToBeDeletedByClusterAutoscaler"]],
+        ),
+    ] = None
+    terminating: Annotated[bool | None, Key("Whether the Node object is being deleted.", [True])] = None
+    sysctls: Annotated[
+        Sysctls, Key("Sysctls to set in the node.", [{"net.netfilter.nf_conntrack_tcp_be_liberal": 1}])
+    ] = field(default_factory=dict)
+
+
+def _link_changes(states: Mapping[str, _LinkState]) -> tuple[LinkChange, ...]:
+    named = ((written.partition("/"), state) for written, state in states.items())
+    return tuple(
+        LinkChange(netns_name=name, device=device or FIRST_DEVICE, up=state is _LinkState.MENDED)
+        for (name, _, device), state in named
+    )
+
+
+def _action_for_all(value: object) -> object:
+    return {"": value} if isinstance(value, str) else value
+
+
+_Patches = Mapping[str, Annotated[Mapping[str, Any] | None, Read(partial(_or_null, "an object"))]]
+
+
+class Change(Declared, frozen=True, kw_only=True):
+    """The changes of a step. They take effect together."""
+
+    # Once they are checked, objects are whole, pods are single, and engines are by node.
+    services: Annotated[
+        tuple[ServiceChange, ...],
+        Form(_Patches, ServiceChange.of),
+        Key(
+            "Services as NAME or NAMESPACE/NAME, each with a merge patch of its manifest (RFC 7386), as `kubectl patch "
+            "--type merge` takes it: it replaces lists, and null removes a key. A new name adds a Service; null "
+            "instead of a patch deletes the Service.",
+            [{"echo": {"spec": {"externalTrafficPolicy": "Local"}}, "old": None}],
+        ),
+    ] = ()
+    slices: Annotated[
+        tuple[SliceChange, ...],
+        Form(_Patches, SliceChange.of),
+        Key(
+            "EndpointSlices by name, each with a merge patch, as for services.",
+            [{"echo-1": {"endpoints": [{"addresses": ["203.0.113.10"]}]}}],
+            alias="endpointSlices",
+        ),
+    ] = ()
+    pods: Annotated[
+        Mapping[str, Annotated[PodChange, Read(_gone_if_null("a pod"), PodChange | None)]],
+        Key(
+            "Entries of spec.pods, or single pods of an entry, by name. null deletes them; a later step may bring them "
+            "back.",
+            [{"new": {"ready": True}, "old": None, "echo-2": {"terminating": True}}],
+        ),
+    ] = field(default_factory=dict)
+    nodes: Annotated[
+        Mapping[str, Annotated[NodeChange, Read(_gone_if_null("a node"), NodeChange | None)]],
+        Key(
+            "Nodes by name; null deletes the Node object, but the machine goes on running.",
+            [{"node-a": {"labels": {"topology.kubernetes.io/zone": "zone-b"}}}],
+        ),
+    ] = field(default_factory=dict)
+    engines: Annotated[
+        Mapping[str, EngineAction],
+        Read(_action_for_all, EngineAction | dict[str, EngineAction]),
+        Key(
+            "An action on the engines: one word for the engines of all nodes, or one word for each node. kill sends "
+            "SIGKILL, stop lets the engine end cleanly, flush removes the rules without the engine's knowledge. A "
+            "proxy mode stops the engine and starts it in that mode.",
+            ["restart", {"node-a": "kill"}, {"node-a": "nftables"}],
+        ),
+    ] = field(default_factory=dict)
+    links: Annotated[
+        tuple[LinkChange, ...],
+        Form(Mapping[str, _LinkState], _link_changes),
+        Key(
+            "Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of a node.",
+            [{"node-b": "cut", "node-a/eth1": "mended"}],
+        ),
+    ] = ()

@@ -1,0 +1,281 @@
+"""The checks of a probe's name, sender, target and packets. ``proxylab.scenario.expectations`` checks expectations."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from proxylab.cluster.allocate import needs_health_check
+from proxylab.cluster.objects import Service, ServicePort, ServiceType
+from proxylab.scenario.document import Location
+from proxylab.scenario.expectations import check_expectations
+from proxylab.scenario.inventory import Subject
+from proxylab.scenario.model import (
+    AddressTarget,
+    Frontend,
+    HostTarget,
+    ListeningPort,
+    Manner,
+    PodTarget,
+    ServiceTarget,
+    Source,
+)
+from proxylab.scenario.parts import ProbeParts
+from proxylab.scenario.problems import Problems, listed, shown
+
+__all__ = ["check_flow", "check_probes"]
+
+_PORTS: Final = (Frontend.NODE_PORT, Frontend.HEALTH_CHECK_NODE_PORT)
+_ADDRESSES: Final = "allowed: clusterIP, externalIP, loadBalancerIP, or to: {address: …}"
+
+
+def check_probes(
+    probes: Sequence[ProbeParts],
+    location: Location,
+    around: Callable[[ProbeParts, Location], Subject],
+    problems: Problems,
+) -> None:
+    """Note every probe that the lab cannot send, or with an expectation that it cannot judge.
+
+    Args:
+        probes: those of ``spec.probes``, or of one step.
+        location: the place of their list.
+        around: makes the subject of a probe and its place.
+        problems: takes the mistakes.
+    """
+    names: dict[str, Location] = {}
+    for index, probe in enumerate(probes):
+        at = location[index]
+        first = names.setdefault(probe.name, at) if probe.name is not None else at
+        if first is not at:
+            line = first["name"].key.position.line
+            what = f"another probe has the name {shown(probe.name)}, in line {line}"
+            problems.add(at["name"].spot, what, allowed="the names of probes are unique")
+        subject = around(probe, at)
+        check_flow(subject)
+        if (every := at["send"]["every"]).exists:
+            problems.add(every.key, "only a stream has it: a probe sends its packets at once", allowed="remove the key")
+        check_expectations(subject)
+    _check_agreement(probes, location, problems)
+
+
+def check_flow(subject: Subject) -> None:
+    """Note mistakes in the sender and the target of a probe or stream."""
+    if subject.probe.source is not None:
+        _check_sender(subject, subject.probe.source, subject.location["from"])
+    location, inventory, problems = subject.location["to"], subject.inventory, subject.problems
+    match subject.probe.target:
+        case ServiceTarget() as target:
+            _check_service(subject, target, location)
+        case PodTarget(pod=name) if name not in inventory.pods:
+            inventory.refuse(location["pod"].spot, name, "a pod", inventory.pods, problems)
+        case PodTarget(pod=name) as target:
+            pod = subject.parts.pods[inventory.pods[name]]
+            if pod is not None:
+                _check_port(subject, target, name, pod.ports)
+        case HostTarget(host=name) if name not in inventory.hosts:
+            inventory.refuse(location["host"].spot, name, "an outside host", inventory.hosts, problems)
+    _check_echo(subject)
+    _check_frame(subject)
+
+
+def _check_sender(subject: Subject, source: Source, location: Location) -> None:
+    inventory, problems, send = subject.inventory, subject.problems, subject.probe.send
+    if source.name not in inventory.senders:
+        name = location["name"] if location["name"].exists else location
+        inventory.refuse(name.spot, source.name, "a sender", inventory.senders, problems)
+    if source.loopback and source.name not in inventory.nodes and not inventory.is_doubtful(source.name):
+        what = f"{source.name} is not a node"
+        problems.add(location["loopback"].key, what, allowed="only a node dials from its loopback address")
+    if source.all_addresses:
+        _check_many_clients(subject, source, location)
+    if source.port is not None and send is not None and send.flows > 1:
+        what = "several flows cannot share the fixed source port"
+        problems.add(subject.location["send"]["flows"].spot, what, allowed="allowed with from.port: 1")
+
+
+def _check_many_clients(subject: Subject, source: Source, location: Location) -> None:
+    inventory, problems, send = subject.inventory, subject.problems, subject.probe.send
+    if source.name not in inventory.hosts and not inventory.is_doubtful(source.name):
+        what = f"{source.name} is not an outside host"
+        problems.add(location["address"].spot, what, allowed="only an outside host has many addresses")
+    if source.port is not None:
+        problems.add(location["port"].key, "cannot go with address: all", allowed="remove one of the two")
+    if send is not None and send.manner is not Manner.PACKET:
+        what = "needs send: {as: packet}: kernel sockets send from one client"
+        problems.add(location["address"].spot, what)
+
+
+def _check_service(subject: Subject, target: ServiceTarget, location: Location) -> None:
+    problems, services = subject.problems, subject.manifests.services
+    if location["namespace"].exists and "/" in str(location["service"].value):
+        problems.add(location["namespace"].key, "service names the namespace already", allowed="write it once")
+    _check_node(subject, target, location)
+    name = f"{target.namespace}/{target.service}"
+    if target.id not in services and subject.manifests.complete:
+        known = [own if namespace == target.namespace else f"{namespace}/{own}" for namespace, own in services]
+        what, allowed = f"there is no Service {name}", f"declared: {listed(known)}"
+        problems.add(location["service"].spot, what, allowed=allowed, word=target.service, known=known)
+    service = subject.service
+    if service is None:
+        return
+    if reason := _no_frontend(service, target.via, subject):
+        allowed = "dial a frontend that it has, or add this one"
+        problems.add(location["via"].spot, f"Service {name} {reason}", allowed=allowed)
+        return
+    if target.via is Frontend.DNS_NAME:
+        _check_asker(subject, location)
+    _check_address(subject, target, service, location["address"])
+    if target.via is Frontend.DNS_NAME and not service.ports:
+        if not (subject.echo or isinstance(target.port, int)):
+            what = f"Service {service.name} declares no ports"
+            problems.add(location["port"].spot, what, allowed="give the port number to dial")
+    elif target.via is not Frontend.HEALTH_CHECK_NODE_PORT:
+        _check_port(subject, target, f"Service {service.name}", service.ports)
+        if target.via is Frontend.NODE_PORT and not service.allocate_node_ports:
+            _check_node_port(subject, target, service, location)
+
+
+def _check_node(subject: Subject, target: ServiceTarget, location: Location) -> None:
+    """Note an unknown node, and a node that has no effect."""
+    inventory, problems, source = subject.inventory, subject.problems, subject.probe.source
+    if target.node is None:
+        return
+    if target.node not in inventory.nodes:
+        inventory.refuse(location["node"].spot, target.node, "a node", inventory.nodes, problems)
+    if target.via not in _PORTS and source is not None and source.name in (*inventory.pods, *inventory.nodes):
+        what = "the router picks a node only for packets from outside hosts"
+        problems.add(location["node"].key, what, allowed="remove the key")
+
+
+def _check_asker(subject: Subject, location: Location) -> None:
+    """Note an outside host as the sender: it does not use the cluster's name server."""
+    source, inventory = subject.probe.source, subject.inventory
+    if source is not None and source.name in inventory.hosts:
+        what = f"{source.name} is an outside host, and does not use the cluster's name server"
+        subject.problems.add(location["via"].spot, what, allowed="allowed: from a pod or a node")
+
+
+def _no_frontend(service: Service, via: Frontend, subject: Subject) -> str:
+    """Why a Service has no frontend of that kind, or an empty string."""
+    if service.type is ServiceType.EXTERNAL_NAME and via is not Frontend.DNS_NAME:
+        return f"is an ExternalName: it has no {via}"
+    exposed = service.type in (ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER)
+    match via:
+        case Frontend.CLUSTER_IP if service.headless:
+            return "is headless: it has no clusterIP"
+        case Frontend.NODE_PORT if not exposed:
+            return f"is of type {service.type}: it has no nodePort"
+        case Frontend.EXTERNAL_IP if not service.external_ips:
+            return "has no externalIPs"
+        case Frontend.LOAD_BALANCER_IP if service.type is not ServiceType.LOAD_BALANCER:
+            return f"is of type {service.type}: it has no load balancer"
+        case Frontend.LOAD_BALANCER_IP if not (
+            subject.parts.load_balancers or any(each.ip for each in service.load_balancer_ingress)
+        ):
+            return "has no address in status.loadBalancer, and the scenario has no loadBalancers to give it one"
+        case Frontend.HEALTH_CHECK_NODE_PORT if not needs_health_check(service):
+            return "has no health-check node port: only a LoadBalancer with externalTrafficPolicy Local has one"
+    return ""
+
+
+def _check_address(subject: Subject, target: ServiceTarget, service: Service, location: Location) -> None:
+    """Note an address that the frontend does not have, if the author gives its addresses."""
+    known = {
+        Frontend.CLUSTER_IP: service.cluster_ips,
+        Frontend.EXTERNAL_IP: service.external_ips,
+        Frontend.LOAD_BALANCER_IP: tuple(each.ip for each in service.load_balancer_ingress if each.ip),
+    }.get(target.via, ())
+    if target.address is not None and known and target.address not in known:
+        what = f"Service {service.name} has no {target.via} {target.address}"
+        subject.problems.add(location.spot, what, allowed=f"allowed: {listed(map(str, known))}")
+
+
+def _check_port(
+    subject: Subject, target: ServiceTarget | PodTarget, owner: str, ports: Sequence[ServicePort | ListeningPort]
+) -> None:
+    """Note a port that the target does not have, or has twice. A probe may dial any number at a pod."""
+    problems, send, location = subject.problems, subject.probe.send, subject.location["to"]["port"]
+    if send is None or subject.echo:
+        return
+    wanted, protocol = target.port, send.protocol and send.protocol.served
+    called = [port for port in ports if wanted in (None, port.name or None, port.port)]
+    fitting = [port for port in called if protocol in (None, port.protocol)]
+    allowed = f"declared: {listed(f'{port.name or port.port} ({port.port}/{port.protocol})' for port in ports)}"
+    if wanted is None and len(called) != 1 and len(fitting) != 1:
+        what = f"is missing: {owner} does not have exactly one port"
+        problems.add(location.key, what, allowed=allowed)
+    elif isinstance(target, PodTarget) and isinstance(wanted, int) and not fitting:
+        return
+    elif not called:
+        names = [port.name for port in ports if port.name]
+        what = f"{owner} has no port {shown(wanted)}"
+        problems.add(location.spot, what, allowed=allowed, word=str(wanted), known=names)
+    elif not fitting:
+        protocols = " and ".join(port.protocol for port in called)
+        what = f"{owner} has that port over {protocols}, not {protocol}"
+        problems.add(subject.location["send"]["protocol"].spot, what, allowed=f"send over {protocols}")
+    elif len(fitting) > 1:
+        what = f"{owner} has port {wanted} over several protocols"
+        problems.add(location.spot, what, allowed="use the port's name, or set send.protocol")
+
+
+def _check_node_port(subject: Subject, target: ServiceTarget, service: Service, location: Location) -> None:
+    """Note the node port of a Service that gets none unless the author writes it."""
+    called = [port for port in service.ports if target.port in (None, port.name or None, port.port)]
+    if called and not any(port.node_port for port in called):
+        what = f"Service {service.name} has allocateLoadBalancerNodePorts: false, and its port has no nodePort"
+        subject.problems.add(location["via"].spot, what, allowed="give the port a nodePort")
+
+
+def _check_echo(subject: Subject) -> None:
+    """Note a port that an echo request cannot have, and a port that any other probe lacks."""
+    target, send, problems, location = subject.probe.target, subject.probe.send, subject.problems, subject.location
+    if send is None:
+        return
+    if not subject.echo:
+        if isinstance(target, HostTarget | AddressTarget) and target.port is None:
+            problems.add(location["to"]["port"].key, "is missing", allowed="only an echo request (ICMP) has no port")
+        return
+    for port in (location["to"]["port"], location["from"]["port"]):
+        if port.exists:
+            problems.add(port.key, "an echo request has no port", allowed="remove the key")
+    if isinstance(target, ServiceTarget) and target.via in _PORTS:
+        what = f"{target.via} is a port, and an echo request has none"
+        problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
+    if location["send"]["as"].exists and send.manner is not Manner.PACKET:
+        what = "an echo request is a single packet, not a connection"
+        problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
+
+
+def _check_frame(subject: Subject) -> None:
+    """Note a frame that the probe cannot send, or without a receiver. ``plan.lookup`` checks the link."""
+    source, send, problems, inventory = subject.probe.source, subject.probe.send, subject.problems, subject.inventory
+    location = subject.location["send"]["frameTo"]
+    if send is None or not location.exists:
+        return
+    if send.manner is not Manner.PACKET and not subject.echo:
+        what = "kernel sockets send frames to the next hop that routing gives"
+        problems.add(location.key, what, allowed="needed: as: packet")
+    if source is not None and source.name in inventory.nodes:
+        what = f"a packet of the node {source.name} has no frame until it has passed the node's rules"
+        problems.add(location.key, what, allowed="send from a pod or an outside host")
+    if ":" not in send.frame_to and send.frame_to not in inventory.senders:
+        inventory.refuse(location.spot, send.frame_to, "a node, pod or host", inventory.senders, problems)
+
+
+def _check_agreement(probes: Sequence[ProbeParts], location: Location, problems: Problems) -> None:
+    """Note probes with the same sender, target and packets, and contradictory outcomes."""
+    sent: dict[object, list[int]] = {}
+    for index, probe in enumerate(probes):
+        expect, outcome = probe.expect, location[index]["expect"]["outcome"]
+        flow = probe.source, probe.target, probe.send
+        if expect is None or not outcome.exists or probe.exceptions or None in flow:
+            continue
+        for earlier in sent.setdefault(flow, []):
+            other = probes[earlier]
+            if other.expect is not None and other.expect.outcome is not expect.outcome:
+                first = location[earlier]["expect"]["outcome"].key.position.line
+                what = f"contradicts the probe {shown(other.name)}, which sends the same packets and expects"
+                what = f"{what} {other.expect.outcome} in line {first}"
+                problems.add(outcome.spot, what, allowed="change one of the two")
+                break
+        sent[flow].append(index)

@@ -1,0 +1,188 @@
+"""The Scenario document: its own keys, those of ``metadata``, and those of ``spec``.
+
+The keys of each part of ``spec`` stand in the module from which this one imports the part's class.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from proxylab.scenario.hosts import Host, LoadBalancer
+from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, refused
+from proxylab.scenario.matrix import EngineFailure, Matrix
+from proxylab.scenario.network import Network
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.probes import Probe, Stream
+from proxylab.scenario.problems import shown
+from proxylab.scenario.steps import Step
+from proxylab.scenario.syntax import Name, distinct
+
+__all__ = ["ScenarioDocument", "Spec"]
+
+
+class _ApiVersion(StrEnum):
+    """The version of the format."""
+
+    V1 = "proxylab/v1"
+
+
+class _Kind(StrEnum):
+    """The kind of the document."""
+
+    SCENARIO = "Scenario"
+
+
+def _link(text: str) -> str:
+    if not text.startswith(("https://", "http://")) or not text.isprintable():
+        raise refused(f"{shown(text)} is not a link", allowed="allowed: https://… or http://…")
+    return text
+
+
+def _tag(text: str) -> str:
+    """A word that pytest accepts as a marker, in ``-m 'slow and not ipv6'``."""
+    if not text.isidentifier() or not text.isascii() or not text.islower():
+        raise refused(f"{shown(text)} is not a tag", allowed="allowed: a word of a-z, 0-9 and _, such as slow")
+    return text
+
+
+def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
+    if "conntrack" in streams:
+        raise refused(
+            "a stream cannot be called conntrack", allowed="a step's expect uses that key for conntrack entries"
+        )
+    return streams
+
+
+class Metadata(Declared, frozen=True, kw_only=True):
+    """The scenario's name and purpose."""
+
+    name: Annotated[Name, Key("The scenario's name, as reports print it.", ["clusterip-from-a-pod"])]
+    description: Annotated[
+        str,
+        Key(
+            "One paragraph: what the scenario shows, and why it matters.",
+            ["A connection to a cluster IP reaches one of the Service's pods."],
+        ),
+    ] = ""
+    links: Annotated[
+        tuple[Annotated[str, Check(_link)], ...],
+        Key(
+            "Links to the documentation of the behaviour, or to the bug report.",
+            [["https://kubernetes.io/docs/reference/networking/virtual-ips/"]],
+        ),
+    ] = ()
+    tags: Annotated[
+        tuple[Annotated[str, Check(_tag)], ...], Key("Words that select scenarios: `pytest -m slow`.", [["slow"]])
+    ] = ()
+
+
+class Spec(Declared, frozen=True, kw_only=True):
+    """The cluster, its probes, and the steps that change it."""
+
+    network: Annotated[
+        Network, Key("The network and its address plan.", [{"podNetwork": "bridge", "podCIDR": "10.1.0.0/16"}])
+    ] = Network()
+    nodes: Annotated[
+        tuple[Node, ...],
+        NOT_EMPTY,
+        Key("The nodes by name. Their order is the order of their addresses.", [{"node-a": {}, "node-b": {}}]),
+    ]
+    pods: Annotated[
+        tuple[PodGroup, ...],
+        Key("The pods by name.", [{"echo": {"replicas": 2, "labels": {"app": "echo"}, "ports": [8080]}, "client": {}}]),
+    ] = ()
+    hosts: Annotated[tuple[Host, ...], Key("The outside hosts by name.", [{"outside": {}}])] = ()
+    load_balancers: Annotated[
+        tuple[LoadBalancer, ...],
+        Key(
+            "Load balancers in front of the nodes, with their pools of addresses.",
+            [{"edge": {"pool": ["192.0.2.0/28"], "healthChecked": True}}],
+        ),
+    ] = ()
+    manifests: Annotated[
+        tuple[str, ...],
+        Check(distinct),
+        Key(
+            "Files with further Kubernetes manifests, by their paths from the scenario's folder.",
+            [["manifests/web.yaml"]],
+        ),
+    ] = ()
+    dns: Annotated[
+        bool,
+        Key(
+            "Whether the lab runs a name server behind the Service kube-dns, at the tenth address of the service "
+            "network, and gives pods an /etc/resolv.conf that names it. A probe that dials a name turns it on. If the "
+            "scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
+            [True],
+        ),
+    ] = False
+    matrix: Annotated[
+        Matrix,
+        Key(
+            "Axes. The scenario runs once for every combination of their values.", [{"families": [["IPv4"], ["IPv6"]]}]
+        ),
+    ] = Matrix()
+    exceptions: Annotated[
+        tuple[EngineFailure, ...],
+        Key(
+            "Engines and versions that cannot program the scenario at all, each with the reason. For an engine that "
+            "only behaves differently, use except in probes and steps.",
+            [
+                [
+                    {
+                        "when": {"mode": "nftables", "version": "<1.33.6"},
+                        "engineFails": "Interface does not exist",
+                        "because": "it looks for a device of that name while it loads its rules",
+                    }
+                ]
+            ],
+            alias="except",
+        ),
+    ] = ()
+    probes: Annotated[
+        tuple[Probe, ...],
+        Key(
+            "The probes, each with its expected result.",
+            [
+                [
+                    {
+                        "name": "ClusterIP from a pod preserves the client IP",
+                        "from": "client",
+                        "to": {"service": "echo", "via": "clusterIP"},
+                        "expect": {"outcome": "delivered", "source": "preserved"},
+                    }
+                ]
+            ],
+        ),
+    ] = ()
+    streams: Annotated[
+        tuple[Stream, ...],
+        Check(_no_conntrack),
+        Key(
+            "Flows by name that last through all steps.",
+            [
+                {
+                    "queries": {
+                        "from": {"name": "client", "port": 12345},
+                        "to": {"service": "dns", "via": "clusterIP"},
+                        "send": {"every": "20ms"},
+                    }
+                }
+            ],
+        ),
+    ] = ()
+    steps: Annotated[
+        tuple[Step, ...],
+        Key(
+            "Changes of the cluster, in order.", [[{"name": "the old pod is gone", "change": {"pods": {"old": None}}}]]
+        ),
+    ] = ()
+
+
+class ScenarioDocument(Declared, frozen=True, kw_only=True):
+    """A scenario: a cluster, probes, expectations. Kubernetes manifests follow it in the same file."""
+
+    api_version: Annotated[_ApiVersion, Key("The version of the format.", ["proxylab/v1"])]
+    kind: Annotated[_Kind, Key("The kind of document.", ["Scenario"])]
+    metadata: Annotated[Metadata, Key("The scenario's name and purpose.", [{"name": "clusterip-from-a-pod"}])]
+    spec: Annotated[Spec, Key("The cluster, its probes, and the steps that change it.", [{"nodes": {"node-a": {}}}])]
