@@ -29,7 +29,18 @@ Chains = dict[tuple[str, str], list[RuleMeaning]]
 _ALL_SERVICES = "kubernetes"
 """The first word, in place of a Service's name, in comments of rules that are for all Services."""
 
-_SHARED = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"}
+_SHARED = {
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-PROXY-FIREWALL",
+    # Of mode userspace.
+    "KUBE-NODEPORT-CONTAINER",
+    "KUBE-NODEPORT-HOST",
+    "KUBE-NODEPORT-NON-LOCAL",
+    "KUBE-PORTALS-CONTAINER",
+    "KUBE-PORTALS-HOST",
+}
 """Chains in which rules of different Services have no order."""
 
 _LONG = {

@@ -21,7 +21,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.proxier import served_ports
-from proxylab.engines.embedded.userspace.rules import shape
+from proxylab.engines.embedded.userspace.rules import CHAINS, shape
 from proxylab.engines.programmed import Programmed
 
 __all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
@@ -60,8 +60,12 @@ def read(text: str) -> Programmed:
 
 
 def differences(ours: str, theirs: str) -> list[str]:
-    """A line for each rule that only one of two dumps has, whatever the ports of the processes."""
-    return iptables.differences(_without_ports(ours), _without_ports(theirs))
+    """A line for each rule that only one of two dumps has, whatever the ports of the processes.
+
+    Other chains of Kubernetes in these tables are the kubelet's.
+    """
+    found = iptables.differences(_without_ports(ours), _without_ports(theirs))
+    return [line for line in found if any(chain.name in line for chain in CHAINS)]
 
 
 def _without_ports(dump: str) -> str:
