@@ -225,7 +225,9 @@ class Matcher:
         _, source, destination, source_port, destination_port, *_ = datagram
         fields = (flow, packet, source, source_port, destination, destination_port)
         self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp, leg))
-        if frame.outgoing or frame.otherhost or vantage.transit:
+        # A node that sends may also get the answer of a second leg, which its program has yet to pass on.
+        is_onward_answer = leg is not Leg.OWN and packet is not _REQUEST
+        if frame.outgoing or frame.otherhost or vantage.transit or is_onward_answer:
             return
         self._settle(vantage, fields)
         final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[protocol]

@@ -43,6 +43,13 @@ def tcp(
     return Frame(bytes(12) + b"\x08\x00" + header + segment, outgoing, at)
 
 
+def udp(payload: bytes, ends: tuple[IPv4Address, int, IPv4Address, int], at: int = 0) -> Frame:
+    source, sport, destination, dport = ends
+    rest = struct.pack("!HHHH", sport, dport, 8 + len(payload), 0) + payload
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(rest), 0, 0, 64, 17, 0) + source.packed + destination.packed
+    return Frame(bytes(12) + b"\x08\x00" + header + rest, False, at)
+
+
 def matcher(identity: Identity = IDENTITY, ports: tuple[int, ...] = PORTS) -> Matcher:
     return Matcher(identity, Transport.TCP, {port: flow for flow, port in enumerate(ports)}, ports)
 
@@ -134,20 +141,26 @@ def test_a_reset_in_place_of_an_answer_is_a_refusal() -> None:
 def test_the_senders_port_tells_the_legs_of_datagrams_apart() -> None:
     found = Matcher(IDENTITY, Transport.UDP, None, PORTS)
 
-    def udp(kind: Kind, ends: tuple[IPv4Address, int, IPv4Address, int], at: int) -> Frame:
-        source, sport, destination, dport = ends
-        payload = IDENTITY.token(kind, 1)
-        rest = struct.pack("!HHHH", sport, dport, 8 + len(payload), 0) + payload
-        header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(rest), 0, 0, 64, 17, 0) + source.packed + destination.packed
-        return Frame(bytes(12) + b"\x08\x00" + header + rest, False, at)
-
     found.take(
         AT_NODE,
         [
-            udp(Kind.PROBE, (SENDER, PORTS[1], SERVICE, 53), 1),
-            udp(Kind.PROBE, (NODE, FROM_PROGRAM, ECHO, 53), 2),
-            udp(Kind.REPLY, (ECHO, 53, NODE, FROM_PROGRAM), 3),
-            udp(Kind.REPLY, (SERVICE, 53, SENDER, PORTS[1]), 4),
+            udp(IDENTITY.token(Kind.PROBE, 1), (SENDER, PORTS[1], SERVICE, 53), 1),
+            udp(IDENTITY.token(Kind.PROBE, 1), (NODE, FROM_PROGRAM, ECHO, 53), 2),
+            udp(IDENTITY.token(Kind.REPLY, 1), (ECHO, 53, NODE, FROM_PROGRAM), 3),
+            udp(IDENTITY.token(Kind.REPLY, 1), (SERVICE, 53, SENDER, PORTS[1]), 4),
         ],
     )
     assert [leg for _, _, _, leg in legs(found)] == [Leg.OWN, Leg.ONWARD, Leg.ONWARD, Leg.OWN]
+
+
+def test_the_answer_on_the_second_leg_settles_no_flow_of_a_node_that_sends() -> None:
+    one = Identity(bytes(8), 0, 1000, 1)
+    found = Matcher(one, Transport.UDP, None, PORTS[:1])
+    node = TapPoint("node-a", STACK, is_sender=True)
+
+    token, answer = one.token(Kind.PROBE, 0), one.token(Kind.REPLY, 0)
+    found.take(POD, [udp(token, (NODE, FROM_PROGRAM, ECHO, 53))])
+    found.take(node, [udp(answer, (ECHO, 53, NODE, FROM_PROGRAM))])
+    assert found.unsettled == 1
+    found.take(node, [udp(answer, (SERVICE, 53, NODE, PORTS[0]))])
+    assert found.unsettled == 0
