@@ -11,7 +11,7 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.model import Manner, Probe, Scenario
+from proxylab.scenario.model import Manner, Matrix, Probe, Scenario
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.layout import holder
@@ -51,7 +51,7 @@ such a Service from one whose program closes every connection.
 
 def in_every_mode(scenario: Scenario, mode: str) -> Scenario:
     """The case of that mode, also of a scenario that is about another one."""
-    return cases(replace(scenario, matrix=()), mode)[0]
+    return cases(replace(scenario, matrix=Matrix()), mode)[0]
 
 
 def seen(probe: Probe, verdict: ProbeVerdict) -> str:

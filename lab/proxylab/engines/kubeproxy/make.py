@@ -51,14 +51,6 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     api = f"http://{API_ADDRESS}:{API_PORT}"
     argv = command(upstream.binary, node, api, upstream.flags)
 
-    async def state() -> SyncState | None:
-        deadline = Deadline.after(_ASK_SECONDS)
-        try:
-            status, page = await fetch(context.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
-        except (OSError, TimeoutError):
-            return None
-        return read_metrics(page) if status == 200 else None
-
     def zone() -> str | None:
         known = cluster.store.get(Key("Node", "", node))
         return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
@@ -85,7 +77,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         prepare=prepare,
         launch=launch,
         reached=caught_up,
-        state=state,
+        state=partial(_state, context.netns, proxy.metrics),
         zone=zone,
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
@@ -137,6 +129,14 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
         links=links_to(context.tool.variant.name),
         environment={"PATH": CHOSEN_FIRST},
     )
+
+
+async def _state(netns: NetNs, metrics: SocketAddress) -> SyncState | None:
+    try:
+        status, page = await fetch(netns, metrics.address, metrics.port, "/metrics", Deadline.after(_ASK_SECONDS))
+    except (OSError, TimeoutError):
+        return None
+    return read_metrics(page) if status == 200 else None
 
 
 def _move(node: str, store: Store, zone: str) -> None:
