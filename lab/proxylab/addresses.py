@@ -3,6 +3,7 @@
 They are unions over IPv4 and IPv6 of the standard library's ``ipaddress`` types, and enums.
 """
 
+import re
 from abc import ABCMeta
 from enum import StrEnum
 from functools import lru_cache
@@ -15,7 +16,7 @@ from ipaddress import (
     IPv6Network,
     ip_address,
 )
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     IPAddress = IPv4Address | IPv6Address
@@ -34,13 +35,35 @@ else:
     IPInterface = _either("IPInterface", IPv4Interface, IPv6Interface)
     IPNetwork = _either("IPNetwork", IPv4Network, IPv6Network)
 
-__all__ = ["Family", "IPAddress", "IPInterface", "IPNetwork", "Protocol", "Transport", "may_overlap", "unpacked"]
+__all__ = [
+    "Family",
+    "IPAddress",
+    "IPInterface",
+    "IPNetwork",
+    "Protocol",
+    "Transport",
+    "may_overlap",
+    "unpacked",
+    "without_leading_zeros",
+]
+
+
+_IPV4_TEXT: Final = re.compile(r"[0-9]+(\.[0-9]+){3}(/[0-9]+)?")
+_LEADING_ZEROS: Final = re.compile(r"\b0+(?=[0-9])")
 
 
 @lru_cache(maxsize=4096)
 def unpacked(packed: bytes) -> IPAddress:
     """An address by its four or sixteen bytes, cached: making one costs more than reading its packet."""
     return ip_address(packed)
+
+
+def without_leading_zeros(text: str) -> str:
+    """An IPv4 address or network of an old Kubernetes object in its decimal meaning; any other text as it is.
+
+    Kubernetes and its proxies read ``010.001.002.003`` as 10.1.2.3 (``ParseIPSloppy`` of k8s.io/utils/net).
+    """
+    return _LEADING_ZEROS.sub("", text) if _IPV4_TEXT.fullmatch(text.strip()) else text
 
 
 class Family(StrEnum):

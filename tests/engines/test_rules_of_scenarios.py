@@ -32,7 +32,12 @@ from proxylab.timing import Deadline
 
 OF_OTHERS = {
     "iptables": {"nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
-    "nftables": {"proxy-mode-switches.lab", "rules-are-flushed.lab", "rules-are-flushed-under-a-stream.lab"},
+    "nftables": {
+        "kube-xlb-and-kube-mark-drop.lab",
+        "proxy-mode-switches.lab",
+        "rules-are-flushed.lab",
+        "rules-are-flushed-under-a-stream.lab",
+    },
 }
 """The scenarios that a mode does not have."""
 
@@ -46,6 +51,8 @@ UNKNOWN_TO_IT = {
     "node-changes-zone.lab",
     "prefer-same-node.lab",
     "prefer-same-zone.lab",
+    # It passes the text of endpoints on to iptables, which reads leading zeros as octal, or refuses them.
+    "leading-zeros.lab",
     # It ignores ipMode, which embedded@v1.23 does not.
     "ip-mode-proxy.lab",
     # It writes rules of a node port only if it can listen there: on nodes with such an address, and once another

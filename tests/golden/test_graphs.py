@@ -31,7 +31,7 @@ PLANNED = {
     "outside": ("clusterip/from-a-pod", "ClusterIP from outside is masqueraded by the entry node towards another node"),
     "node-port": (
         "nodeport/masquerade-address-by-network",
-        "NodePort from outside to a pod elsewhere has the outgoing device's source IP",
+        "NodePort from outside has the outgoing device's source IP",
     ),
     "a-node-itself": (
         "nodeport/masquerade-address-by-network",
@@ -39,7 +39,7 @@ PLANNED = {
     ),
     "overlay": (
         "nodeport/masquerade-address-by-network",
-        "NodePort from outside to a pod elsewhere has the outgoing device's source IP[ipv6-ptp-vxlan]",
+        "NodePort from outside has the outgoing device's source IP[ipv6-ptp-vxlan]",
     ),
     "headless": ("clusterip/headless", "headless Service from a pod reaches a pod of another node untranslated"),
     "dropped": (

@@ -48,8 +48,7 @@ BREAKAGES = [
                 "NodePort from a node at itself has the outgoing device's source IP",
                 "NodePort from localhost has the outgoing device's source IP",
                 "NodePort from a pod at its own node has the outgoing device's source IP",
-                "NodePort from outside to a pod elsewhere has the outgoing device's source IP",
-                "NodePort from outside to a pod of the node has the pod gateway's source IP",
+                "NodePort from outside has the outgoing device's source IP",
             },
             "nodeport/two-clients-with-one-source-port": {
                 "NodePort over UDP from the first pod with source port 40000 is answered",
@@ -60,16 +59,21 @@ BREAKAGES = [
                 "external IP from outside is translated and masqueraded by the entry node",
                 "external IP from a pod over UDP is translated and masqueraded by its node",
             },
-            "masquerade/all": {
-                "masqueradeAll shows a backend on another node the client node's address",
-                "masqueradeAll shows a backend on the client's node the pod gateway's address",
-            },
+            "masquerade/all": {"masqueradeAll hides a pod from backends on its own node and on another"},
             "clusterip/host-network-endpoints": {
                 "NodePort from outside to a host-network endpoint elsewhere is masqueraded"
             },
             "manifests/hosts-as-endpoints": {"NodePort without selector reaches hosts of a manual EndpointSlice"},
             "detect-local/cluster-cidr": {"ClusterCIDR masquerades an outside host at the cluster IP"},
             "fragments/datagrams-above-the-mtu": {"NodePort over UDP masquerades all fragments from outside"},
+            "senders/from-a-node": {
+                "ClusterIP from a node reaches a pod of the node",
+                "ClusterIP from a node reaches a pod of another node",
+                "ClusterIP from a node translates a crafted UDP datagram",
+                "ClusterIP from a node translates a crafted TCP SYN",
+                "NodePort from a node at its own address is served",
+                "NodePort from a node at another node is masqueraded by that node",
+            },
             "senders/from-loopback": {
                 "NodePort on localhost with externalTrafficPolicy Local is masqueraded",
                 "NodePort on localhost reaches a pod of another node in mode iptables",
@@ -323,8 +327,7 @@ BREAKAGES = [
                 "ClusterIP port 53 over UDP spreads evenly over the endpoints",
             },
             "hairpin/same-node-reply-past-a-bridge": {
-                "ClusterIP to a backend on another node always gets a translated reply",
-                "ClusterIP to a backend on the client's bridge needs bridge-nf-call for its reply",
+                "ClusterIP needs bridge-nf-call for the reply of a backend on the client's bridge",
             },
             "network/host-network-and-shared-netns": {
                 "ClusterIP reaches every endpoint in a shared namespace",

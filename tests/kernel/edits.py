@@ -136,8 +136,7 @@ EDITS = [
         "masqueradeAll: true",
         "masqueradeAll: false",
         {
-            "masqueradeAll shows a backend on another node the client node's address",
-            "masqueradeAll shows a backend on the client's node the pod gateway's address",
+            "masqueradeAll hides a pod from backends on its own node and on another",
         },
     ),
     Edit(
@@ -178,6 +177,32 @@ EDITS = [
         "kubelet: {port: 10250}",
         "kubelet: {port: 10251}",
         {"a daemon on a node is reached from outside", "a daemon on a node is reached from outside over IPv6"},
+    ),
+    Edit(
+        "network/fixed-addresses",
+        'outside: {addresses: [203.0.113.1, "2001:db8:113::1"]}',
+        'outside: {addresses: [203.0.113.3, "2001:db8:113::3"]}',
+        {"LoadBalancer source ranges admit the first address of a segment"},
+    ),
+    Edit(
+        "manifests/leading-zeros",
+        "10.244.001.020",
+        "10.244.001.016",
+        {
+            "ClusterIP with leading zeros is the decimal one",
+            "external IP with leading zeros is the decimal one",
+            "LoadBalancer IP with leading zeros admits the decimal source range",
+            "another port of the old Service is published: ClusterIP with leading zeros survives an update",
+        },
+    ),
+    Edit(
+        "nodeport/range-of-its-own",
+        "serviceNodePortRange: 20-8079",
+        "serviceNodePortRange: 20-1019",
+        {
+            "NodePort that the API server allocates is the first behind the lower band",
+            "IPv6 NodePort that the API server allocates is the first behind the lower band",
+        },
     ),
     Edit(
         "network/outbound-masquerade",

@@ -11,6 +11,18 @@ NOTHING = "lambda self: __import__('asyncio').sleep(0, ())"
 
 STEPPING = [
     Breakage(
+        "a metric that counts no Service without a local endpoint",
+        CATEGORIES,
+        "ports_without_local",
+        "lambda ports, node: (0, 0)",
+        {
+            "steps/metric-of-services-without-local-endpoint": {
+                "nothing changes, and the node without endpoint counts each policy",
+                "the first pod is not ready any more, and the other node counts each policy",
+            }
+        },
+    ),
+    Breakage(
         "no flow of UDP is forgotten after any change",
         UDP,
         "UdpReconciler.update",
@@ -20,6 +32,7 @@ STEPPING = [
                 "the Service is deleted and its UDP flows lose their translation",
                 "the pods are deleted, another Service changes, and UDP flows are rejected",
             },
+            "conntrack/entries-from-before-the-proxy": {"clients from before the proxy send on"},
             "steps/secondary-family": {"another pod replaces the first, and UDP streams of both families follow"},
             "steps/udp-streams-while-pods-are-replaced": {
                 "another pod on the node replaces the first, and all UDP streams follow"

@@ -25,8 +25,7 @@ DEFECTS = {
         without("masquerading"),
         "masquerade/all",
         {
-            "masqueradeAll shows a backend on another node the client node's address",
-            "masqueradeAll shows a backend on the client's node the pod gateway's address",
+            "masqueradeAll hides a pod from backends on its own node and on another",
         },
     ),
     "no hairpin connections": (

@@ -20,7 +20,18 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.scenario.model import (
+    AddressTarget,
+    Backend,
+    Expect,
+    Manner,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Send,
+    Source,
+)
 from proxylab.timing import Deadline
 from proxylab.verdict.judge import judge
 
@@ -112,7 +123,7 @@ def probe_of(sent: ResolvedProbe) -> Probe:
         source=Source(name="client"),
         target=AddressTarget(address=sent.destination, port=80),
         send=Send(protocol=sent.protocol, manner=sent.manner, flows=sent.flows),
-        expect=Expect(outcome=Outcome.DELIVERED, backends=(POD,), source=Preserved(), position=HERE),
+        expect=Expect(outcome=Outcome.DELIVERED, backends=(Backend(POD),), source=Preserved(), position=HERE),
         position=Position("copies.lab.yaml", 1, 1),
     )
 

@@ -46,6 +46,14 @@ table ip cni {
   }
 }
 """
+ENDS = """\
+table inet guard {
+  chain ends {
+    type filter hook forward priority 10; policy accept;
+    tcp flags & fin == fin counter drop
+  }
+}
+"""
 TWICE = (
     "the packet was translated twice: node-a translated 10.244.0.10 > 10.96.1.1:80 to 10.244.0.10 > 10.244.1.10:8080 "
     'by its rule "default/echo" in KUBE-SEP-'
@@ -146,6 +154,28 @@ FOREIGN = [
             ("port", f"{protocol} sport", "81", "10.96.1.1:81"),
             ("address", "ip saddr", "10.96.1.77", "10.96.1.77:80"),
         )
+    ),
+    *(
+        Foreign(
+            f"the end of connections dropped at {node}",
+            {"nft": ENDS},
+            FAILED,
+            (
+                "fail outcome delivered delivered, 1 connection without an end",
+                (
+                    "outcome: it was answered, but its connection did not end: client sent its FIN, and none came "
+                    "back from echo"
+                ),
+                (
+                    "why: the end of the connection (FIN) was lost after its data had crossed the network: "
+                    f'{node} has the rule "tcp flags & fin == fin counter'
+                ),
+            ),
+            node=node,
+            # The sender's kernel repeats its FIN, so the counter does not show one packet in every run.
+            expect=DELIVERED,
+        )
+        for node in ("node-a", "node-b")
     ),
     Foreign(
         "dropped before all others, uncounted",

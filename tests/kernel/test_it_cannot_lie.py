@@ -23,7 +23,18 @@ from proxylab.addresses import Family, Transport
 from proxylab.kernel.capture.taps import Tap
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.scenario.model import (
+    AddressTarget,
+    Backend,
+    Expect,
+    Manner,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Send,
+    Source,
+)
 from proxylab.traffic.answer import AnswerWriter
 from proxylab.traffic.identity import TOKEN_BYTES
 from proxylab.verdict.judge import judge
@@ -45,7 +56,7 @@ async def judged(lab: Stage, protocol: Transport, manner: Manner, flows: int) ->
     sent = resolved(protocol, manner, flows=flows)
     if lab.family is Family.IPV6:
         sent = errand_over_ipv6(sent)
-    expect = Expect(outcome=Outcome.DELIVERED, backends=(POD,), source=Preserved(), position=HERE)
+    expect = Expect(outcome=Outcome.DELIVERED, backends=(Backend(POD),), source=Preserved(), position=HERE)
     probe = Probe(
         name="a probe",
         source=Source(name="client"),

@@ -82,7 +82,16 @@ MUTANTS = [
         "lambda scope, endpoint, whole=module.translation: "
         "tuple(rule.replace(':8081', ':9091') for rule in whole(scope, endpoint))",
         "scenarios/clusterip/several-ports.lab.yaml",
-        {"port http reaches only pods with target port http, each at its own number": {"port"}},
+        {"port http reaches only pods with target port http, each at its own number": {"backends", "port"}},
+    ),
+    Mutant(
+        "one port of a pod stands for all of its ports",
+        BODIES,
+        "translation",
+        "lambda scope, endpoint, whole=module.translation: "
+        "tuple(rule.replace(':8443', ':8080') for rule in whole(scope, endpoint))",
+        "scenarios/clusterip/one-pod-at-two-ports.lab.yaml",
+        {"ClusterIP reaches one pod at both ports that its EndpointSlices name": {"backends"}},
     ),
     Mutant(
         "no masquerade",

@@ -17,7 +17,7 @@ from proxylab.addresses import Transport
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import AddressTarget, Expect, Manner, Outcome, Position, Probe, Send, Source
+from proxylab.scenario.model import AddressTarget, Backend, Expect, Manner, Outcome, Position, Probe, Send, Source
 from proxylab.verdict.judge import judge
 
 HERE = Position("stale.lab.yaml", 1, 1)
@@ -35,7 +35,7 @@ async def explained(lab: Stage, sent: ResolvedProbe) -> list[str]:
         source=Source(name="client", port=PORT),
         target=AddressTarget(address=IPv4Address(VIP), port=80),
         send=Send(protocol=Transport.UDP, manner=sent.manner),
-        expect=Expect(outcome=Outcome.DELIVERED, backends=("echo-2",), position=HERE),
+        expect=Expect(outcome=Outcome.DELIVERED, backends=(Backend("echo-2"),), position=HERE),
         position=HERE,
     )
     verdict = replace(judge(probe, sent, None, await lab.run(sent)), plan=traffic_plan())

@@ -1,16 +1,19 @@
-"""Lookups of single flows in connection tracking: the replying endpoint, and none for an unknown flow."""
+"""Connection tracking: look-ups of single flows, and entries that the lab writes."""
 
 from collections import Counter
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from sandboxed import sandboxed
 
-from proxylab.addresses import Family
+from proxylab.addresses import Family, Protocol
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
+from proxylab.scenario.model import TrackedConnection
 from proxylab.timing import Deadline
 
 FAMILIES: dict[Family, Any] = {
@@ -88,3 +91,43 @@ def test_each_flow_is_found_by_what_it_dialled(ordinary: bool) -> None:
         assert found["echoes"] == [[own, 0, own, 77], [own, 0, own, 78], None]
         assert found["every"] == [len(PORTS), 2]
         assert found["entries"] == [[77, 0, 0], [78, 0, 0]]
+
+
+ENDS = {
+    Family.IPV4: ("10.0.0.1:1000", "10.96.0.1:53", "10.0.0.9:5353", "172.18.0.1:77"),
+    Family.IPV6: ("[fd00::1]:1000", "[fd00:96::1]:53", "[fd00::9]:5353", "[fd00:18::1]:77"),
+}
+
+
+async def written(_: Launcher) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for family, ends in ENDS.items():
+        source, destination, reply_from, reply_to = map(SocketAddress.parse, ends)
+        conntrack = Conntrack(make_netns(str(family)))
+        plain = TrackedConnection(protocol=Protocol.UDP, source=source, destination=destination)
+        conntrack.add(plain)
+        for protocol in (Protocol.TCP, Protocol.SCTP):
+            conntrack.add(replace(plain, protocol=protocol, reply_from=reply_from, reply_to=reply_to))
+        try:
+            conntrack.add(plain)
+        except FileExistsError as refused:
+            found["twice"] = refused.strerror
+        entries = sorted(conntrack.entries(family, 6, 17, 132), key=lambda each: each.original.protocol)
+        found[family] = [[[str(part) for part in way] for way in (each.original, each.reply)] for each in entries]
+        conntrack.close()
+    return found
+
+
+def test_entries_are_written_with_their_translation() -> None:
+    found = sandboxed(written)
+    assert found.pop("twice") == "File exists"
+    for family, ends in ENDS.items():
+        source, destination, answering, seen = (SocketAddress.parse(end) for end in ends)
+
+        def way(protocol: int, one: SocketAddress, other: SocketAddress) -> list[str]:
+            return list(map(str, (protocol, one.address, one.port, other.address, other.port)))
+
+        assert found[family] == [
+            [way(protocol, source, destination), way(protocol, *back)]
+            for protocol, back in ((6, (answering, seen)), (17, (destination, source)), (132, (answering, seen)))
+        ]

@@ -56,10 +56,24 @@ def test_a_broken_file_is_a_collection_error_with_every_mistake_at_its_place(pro
     result.stdout.no_fnmatch_line("*lab?pytest_plugin*")
 
 
-def test_the_rest_runs_past_a_broken_file_if_asked_to(project: Project) -> None:
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["alone", "xdist"])
+def test_the_rest_runs_past_a_broken_file(project: Project, options: tuple[str, ...]) -> None:
+    project.scenario("good.lab.yaml", "one")
+    project.scenario("so/is-this.lab.yaml", "another")
+    project.pytester.path.joinpath("bad.lab.yaml").write_text("kind: Scenario\n")
+    result = project.run(*options)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR collecting bad.lab.yaml*", "bad.lab.yaml:1:1: apiVersion: is missing*"])
+
+
+def test_a_broken_file_does_not_hide_broken_python(project: Project) -> None:
     project.scenario("good.lab.yaml", "one")
     project.pytester.path.joinpath("bad.lab.yaml").write_text("kind: Scenario\n")
-    project.run("--continue-on-collection-errors").assert_outcomes(passed=1, errors=1)
+    project.pytester.path.joinpath("test_bad.py").write_text("import nothing_of_that_name\n")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.assert_outcomes(errors=2)
 
 
 def test_other_yaml_is_left_alone(project: Project) -> None:

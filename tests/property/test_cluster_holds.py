@@ -41,7 +41,7 @@ def test_no_address_is_allocated_twice_and_none_moves(services: list[Service], c
     numbers = [port.node_port for service in allocated for port in service.ports if port.node_port]
     numbers += [service.health_check_node_port for service in allocated if service.health_check_node_port]
     assert len(numbers) == len(set(numbers))
-    assert set(numbers) <= set(NODE_PORTS)
+    assert set(numbers) <= set(NODE_PORTS.numbers)
     assert allocate_services(services[:cut], [V4, V6]) == allocated[:cut]
 
 

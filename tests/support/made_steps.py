@@ -15,6 +15,7 @@ from proxylab.evidence.stream_records import (
     StreamPacketFate,
     StreamRecord,
 )
+from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
 from proxylab.verdict.judge import judge_step
@@ -114,7 +115,11 @@ def judged(
     wanted: Step, *records: StreamRecord, entries: tuple[TableEntry, ...] | None = None, source: Any = CLIENT
 ) -> StepVerdict:
     evidence = StepEvidence(began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries)
-    sources = {"queries": source} if "queries" in wanted.expect.streams else {}
+    sources = (
+        {"queries": source if isinstance(source, dict) else {ANY_BACKEND: source}}
+        if "queries" in wanted.expect.streams
+        else {}
+    )
     return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
 
 

@@ -91,6 +91,44 @@ def fixed(**network: Any) -> Scenario:
     )
 
 
+def firsts(**network: Any) -> Scenario:
+    """Pods, nodes and hosts have the addresses that gateways and routers have otherwise."""
+    bridged = network.get("pod_network") == "bridge"
+    own = {"own-first": ("10.244.0.1", "fd00:10:244::1"), "other-first": ("10.244.1.1", "fd00:10:244:1::1")}
+    if not bridged:
+        own["zero"] = ("10.244.0.0", "fd00:10:244:0::9")
+        own["last"] = ("10.244.1.255", "fd00:10:244:1::9")
+    return scenario(
+        [node("node-a", internal_ips=(ip_address("172.18.0.1"),)), node("node-b")],
+        [
+            pods("echo", "node-a", "node-b", replicas=3, ports=(HTTP,)),
+            *(
+                pods(
+                    name,
+                    "node-b" if bridged and name == "other-first" else "node-a",
+                    addresses=tuple(map(ip_address, both)),
+                )
+                for name, both in own.items()
+            ),
+        ],
+        [
+            host("client", addresses=(ip_address("203.0.113.1"), ip_address("203.0.113.99"))),
+            host("neighbour", segment="nodes", addresses=(ip_address("172.18.77.7"), ip_address("fd00:172:18::1"))),
+            host("disk", segment="storage", addresses=(ip_address("192.168.7.1"), ip_address("fd00:192:168:7::2"))),
+        ],
+        network={
+            **DUAL,
+            "segments": (STORAGE,),
+            "routers": {
+                "nodes": (ip_address("172.18.255.254"), ip_address("fd00:172:18::fe")),
+                "outside": (ip_address("203.0.113.254"),),
+                "storage": (ip_address("192.168.7.254"),),
+            },
+            **network,
+        },
+    )
+
+
 def balanced() -> Scenario:
     """A balancer that follows health and one that does not, both families, both before two nodes of three."""
     taken_in = tuple(
@@ -139,6 +177,9 @@ BASIC: Mapping[str, Scenario] = {
     "balanced": balanced(),
     "fixed addresses": fixed(),
     "fixed addresses on a bridge": fixed(pod_network="bridge"),
+    "first addresses": firsts(),
+    "first addresses unnumbered": firsts(pod_network="ptp-unnumbered"),
+    "first addresses on a bridge": firsts(pod_network="bridge"),
 }
 TUNNELLED: Mapping[str, Scenario] = {
     "vxlan ptp dual": network(**DUAL, inter_node="vxlan"),

@@ -23,6 +23,7 @@ from proxylab.evidence.evidence import (
 )
 from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.scenario.model import (
+    Backend,
     ConntrackExpect,
     Expect,
     Frontend,
@@ -78,7 +79,7 @@ class World(Struct, frozen=True):
             send=Send(manner=self.manner, flows=self.flows),
             expect=Expect(
                 outcome=self.outcome,
-                backends=self.backends,
+                backends=None if self.backends is None else tuple(map(backend, self.backends)),
                 source=self.source,
                 spread=self.spread,
                 at=self.at,
@@ -270,6 +271,11 @@ class World(Struct, frozen=True):
             '"default/echo cluster IP" -m tcp --dport 80 -j KUBE-MARK-MASQ'
         )
         return RuleCount("node-a", "nat", chain, text, packets)
+
+
+def backend(written: str) -> Backend:
+    name, _, port = written.partition(":")
+    return Backend(name, int(port) if port else None)
 
 
 @cache

@@ -16,7 +16,7 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["complete_scenarios", "files_argument", "load_all", "write_new"]
+__all__ = ["complete_scenarios", "files_argument", "load_all", "load_each", "write_new"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -99,16 +99,21 @@ def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenar
         ScenarioError: with the mistakes of all files, not only of the first.
         CapabilityError: ``strict`` needs a package that is not installed.
     """
-    scenarios: list[Scenario] = []
-    problems: list[str] = []
+    loaded = load_each(files, strict=strict)
+    if refused := [each for each in loaded.values() if isinstance(each, ScenarioError)]:
+        raise ScenarioError([problem for error in refused for problem in error.problems])
+    return [each for each in loaded.values() if isinstance(each, Scenario)]
+
+
+def load_each(files: Iterable[Path], *, strict: str | None = None) -> dict[Path, Scenario | ScenarioError]:
+    """The same by file, with the mistakes of a file in place of its scenario. Raises ``CapabilityError``."""
+    loaded: dict[Path, Scenario | ScenarioError] = {}
     for file in dict.fromkeys(_expand(files)):
         try:
-            scenarios.append(load_scenario(file, strict=strict))
+            loaded[file] = load_scenario(file, strict=strict)
         except ScenarioError as error:
-            problems += error.problems
-    if problems:
-        raise ScenarioError(problems)
-    return scenarios
+            loaded[file] = error
+    return loaded
 
 
 def write_new(file: Path, text: str) -> None:

@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 
 from proxylab.cli.engine_options import choices_of, engines_options
-from proxylab.cli.file_arguments import files_argument, load_all
+from proxylab.cli.file_arguments import files_argument, load_each
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
@@ -26,7 +26,7 @@ from proxylab.client.report_page import RunStart, write_page
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, ExitCode, LabError
+from proxylab.errors import CapabilityError, ExitCode, LabError, ScenarioError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
@@ -114,34 +114,47 @@ def command(
     """Run the scenarios in FILE… on this machine's kernel and judge every probe.
 
     A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
+    A file with mistakes keeps no other from running; the exit code is then 2.
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, written = RunStart.now(seed), load_all(files)
+    begun, (written, results) = RunStart.now(seed), _load(files, engines[0])
     runs = _runs(written, {engine: version_of(engine) for engine in engines})
-    if not list(_choose(runs, names)):
-        click.echo(_nothing_chosen([run.scenario for run in runs], names), err=True)
-        return ExitCode.NOTHING_SELECTED
+    if not results and not list(_choose(runs, names)):
+        return _nothing_chosen([run.scenario for run in runs], names)
     choices = choices_of(engines, **of_engine)
     chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
     verbosity = verbose - quiet
-    progress = Progress(len(chosen), document=output == "json", verbosity=verbosity, color=color, paint=paint)
+    total = len(chosen) + len(results)
+    progress = Progress(total, document=output == "json", verbosity=verbosity, color=color, paint=paint)
     store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
-    results = []
+    for result in results:
+        progress.over(result)
     with ExitStack() as stack:
         opened = _opened(choices, make_session or Session, (seed, kept.control_socket if kept else None), stack)
         for run, probes in chosen:
             _announce(progress, run.scenario, probes)
             result = _run(opened(run.engine), run, probes, progress, trace=trace, bundle_store=store, kept_labs=kept)
             results.append(result)
-            progress.over(results[-1])
+            progress.over(result)
         # Print before the sessions close: closing may raise, and the verdicts are known.
-        if output == "json":
-            progress.tell([to_json(results)])
-        else:
-            progress.tell(closing_lines(results, verbosity=verbosity, traces=trace, paint=paint, width=progress.width))
+        closing = partial(closing_lines, verbosity=verbosity, traces=trace, paint=paint, width=progress.width)
+        progress.tell([to_json(results)] if output == "json" else closing(results))
         _write(report, results, begun, progress)
     return exit_code(results)
+
+
+def _load(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[ScenarioResult]]:
+    """The scenarios, and a result for each file with mistakes. Raises ``ScenarioError`` if no file is without."""
+    loaded = load_each(files)
+    written = [each for each in loaded.values() if isinstance(each, Scenario)]
+    refused = {str(file): each for file, each in loaded.items() if isinstance(each, ScenarioError)}
+    if refused and not written:
+        raise ScenarioError([problem for error in refused.values() for problem in error.problems])
+    return written, [
+        ScenarioResult(file=file, name=file, engine=engine, fault=Fault(error.exit_code, str(error)))
+        for file, error in refused.items()
+    ]
 
 
 def _opened(
@@ -217,13 +230,17 @@ def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -
     return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
 
 
-def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> str:
+def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> ExitCode:
+    """Say on standard error why nothing runs."""
     if not scenarios:
-        return "nothing to run: found no *.lab.yaml"
-    if not names:
-        return f"nothing to run: {', '.join(each.file for each in scenarios)}: no probe or step has an expectation"
-    known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
-    return f"nothing to run: no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
+        why = "found no *.lab.yaml"
+    elif not names:
+        why = f"{', '.join(each.file for each in scenarios)}: no probe or step has an expectation"
+    else:
+        known = "\n".join(dict.fromkeys(f"  {each.name}" for scenario in scenarios for each in scenario.judged))
+        why = f"no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
+    click.echo(f"nothing to run: {why}", err=True)
+    return ExitCode.NOTHING_SELECTED
 
 
 def _run(

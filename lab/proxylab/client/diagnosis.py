@@ -50,8 +50,9 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Source,
 )
+from proxylab.scenario.model import Backend as ExpectedBackend
 from proxylab.statistics import flows_to_hit_all
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
@@ -305,7 +306,7 @@ class Round:
         )
         protocol = Transport(frontend.port.protocol)
         names = [self._name_of(subject, each) for each in due]
-        backends = tuple(dict.fromkeys(name for name in names if name)) if all(names) else None
+        backends = tuple(ExpectedBackend(name) for name in dict.fromkeys(names)) if all(names) else None
         verdict = self._send(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)
 
@@ -324,7 +325,7 @@ class Round:
         target: AddressTarget | ServiceTarget,
         protocol: Transport,
         flows: int,
-        backends: tuple[str, ...] | None = None,
+        backends: tuple[ExpectedBackend, ...] | None = None,
         http: HttpExpect | None = None,
     ) -> ProbeVerdict:
         """The verdict on a probe, which is sent again if it is undecided: on a busy machine, a tap may miss a frame."""
@@ -348,6 +349,6 @@ class Round:
 
 def _because(verdict: ProbeVerdict) -> str:
     """Why a probe did not pass, as a sentence."""
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     reasons = [reason for each in verdict.verdicts for reason in each.reasons]
     return why(case, verdict) or f"{'; '.join(reasons[:2])}."

@@ -54,6 +54,7 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import TERMINATING_MODES, Manner, Probe, Scenario, Step
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.expectations.metrics import exported_names
 from proxylab.verdict.judge import judge, judge_step, skip
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerdict
 
@@ -148,8 +149,8 @@ class OpenLab:
         """
         self._come_to(step)
         self._concluded = True
-        tables = step.expect.conntrack is not None
-        evidence = self._ask(Conclude(tables), Concluded, _PROBE_SECONDS).evidence
+        concluding = Conclude(step.expect.conntrack is not None, exported_names(step.expect.metrics))
+        evidence = self._ask(concluding, Concluded, _PROBE_SECONDS).evidence
         number, assembly = self.made, self._assembly
         verdict = judge_step(
             step,

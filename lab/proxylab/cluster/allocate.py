@@ -9,18 +9,16 @@ that request a value, so that such a request seldom takes a value that another S
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.objects import Key, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.encoding import Record
 from proxylab.errors import ScenarioError
 
-__all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "allocate_services", "needs_health_check"]
-
-NODE_PORTS = range(30000, 32768)
-"""The default of kube-apiserver's ``--service-node-port-range``."""
+__all__ = ["NODE_PORTS", "NODE_PORT_TYPES", "PortRange", "allocate_services", "needs_health_check"]
 
 API_SERVER = Key("Service", "default", "kubernetes")
 API_SERVER_OFFSET = 1
@@ -34,7 +32,28 @@ NODE_PORT_TYPES = frozenset({ServiceType.NODE_PORT, ServiceType.LOAD_BALANCER})
 ValueT = TypeVar("ValueT", int, IPAddress)
 
 
-def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNetwork]) -> tuple[Service, ...]:
+class PortRange(Record, frozen=True):
+    """kube-apiserver's ``--service-node-port-range``, both ends included."""
+
+    first: int = 30000
+    last: int = 32767
+
+    @property
+    def numbers(self) -> range:
+        """The ports."""
+        return range(self.first, self.last + 1)
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+
+NODE_PORTS: Final = PortRange()
+"""The default range."""
+
+
+def allocate_services(
+    services: Sequence[Service], service_cidrs: Sequence[IPNetwork], node_ports: PortRange = NODE_PORTS
+) -> tuple[Service, ...]:
     """Complete the Services as the API server does.
 
     Requested values go first, and no two Services get the same value. A Service added at the end does not change the
@@ -43,6 +62,7 @@ def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNet
     Args:
         services: in the order of allocation.
         service_cidrs: one or two networks, primary family first.
+        node_ports: the range of node ports.
 
     Returns:
         The same Services in the same order, with ``cluster_ips``, ``ip_families``, ``node_port`` and
@@ -51,7 +71,7 @@ def allocate_services(services: Sequence[Service], service_cidrs: Sequence[IPNet
     Raises:
         ScenarioError: with a line for each value that is not available.
     """
-    return _Allocation(service_cidrs).run(services)
+    return _Allocation(service_cidrs, node_ports).run(services)
 
 
 @dataclass
@@ -78,13 +98,14 @@ class _Pool(Generic[ValueT]):
 class _Allocation:
     """One run over all Services: first claim every requested value, then allocate the missing ones."""
 
-    def __init__(self, service_cidrs: Sequence[IPNetwork]) -> None:
+    def __init__(self, service_cidrs: Sequence[IPNetwork], node_ports: PortRange) -> None:
         self._networks = {Family.of(network): network for network in service_cidrs}
         self._families = tuple(self._networks)
         self._addresses = {
             family: _Pool[IPAddress](_addresses_to_hand_out(network)) for family, network in self._networks.items()
         }
-        self._node_ports = _Pool[int](_node_ports_to_hand_out())
+        self._range = node_ports
+        self._node_ports = _Pool[int](_node_ports_to_hand_out(node_ports))
         self._problems: list[str] = []
 
     def run(self, services: Sequence[Service]) -> tuple[Service, ...]:
@@ -162,8 +183,8 @@ class _Allocation:
     def _claim_node_port(self, service: Service, path: str, number: int, owner: str) -> None:
         if service.type not in NODE_PORT_TYPES:
             self._problem(service, path, f"a Service of type {service.type} has no node ports")
-        elif number not in NODE_PORTS:
-            self._problem(service, path, f"{number} is outside the node port range {NODE_PORTS[0]}-{NODE_PORTS[-1]}")
+        elif number not in self._range.numbers:
+            self._problem(service, path, f"{number}: provided port is not in the range {self._range}")
         elif holder := self._node_ports.claim(number, owner):
             self._problem(service, path, f"{number} is already held by {holder}")
 
@@ -212,9 +233,7 @@ class _Allocation:
     def _next_node_port(self, service: Service, path: str) -> int:
         number = self._node_ports.next(str(service.key))
         if number is None:
-            self._problem(
-                service, path, f"none of the node ports {NODE_PORTS[0]}-{NODE_PORTS[-1]} is left; remove Services"
-            )
+            self._problem(service, path, f"none of the node ports {self._range} is left; remove Services")
         return number or 0
 
 
@@ -239,9 +258,9 @@ def _addresses_to_hand_out(network: IPNetwork) -> Iterator[IPAddress]:
     return (network[offset] for offset in offsets if offset not in reserved)
 
 
-def _node_ports_to_hand_out() -> Iterator[int]:
-    band = _band(len(NODE_PORTS), low=16, high=128, share=32)
-    return chain(NODE_PORTS[band:], NODE_PORTS[:band])
+def _node_ports_to_hand_out(node_ports: PortRange) -> Iterator[int]:
+    band = _band(len(node_ports.numbers), low=16, high=128, share=32)
+    return chain(node_ports.numbers[band:], node_ports.numbers[:band])
 
 
 def _band(size: int, *, low: int, high: int, share: int) -> int:

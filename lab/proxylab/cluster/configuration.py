@@ -4,10 +4,11 @@ The defaults are kube-proxy's own (pkg/proxy/apis/config/v1alpha1/defaults.go), 
 seconds. ``scenario.configuration`` reads the document.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import IPv4Address
-from typing import Final
+from ipaddress import IPv4Address, ip_address
+from typing import Final, Self
 
 from msgspec import field
 
@@ -26,11 +27,26 @@ class DetectLocalMode(StrEnum):
     INTERFACE_NAME_PREFIX = "InterfaceNamePrefix"
 
 
+_LAST_PORT: Final = 65535
+
+
 class SocketAddress(Record, frozen=True):
-    """The address and port on which a server listens."""
+    """An address and a port, such as those on which a server listens."""
 
     address: IPAddress
     port: int
+
+    @classmethod
+    def parse(cls, text: str, default_port: int = 0) -> Self:
+        """The address and port of ``10.0.0.1:80`` or ``[fd00::1]:80``. Raises ``ValueError``."""
+        host, port = text, str(default_port)
+        if bracketed := re.fullmatch(r"\[([^]]*)\](?::(\d+))?", text):
+            host, port = bracketed[1], bracketed[2] or port
+        elif text.count(":") == 1:
+            host, _, port = text.partition(":")
+        if not 1 <= int(port) <= _LAST_PORT:
+            raise ValueError(f"{port} is not a port")
+        return cls(ip_address(host), int(port))
 
     def __str__(self) -> str:
         return f"{self.address}:{self.port}" if self.address.version == 4 else f"[{self.address}]:{self.port}"

@@ -91,7 +91,8 @@ class Service(TaggedRecord, frozen=True, kw_only=True):
     ``cluster_ips`` is empty until allocated; ``headless`` means ``clusterIP: None``. ``source_ranges`` are
     ``loadBalancerSourceRanges``. ``affinity_timeout`` is in seconds, ``None`` for ``sessionAffinity: None``.
     ``allocate_node_ports`` is ``allocateLoadBalancerNodePorts``: without it a LoadBalancer Service gets only the node
-    ports that it requests.
+    ports that it requests. ``stored`` has the text of each address that an old API server stored in another form, by
+    its usual text.
     """
 
     namespace: str = "default"
@@ -116,6 +117,7 @@ class Service(TaggedRecord, frozen=True, kw_only=True):
     traffic_distribution: str = ""
     allocate_node_ports: bool = True
     external_name: str = ""
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -147,7 +149,10 @@ class Endpoint(Record, frozen=True, kw_only=True):
 
 
 class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
-    """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label."""
+    """A discovery.k8s.io/v1 EndpointSlice. ``service`` is its ``kubernetes.io/service-name`` label.
+
+    ``stored`` is as for a Service.
+    """
 
     namespace: str = "default"
     name: str
@@ -156,6 +161,7 @@ class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
     address_type: Family
     ports: tuple[EndpointPort, ...] = ()
     endpoints: tuple[Endpoint, ...] = ()
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:

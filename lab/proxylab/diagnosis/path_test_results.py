@@ -15,7 +15,7 @@ from proxylab.diagnosis.subject import Subject
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes.table import cause, why
 from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
@@ -34,7 +34,7 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
     @property
     def case(self) -> Case:
         """The flows of the path test, sorted."""
-        return open_case(self.verdict.probe, self.verdict.resolved, self.verdict.evidence)
+        return case_of(self.verdict)
 
     def unresolved(self, *expectations: str) -> Verdict | None:
         """The first of these expectations that failed, or else the first that did not pass."""

@@ -117,7 +117,8 @@ class ConnectReport(Record, frozen=True, array_like=True, gc=False):
     """What the kernel's sockets reported of one ``connect`` flow.
 
     ``error`` is an errno name such as ``ECONNREFUSED``, ``timeout`` when no answer came, empty when one came.
-    ``backend`` and ``peer_*`` are the responder's own name and the peer that it saw.
+    ``backend`` and ``peer_*`` are the responder's own name and the peer that it saw. ``unended`` is why an answered TCP
+    connection did not end with a FIN from both sides: ``timeout``, or an errno's name; empty if it did.
     """
 
     flow: int
@@ -127,6 +128,7 @@ class ConnectReport(Record, frozen=True, array_like=True, gc=False):
     backend: str = ""
     peer: IPAddress | None = None
     peer_port: int = 0
+    unended: str = ""
 
 
 class HttpReport(Record, frozen=True, array_like=True, gc=False):

@@ -3,6 +3,7 @@
 A stream packet is a datagram, or a line on a connection. Times are nanoseconds of CLOCK_REALTIME.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 from proxylab.addresses import IPAddress
@@ -80,6 +81,26 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
 
 
+class Sample(Record, frozen=True):
+    """One sample of a metric."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+class Exported(Record, frozen=True):
+    """What the engine of a node exported at /metrics: all names, and the samples of those that the author asks for.
+
+    ``problem`` is why it did not answer; empty if it did.
+    """
+
+    node: str
+    names: tuple[str, ...] = ()
+    samples: tuple[Sample, ...] = ()
+    problem: str = ""
+
+
 class StepEvidence(Record, frozen=True, kw_only=True):
     """The record of one step.
 
@@ -90,6 +111,7 @@ class StepEvidence(Record, frozen=True, kw_only=True):
         ended: when the last packet of every stream was settled.
         streams: in the order of the scenario.
         entries: all conntrack entries of the nodes at the end; ``None`` where the lab did not read them.
+        exported: the metrics of the engines of nodes of which the author expects some, at the end.
     """
 
     began: int
@@ -98,3 +120,4 @@ class StepEvidence(Record, frozen=True, kw_only=True):
     ended: int
     streams: tuple[StreamRecord, ...] = ()
     entries: tuple[TableEntry, ...] | None = None
+    exported: tuple[Exported, ...] = ()

@@ -7,13 +7,14 @@ the cluster, which becomes a host with an address of the lab's choice. For a Ser
 the import finds the pods by their labels, and the lab derives the slices.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 from typing import Final
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
+from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.listeners import Backing, Listener, PodKey
@@ -106,6 +107,7 @@ class _Converter:
                 "podCIDR": list(map(str, networks.pods)),
                 "serviceCIDR": list(map(str, networks.services)),
                 "nodeCIDR": list(map(str, networks.nodes)),
+                **_node_ports(self._kubectl_output.services),
             },
             nodes=nodes,
             pods=pods,
@@ -124,7 +126,7 @@ class _Converter:
         )
 
     def _address(self, text: str) -> str:
-        return str(self._here.get(ip_address(text), text))
+        return str(self._here.get(ip_address(without_leading_zeros(text)), text))
 
     def _node_name(self, name: str) -> str:
         here = self._names.of(("node", name), name, name.partition(".")[0])
@@ -218,9 +220,18 @@ def _networks(services: Collection[Raw], nodes: list[LiveNode], backing: Backing
     )
 
 
+def _node_ports(services: Iterable[Raw]) -> dict[str, str]:
+    """The range of node ports, widened to the cluster's own where the default does not hold them all."""
+    given = [at(raw, "spec", "healthCheckNodePort") for raw in services]
+    given += [port.get("nodePort") for raw in services for port in at(raw, "spec", "ports") or []]
+    found = [NODE_PORTS.first, NODE_PORTS.last, *filter(None, given)]
+    whole = PortRange(min(found), max(found))
+    return {} if whole == NODE_PORTS else {"serviceNodePortRange": str(whole)}
+
+
 def _cluster_ips(raw: Raw) -> Iterator[IPAddress]:
     texts = at(raw, "spec", "clusterIPs") or [at(raw, "spec", "clusterIP") or ""]
-    yield from (ip_address(each) for each in texts if each not in ("", "None"))
+    yield from (ip_address(without_leading_zeros(each)) for each in texts if each not in ("", "None"))
 
 
 def _translation(networks: Networks, nodes: list[LiveNode], backing: Backing) -> Translation:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
-from proxylab.addresses import IPAddress, Protocol
+from proxylab.addresses import IPAddress, Protocol, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
 from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
@@ -48,7 +48,7 @@ class Backing:
             entries = [each for each in at(raw, "ports") or [] if each.get("port")]
             ports = [(Protocol(each.get("protocol") or "TCP"), int(each["port"])) for each in entries]
             for endpoint in at(raw, "endpoints") or []:
-                address = ip_address(endpoint["addresses"][0])
+                address = ip_address(without_leading_zeros(endpoint["addresses"][0]))
                 for port in ports:
                     self.listeners[address, port] = self._behind(address, port, endpoint, namespaced(raw)[0])
 

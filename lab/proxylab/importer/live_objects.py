@@ -5,7 +5,7 @@ from ipaddress import ip_address, ip_network
 
 from msgspec import Struct, field
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.importer.reading import Raw, at, namespaced
 
 __all__ = ["LiveNode", "LivePod", "PortKey", "read_node", "read_pod"]
@@ -100,6 +100,6 @@ def _condition(raw: Raw, wanted: str) -> bool:
 def _one_of_each_family(texts: Iterator[str]) -> tuple[IPAddress, ...]:
     by_family: dict[Family, IPAddress] = {}
     for text in texts:
-        address = ip_address(text)
+        address = ip_address(without_leading_zeros(text))
         by_family.setdefault(Family.of(address), address)
     return tuple(by_family.values())

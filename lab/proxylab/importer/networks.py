@@ -50,7 +50,7 @@ def find_networks(
         of_nodes = _instead(families, [*of_services, *_holding(families, pods)])
     room = {family: _NODE_PART[family] - max(number_of_nodes - 1, 0).bit_length() for family in Family}
     widths = {family: (min(_WIDEST[family], room[family]), room[family]) for family in Family}
-    of_pods = _around_all(families, pods, widths, [*of_services, *of_nodes])
+    of_pods = _around_all(families, pods, widths, [*of_services, *of_nodes], gateways=False)
     pods_stay = not _overlap(of_pods, [*of_services, *of_nodes])
     if not pods_stay:
         of_pods = _instead(families, [*of_services, *of_nodes])

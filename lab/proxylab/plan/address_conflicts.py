@@ -5,7 +5,7 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.addresses import AddressPlan
-from proxylab.scenario.model import PodGroup, Scenario
+from proxylab.scenario.model import Host, Node, PodGroup, Scenario
 
 __all__ = ["address_conflicts"]
 
@@ -14,7 +14,7 @@ _LOOPBACK: Final = "lo"
 
 
 def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
-    """A line for every fixed address that is not available, in the order of pods and nodes.
+    """A line for every fixed address that is not available, in the order of nodes, hosts and pods.
 
     Args:
         scenario: the scenario.
@@ -22,27 +22,38 @@ def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
     """
     owners = dict(_owners(scenario, addresses))
     return [
+        *(line for machine in scenario.machines for line in _fixed_problems(machine, owners)),
         *(line for group in scenario.pods for line in _pod_problems(scenario, addresses, owners, group)),
         *_node_problems(scenario, owners),
     ]
 
 
 def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddress, str]]:
-    """The owners of addresses other than pods; for the same address, a later entry is more exact."""
+    """The owners of addresses that the lab chooses; for the same address, a later entry is more exact.
+
+    Without a bridge, pods have routes of their own, so that a network's first and last addresses are like any other.
+    """
+    bridged = scenario.network.pod_network == "bridge"
     for name, parts in addresses.pod_network.items():
         for part in parts:
-            yield part.network_address, f"the network address of {name}'s pods"
-            if part.version == 4:
+            if bridged or scenario.network.inter_node == "vxlan":
+                yield part.network_address, f"the network address of {name}'s pods"
+            if bridged and part.version == 4:
                 yield part.broadcast_address, f"the broadcast address of {name}'s pods"
-        for gateway in addresses.gateway(name):
-            yield gateway, f"the gateway of {name}'s pods"
-    for segment in addresses.segments:
-        for router in addresses.router(segment):
-            yield router, "the router's"
+    for own in addresses.router.values():
+        yield from ((address, "the router's") for address in own)
     for (name, device), own in addresses.uplink.items():
         yield from ((address, f"{name}'s on {device}") for address in own)
-    for name, own in (*addresses.node.items(), *addresses.host.items()):
-        yield from ((address, f"{name}'s") for address in own)
+    for machine in scenario.machines:
+        own = {**addresses.node, **addresses.host}[machine.name]
+        yield from ((address, f"{machine.name}'s") for address in own if address not in machine.fixed_addresses)
+
+
+def _fixed_problems(machine: Node | Host, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """The mistakes in a machine's own fixed addresses; registers the machine as the owner of the valid ones."""
+    for address in machine.fixed_addresses:
+        if (owner := owners.setdefault(address, f"{machine.name}'s")) != f"{machine.name}'s":
+            yield f"{machine.position}: {machine.name}: {address} is {owner} already; choose another one"
 
 
 def _pod_problems(

@@ -1,9 +1,10 @@
 """The address plan: the IP addresses of every node, pod and host of a scenario.
 
-In every network the first address is the gateway's. Nodes start at the second, as in kind. Each node has a part of the
-pod network, a /24 or a /64, as with kube-controller-manager's ``--node-cidr-mask-size`` flags. Pods, outside hosts, and
-hosts and further uplinks of nodes on other segments start at the tenth, which leaves room for addresses that the author
-fixes. The plan assigns a fixed address to nothing else.
+On every segment the first address is the router's, unless the author fixes others. Nodes start at the second, as in
+kind. Each node has a part of the pod network, a /24 or a /64, as with kube-controller-manager's
+``--node-cidr-mask-size`` flags; its gateway has the first address there that the author gives to no pod. Pods, outside
+hosts, and hosts and further uplinks of nodes on other segments start at the tenth, which leaves room for addresses that
+the author fixes. The plan assigns a fixed address to nothing else.
 
 A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
 with CNIs that assign addresses in no order. ``address_conflicts`` refuses an address that has two owners.
@@ -11,7 +12,7 @@ with CNIs that assign addresses in no order. ``address_conflicts`` refuses an ad
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from ipaddress import ip_network
-from itertools import combinations, islice
+from itertools import combinations, count, islice
 from typing import Final
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from proxylab.scenario.model import Position, Scenario
 
 __all__ = ["AddressPlan", "allocate_addresses"]
 
-_GATEWAY: Final = 1
+_FIRST_ADDRESS: Final = 1
 _FIRST_NODE: Final = 2
 _FIRST: Final = 10
 _NODE_MASK: Final = {Family.IPV4: 24, Family.IPV6: 64}
@@ -36,24 +37,23 @@ Addresses = tuple[IPAddress, ...]
 class AddressPlan(Struct, frozen=True, kw_only=True):
     """All addresses of a lab, by the names of the scenario, and by family within each.
 
-    ``host`` holds all addresses of each host: those of the first family, then those of the next. ``pod_network`` is by
-    node; ``strays``, by node too, are the fixed addresses of pods outside of it. ``uplink`` is by node and device, for
-    the further uplinks of a node. ``name_server`` are the addresses of the lab's own, which runs on the first node.
+    ``router`` is by segment. ``host`` holds all addresses of each host: those of the first family, then those of the
+    next. ``pod_network`` is by node, and so is ``gateway``: the addresses of every pod device there, or of its bridge.
+    ``strays``, by node too, are the fixed addresses of pods outside of it. ``uplink`` is by node and device, for the
+    further uplinks of a node. ``name_server`` are the addresses of the lab's own, which runs on the first node.
     """
 
     segments: Mapping[str, tuple[IPNetwork, ...]]
+    router: Mapping[str, Addresses]
     service_networks: tuple[IPNetwork, ...]
     node: Mapping[str, Addresses]
     pod: Mapping[str, Addresses]
     host: Mapping[str, Addresses]
     pod_network: Mapping[str, tuple[IPNetwork, ...]]
+    gateway: Mapping[str, Addresses]
     strays: Mapping[str, Addresses]
     uplink: Mapping[tuple[str, str], Addresses]
     name_server: Addresses = ()
-
-    def gateway(self, node: str) -> Addresses:
-        """The gateway of the pods of ``node``: the addresses of every pod device, or of its bridge."""
-        return tuple(network[_GATEWAY] for network in self.pod_network[node])
 
     def behind(self, node: str) -> tuple[IPNetwork, ...]:
         """The networks of the pods of ``node``: its parts of the pod networks, and each stray."""
@@ -62,10 +62,6 @@ class AddressPlan(Struct, frozen=True, kw_only=True):
     def overlay(self, node: str) -> Addresses:
         """The addresses of the node's VXLAN device: the first of its pod networks, as in flannel."""
         return tuple(network.network_address for network in self.pod_network[node])
-
-    def router(self, segment: str) -> Addresses:
-        """The router's addresses on a segment."""
-        return tuple(network[_GATEWAY] for network in self.segments[segment])
 
 
 class _Wish(Struct, frozen=True):
@@ -85,59 +81,89 @@ def allocate_addresses(scenario: Scenario) -> AddressPlan:
     """
     segments, pods, services = _networks(scenario)
     problems: list[str] = []
+    router = {name: _router(scenario, name, networks) for name, networks in segments.items()}
     by_hand = {each.interface.ip for node in scenario.nodes for each in node.addresses}
-    fixed = {each for node in scenario.nodes for each in node.internal_ips}
-    node_wishes = [_Wish(node.name, node.position, fixed=node.internal_ips) for node in scenario.nodes]
+    fixed = {each for owner in scenario.machines for each in owner.fixed_addresses}
+    fixed.update(*router.values())
+    node_wishes = [_Wish(node.name, node.position, fixed=node.fixed_addresses) for node in scenario.nodes]
     node = _hand_out(segments[NODES], _FIRST_NODE, node_wishes, "spec.network.nodeCIDR", problems, fixed)
     host: dict[str, Addresses] = {}
     uplink: dict[tuple[str, str], Addresses] = {}
     for name, networks in segments.items():
-        hosts = [_Wish(each.name, each.position, each.addresses) for each in scenario.hosts if each.segment == name]
-        where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
-        first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
-        keys = {
-            f"{owner.name}/{each.device}": (owner, each.device)
-            for owner in scenario.nodes
-            for each in owner.uplinks
-            if each.segment == name
-        }
-        wishes = [*hosts, *(_Wish(key, owner.position) for key, (owner, _) in keys.items())]
-        given = _hand_out(networks, first, wishes, where, problems, by_hand | fixed)
-        host |= {each.name: given[each.name] for each in hosts if each.name in given}
-        uplink |= {(owner.name, device): given[key] for key, (owner, device) in keys.items() if key in given}
+        of_hosts, of_uplinks = _on_segment(scenario, name, networks, by_hand | fixed, problems)
+        host |= of_hosts
+        uplink |= of_uplinks
     pod_network = _pod_networks(pods, node_wishes, problems)
-    pod = _pods(scenario, node, pod_network, problems)
-    name_server = _name_server(scenario, pod_network, problems) if has_own_server(scenario) else ()
+    of_pods = {address for group in scenario.pods for address in group.addresses}
+    gateway = {name: tuple(_gateway(part, of_pods) for part in parts) for name, parts in pod_network.items()}
+    taken = of_pods.union(*gateway.values())
+    pod = _pods(scenario, node, pod_network, taken, problems)
+    name_server = _name_server(scenario, pod_network, taken, problems) if has_own_server(scenario) else ()
     if problems:
         raise ScenarioError(problems)
     return AddressPlan(
         segments=segments,
+        router=router,
         service_networks=services,
         node=node,
         pod=pod,
         host=host,
         pod_network=pod_network,
+        gateway=gateway,
         strays=_strays(scenario, pod, pod_network),
         uplink=uplink,
         name_server=name_server,
     )
 
 
+def _on_segment(
+    scenario: Scenario, name: str, networks: Iterable[IPNetwork], taken: Collection[IPAddress], problems: list[str]
+) -> tuple[dict[str, Addresses], dict[tuple[str, str], Addresses]]:
+    """The addresses of the hosts on a segment, and those of nodes' further uplinks there."""
+    hosts = [
+        _Wish(each.name, each.position, each.chosen_addresses, each.fixed_addresses)
+        for each in scenario.hosts
+        if each.segment == name
+    ]
+    uplinks = {
+        (owner.name, each.device): _Wish(f"{owner.name}/{each.device}", owner.position)
+        for owner in scenario.nodes
+        for each in owner.uplinks
+        if each.segment == name
+    }
+    where = {NODES: "spec.network.nodeCIDR", OUTSIDE: "spec.network.outsideCIDR"}.get(name, f"segment {name}")
+    first = max(_FIRST, _FIRST_NODE + len(scenario.nodes)) if name == NODES else _FIRST
+    given = _hand_out(networks, first, [*hosts, *uplinks.values()], where, problems, taken)
+    return {each.name: given[each.name] for each in hosts}, {key: given[wish.name] for key, wish in uplinks.items()}
+
+
+def _router(scenario: Scenario, segment: str, networks: Iterable[IPNetwork]) -> Addresses:
+    given = scenario.network.routers.get(segment, ())
+    return tuple(next((each for each in given if each in network), network[_FIRST_ADDRESS]) for network in networks)
+
+
+def _gateway(network: IPNetwork, taken: Collection[IPAddress]) -> IPAddress:
+    return next(each for each in (network[number] for number in count(_FIRST_ADDRESS)) if each not in taken)
+
+
 def _name_server(
-    scenario: Scenario, pod_network: Mapping[str, tuple[IPNetwork, ...]], problems: list[str]
+    scenario: Scenario,
+    pod_network: Mapping[str, tuple[IPNetwork, ...]],
+    taken: Collection[IPAddress],
+    problems: list[str],
 ) -> Addresses:
     """Assigned below the pods' addresses, so that the name server changes no pod's address."""
     node = scenario.nodes[0]
-    by_hand = {address for group in scenario.pods for address in group.addresses}
     where = f"the pod network of {node.name}"
     wish = _Wish("the name server", node.position)
-    return _hand_out(pod_network.get(node.name, ()), _FIRST_NODE, [wish], where, problems, by_hand)[wish.name]
+    return _hand_out(pod_network.get(node.name, ()), _FIRST_NODE, [wish], where, problems, taken)[wish.name]
 
 
 def _pods(
     scenario: Scenario,
     node: Mapping[str, Addresses],
     pod_network: Mapping[str, tuple[IPNetwork, ...]],
+    taken: Collection[IPAddress],
     problems: list[str],
 ) -> dict[str, Addresses]:
     """Pods' addresses: on the host network the node's, else the fixed ones, or the next of their node's part."""
@@ -150,7 +176,6 @@ def _pods(
                 given[name] = node[placement]
             elif placement in on_node:
                 on_node[placement].append(_Wish(name, group.position, fixed=group.addresses))
-    taken = {address for wishes in on_node.values() for wish in wishes for address in wish.fixed}
     for name, networks in pod_network.items():
         masks = " or ".join(f"/{network.prefixlen}" for network in networks)
         where = f"the pod network of {name}, a {masks} of spec.network.podCIDR"

@@ -5,12 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from proxylab.addresses import Family, IPAddress, Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service
 from proxylab.errors import ScenarioError
 from proxylab.plan.cluster_timeline import Cluster, begin
 from proxylab.plan.dialogue import MOST_TURNS, Dialogue, Turn
+from proxylab.plan.expected_sources import ExpectedSources
 from proxylab.plan.lookup import UnresolvableError
 from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import resolv_confs
@@ -18,7 +19,6 @@ from proxylab.plan.questions import Questions
 from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
 from proxylab.plan.shared_namespaces import refuse_neighbours
-from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
 from proxylab.scenario.model import (
     AddressTarget,
@@ -26,15 +26,11 @@ from proxylab.scenario.model import (
     Frontend,
     Outcome,
     Position,
-    Preserved,
     Probe,
     Scenario,
     Send,
     ServiceTarget,
     Source,
-    SourceAddress,
-    SourceExpectation,
-    StreamExpect,
 )
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
@@ -47,8 +43,8 @@ class Assembly(Struct, frozen=True, kw_only=True):
 
     ``timeline`` is the cluster when the lab begins, and after each step. ``resolved_probes`` and ``expected_sources``
     are in the order of all of the scenario's probes, including those of its steps. ``streams`` are the resolved
-    streams. ``stream_sources`` are, for each step, the source addresses that backends must see, by stream, where
-    expected.
+    streams. ``stream_sources`` are, for each step, the source addresses that backends must see, by stream and by
+    backend (see ``ExpectedSources.of_stream``).
     """
 
     scenario: Scenario
@@ -57,7 +53,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
     resolved_probes: tuple[ResolvedProbe, ...]
     expected_sources: tuple[IPAddress | None, ...]
     streams: tuple[ResolvedProbe, ...] = ()
-    stream_sources: tuple[Mapping[str, IPAddress], ...] = ()
+    stream_sources: tuple[Mapping[str, Mapping[str, IPAddress]], ...] = ()
 
     @property
     def objects(self) -> tuple[KubeObject, ...]:
@@ -79,7 +75,7 @@ class Assembly(Struct, frozen=True, kw_only=True):
         return self.resolved_probes[self.scenario.all_probes.index(probe)]
 
     def expected_source(self, probe: Probe) -> IPAddress | None:
-        """The source address that the probe's backends must see; ``None`` for the sender's own, or if unspecified."""
+        """The one address that the probe's backends must see; ``None`` where it is the sender's or differs."""
         return self.expected_sources[self.scenario.all_probes.index(probe)]
 
     @property
@@ -104,10 +100,9 @@ class Assembly(Struct, frozen=True, kw_only=True):
         (resolved,) = resolve(
             now, self.plan, cluster.services, _slices(cluster), first=lookup.number, gone=cluster.gone
         )
-        problems: list[str] = []
-        source = _expected_source(probe, self.plan, Family.of(address), problems)
-        if problems:
-            raise ScenarioError(problems)
+        sources = ExpectedSources(self.plan)
+        resolved, source = sources.of_probe(probe, resolved, cluster.services)
+        sources.close()
         return replace(resolved, question=lookup.question), source
 
     def lookup(self, placement: str, name: str, steps: int = 0) -> tuple[ResolvedProbe, Question]:
@@ -185,23 +180,36 @@ def assemble(scenario: Scenario) -> Assembly:
     """
     plan, timeline = draw(scenario), tuple(_timeline(scenario))
     asked = [scenario.probes, *(step.probes for step in scenario.steps)]
-    resolved_probes: list[ResolvedProbe] = []
+    resolved_probes: list[tuple[ResolvedProbe, IPAddress | None]] = []
+    sources = ExpectedSources(plan)
     for cluster, probes in zip(timeline, asked, strict=True):
         now = replace(scenario, probes=probes, slices=tuple(cluster.slices.values()))
         slices = _slices(cluster)
         refuse_neighbours(now, plan, slices)
-        resolved_probes += resolve(
+        found = resolve(
             now, plan, cluster.services, slices, first=len(resolved_probes), gone=cluster.gone, links=cluster.links
         )
+        resolved_probes += (
+            sources.of_probe(probe, each, cluster.services) for probe, each in zip(probes, found, strict=True)
+        )
     streams = resolve_streams(scenario, plan, timeline[0].services)
+    of_streams = tuple(
+        {
+            each.name: sources.of_stream(step, each.name, each, cluster.services)
+            for each in streams
+            if each.name in step.expect.streams
+        }
+        for step, cluster in zip(scenario.steps, timeline[1:], strict=True)
+    )
+    sources.close()
     return Assembly(
         scenario=scenario,
         plan=plan,
         timeline=timeline,
-        resolved_probes=tuple(resolved_probes),
-        expected_sources=_expected_sources(scenario, plan, resolved_probes),
+        resolved_probes=tuple(each for each, _ in resolved_probes),
+        expected_sources=tuple(source for _, source in resolved_probes),
         streams=streams,
-        stream_sources=_stream_sources(scenario, plan, streams),
+        stream_sources=of_streams,
     )
 
 
@@ -258,61 +266,3 @@ def prepare_dialogue(assembly: Assembly, there: Probe, server: str, turns: Seque
     if sentinel not in home.sentinels:
         home = replace(home, sentinels=(*home.sentinels, sentinel))
     return Dialogue(forth, home, tuple(turns))
-
-
-def _expected_sources(
-    scenario: Scenario, plan: Plan, resolved_probes: Sequence[ResolvedProbe]
-) -> tuple[IPAddress | None, ...]:
-    problems: list[str] = []
-    sources = tuple(
-        _expected_source(probe, plan, Family.of(resolved.destination), problems)
-        for probe, resolved in zip(scenario.all_probes, resolved_probes, strict=True)
-    )
-    if problems:
-        raise ScenarioError(problems)
-    return sources
-
-
-def _stream_sources(
-    scenario: Scenario, plan: Plan, streams: Sequence[ResolvedProbe]
-) -> tuple[Mapping[str, IPAddress], ...]:
-    problems: list[str] = []
-    resolved_probes = {resolved.name: resolved for resolved in streams}
-    expected: list[Mapping[str, IPAddress]] = []
-    for step in scenario.steps:
-        sources: dict[str, IPAddress] = {}
-        for name, expect in step.expect.streams.items():
-            if expect.source is not None:
-                resolved, what = resolved_probes[name], f"step {step.name!r}: {name}"
-                source = _seen(expect, expect.source, plan, Family.of(resolved.destination), what, problems)
-                sources[name] = source or resolved.sender.address
-        expected.append(sources)
-    if problems:
-        raise ScenarioError(problems)
-    return tuple(expected)
-
-
-def _expected_source(probe: Probe, plan: Plan, family: Family, problems: list[str]) -> IPAddress | None:
-    source = probe.expect.source
-    return None if source is None else _seen(probe.expect, source, plan, family, f"probe {probe.name!r}", problems)
-
-
-def _seen(
-    expect: Expect | StreamExpect,
-    source: SourceExpectation,
-    plan: Plan,
-    family: Family,
-    owner: str,
-    problems: list[str],
-) -> IPAddress | None:
-    """The address that a backend must see; ``None`` for the sender's own."""
-    if isinstance(source, Preserved):
-        return None
-    if isinstance(source, SourceAddress):
-        return source.address
-    try:
-        return snat_source(plan, source.node, source.device, family)
-    except LookupError as error:
-        placement = expect.positions.get("source", expect.position)
-        problems.append(f"{placement}: {owner}: expect.source: {error}")
-        return None

@@ -194,7 +194,8 @@ def _allocated(
 ) -> tuple[Service, ...]:
     pools = [Pool(balancer.name, balancer.pool) for balancer in scenario.load_balancers]
     try:
-        return give_ingress(allocate_services(tuple(services), scenario.network.service_cidrs), pools)
+        network = scenario.network
+        return give_ingress(allocate_services(tuple(services), network.service_cidrs, network.node_ports), pools)
     except ScenarioError as error:
         raise ScenarioError([f"{position(problem)}: {problem}" for problem in error.problems]) from None
 

@@ -31,6 +31,7 @@ from proxylab.plan.model import (
     Vxlan,
 )
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of, dotted, sysctls_for
+from proxylab.scenario.model import TrackedConnection
 
 __all__ = ["Draft", "NamespaceDraft", "only"]
 
@@ -57,6 +58,7 @@ class NamespaceDraft:
     listeners: list[Listener] = field(default_factory=list)
     masquerades: list[Masquerade] = field(default_factory=list)
     leftovers: list[Leftover] = field(default_factory=list)
+    conntrack: tuple[TrackedConnection, ...] = ()
 
     def address(self, device: str, address: IPAddress, network: IPNetwork | None = None) -> None:
         """Put an address on a device, with the prefix length of ``network`` or the full length."""
@@ -93,6 +95,7 @@ class NamespaceDraft:
             listeners=tuple(self.listeners),
             masquerades=tuple(self.masquerades),
             leftovers=tuple(self.leftovers),
+            conntrack=self.conntrack,
         )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.plan.model import MAIN_TABLE, Bridge, LinkEnd, Namespace, Plan, Route, Vxlan
 
-__all__ = ["Hop", "UnreachableError", "next_hop", "on_segment", "path", "route_to"]
+__all__ = ["Hop", "UnreachableError", "next_hop", "next_hops", "on_segment", "path", "route_to"]
 
 
 class UnreachableError(LookupError):
@@ -46,20 +46,34 @@ def route_to(namespace: Namespace, destination: IPAddress) -> Route:
 def next_hop(plan: Plan, placement: str, destination: IPAddress) -> Hop:
     """The next step of a packet for ``destination`` from the namespace ``placement``.
 
-    For a multipath route, the first next hop stands for all.
+    For a multipath route, the first next hop stands for all (see ``next_hops``).
 
     Raises:
         UnreachableError: no route, or no device on the segment has the address of the next hop.
     """
+    return next(next_hops(plan, placement, destination))
+
+
+def next_hops(plan: Plan, placement: str, destination: IPAddress) -> Iterator[Hop]:
+    """The next steps that a packet for ``destination`` may take: one, or several of a multipath route.
+
+    Raises:
+        UnreachableError: no route, or no device on the segment has the address of a next hop.
+    """
     route = route_to(plan.namespace(placement), destination)
-    wanted = route.hops[0].via if route.hops else route.via or destination
-    for end in on_segment(plan, placement, route.device):
+    for wanted in [each.via for each in route.hops] or [route.via or destination]:
+        yield Hop(_device(plan, placement, route.device), _holder(plan, placement, route.device, wanted))
+
+
+def _holder(plan: Plan, placement: str, device: str, wanted: IPAddress) -> LinkEnd:
+    """The device on the segment that answers for an address."""
+    for end in on_segment(plan, placement, device):
         if end.proxy_arp or any(
             address.device == end.device and address.interface.ip == wanted
             for address in plan.namespace(end.namespace).addresses
         ):
-            return Hop(_device(plan, placement, route.device), end)
-    raise UnreachableError(f"no device on the segment of {placement}/{route.device} has {wanted}")
+            return end
+    raise UnreachableError(f"no device on the segment of {placement}/{device} has {wanted}")
 
 
 def path(plan: Plan, placement: str, destination: IPAddress) -> tuple[Hop, ...]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, Protocol
 from proxylab.encoding import Record
+from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = [
     "BEHIND_LOCAL",
@@ -215,6 +216,7 @@ class Namespace(Record, frozen=True, kw_only=True):
     listeners: tuple[Listener, ...] = ()
     masquerades: tuple[Masquerade, ...] = ()
     leftovers: tuple[Leftover, ...] = ()
+    conntrack: tuple[TrackedConnection, ...] = ()
 
 
 class LinkEnd(Record, frozen=True):

@@ -124,13 +124,13 @@ class _PodLinker:
 
     def _ptp(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
         outer, inner = self._draft.pod_link(node, pod, UPLINK, mtu=self._mtu).ends
-        for gateway in self._addresses.gateway(node.name):
+        for gateway in self._addresses.gateway[node.name]:
             node.address(outer.device, gateway)
         for address in own:
             node.route(only(address), outer.device)
             node.neighbours.append(Neighbour(outer.device, address, inner.mac))
             pod.address(inner.device, address)
-        for gateway in self._addresses.gateway(node.name):
+        for gateway in self._addresses.gateway[node.name]:
             pod.route(only(gateway), inner.device)
             pod.route(everywhere(gateway), inner.device, via=gateway)
             pod.neighbours.append(Neighbour(inner.device, gateway, outer.mac))
@@ -141,7 +141,7 @@ class _PodLinker:
         for address in own:
             node.route(only(address), outer.device)
             pod.address(inner.device, address)
-        for gateway in (_UNNUMBERED[address.version] for address in self._addresses.gateway(node.name)):
+        for gateway in (_UNNUMBERED[address.version] for address in self._addresses.gateway[node.name]):
             if gateway.version == 6:
                 node.address(outer.device, gateway, _LINK_LOCAL)
             pod.route(only(gateway), inner.device)
@@ -149,7 +149,7 @@ class _PodLinker:
 
     def _bridge(self, pod: NamespaceDraft, node: NamespaceDraft, own: list[IPAddress]) -> None:
         networks = self._addresses.pod_network[node.name]
-        gateways = self._addresses.gateway(node.name)
+        gateways = self._addresses.gateway[node.name]
         if node.name not in self._bridges:
             promiscuous = self._hairpin == "promiscuous-bridge"
             bridge = self._draft.bridge(node, POD_BRIDGE, promiscuous=promiscuous)

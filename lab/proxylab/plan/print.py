@@ -52,6 +52,8 @@ def _further_lines(namespace: Namespace) -> Iterator[str]:
         yield f"  masquerade from {sources} to all but {spared}"
     for leftover in namespace.leftovers:
         yield f"  leftovers for {leftover.tool}: {len(leftover.text.splitlines())} lines"
+    for connection in namespace.conntrack:
+        yield f"  tracked {connection.protocol} {' '.join(f'{key} {end}' for key, end in connection.ends.items())}"
 
 
 def _addressing_lines(namespace: Namespace) -> Iterator[str]:

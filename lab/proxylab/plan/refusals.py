@@ -148,7 +148,7 @@ def _address_problems(scenario: Scenario) -> Iterator[str]:
     for host in scenario.hosts:
         if host.segment not in segments:
             yield f"{host.position}: {host.name}: there is no segment {host.segment!r}; use {', '.join(segments)}"
-        if host.addresses < 1:
+        if not host.addresses or host.chosen_addresses < 1:
             yield f"{host.position}: {host.name}: expected one address or more, found {host.addresses}"
     for routed in scenario.network.routed:
         yield from _shared_problems(scenario, f"{routed.position}: {routed.network}", (routed.network,), routed.nodes)

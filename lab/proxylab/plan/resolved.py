@@ -16,6 +16,7 @@ from proxylab.scenario.model import Manner
 __all__ = [
     "STACK",
     "Destination",
+    "MasqueradedAs",
     "PolicyRoute",
     "Query",
     "Question",
@@ -81,6 +82,17 @@ class Destination(Record, frozen=True, kw_only=True):
 
     address: IPAddress
     port: int
+
+
+class MasqueradedAs(Record, frozen=True, kw_only=True):
+    """The source of a flow that ``node`` translates to ``backend`` and masquerades.
+
+    It is ``None`` where the packet does not leave the node, so that nothing masquerades it.
+    """
+
+    node: str
+    backend: IPAddress
+    source: IPAddress | None
 
 
 class Sentinel(Record, frozen=True, kw_only=True):
@@ -166,8 +178,10 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
 
     The lab reads the counters of ``nodes``, and of ``watched``: pods or hosts where flows may end. ``endpoints`` are
     where the flows may arrive: the endpoints of ``service_port`` (in kube-proxy's spelling), or the target itself if it
-    is not a Service's; empty if no port is known. With ``http`` the flows are HTTP requests. With ``tables`` the lab
-    saves all connection tracking entries after the probe; ``addresses`` then maps the scenario's names to addresses.
+    is not a Service's; empty if no port is known. Where the author expects a masqueraded source, ``masquerades`` are
+    the sources that masquerading gives, for each node that may translate a flow and each endpoint. With ``http`` the
+    flows are HTTP requests. With ``tables`` the lab saves all connection tracking entries after the probe;
+    ``addresses`` then maps the scenario's names to addresses.
     """
 
     number: int
@@ -191,6 +205,7 @@ class ResolvedProbe(Record, frozen=True, kw_only=True):
     question: Question | None = None
     service_port: str = ""
     endpoints: tuple[Destination, ...] = ()
+    masquerades: tuple[MasqueradedAs, ...] = ()
 
     @property
     def protocol_number(self) -> int:

@@ -9,12 +9,15 @@ to a pod of the same node has the gateway's, or with unnumbered pods the node's;
 VXLAN device's.
 """
 
+from collections.abc import Collection
+
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.device_names import UPLINK
-from proxylab.plan.forwarding import route_to
-from proxylab.plan.model import Device, Namespace, Plan, Role
+from proxylab.plan.forwarding import next_hop, next_hops, route_to
+from proxylab.plan.model import Device, Namespace, Plan, Role, Route
+from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 
-__all__ = ["masquerade_source", "own_source", "snat_source"]
+__all__ = ["masquerade_source", "masquerades", "own_source", "snat_source"]
 
 
 def snat_source(plan: Plan, node: str, device: str, family: Family = Family.IPV4) -> IPAddress:
@@ -46,6 +49,58 @@ def masquerade_source(plan: Plan, node: str, device: str, destination: IPAddress
         LookupError: the node has no address of that family.
     """
     return _selected(plan, plan.namespace(node), device, Family.of(destination), destination)
+
+
+def masquerades(
+    plan: Plan, resolved: ResolvedProbe, backends: Collection[IPAddress], node_ports: Collection[int]
+) -> tuple[MasqueradedAs, ...]:
+    """The source that masquerading gives a probe's flows, for each node that may translate them and each backend.
+
+    Args:
+        plan: of the lab.
+        resolved: the probe, or a stream.
+        backends: the addresses that a node may translate them to.
+        node_ports: of all Services. A node translates them only at its own addresses, and other frontends wherever a
+            packet meets its rules.
+
+    Raises:
+        LookupError: the network has no way to a node or an endpoint, or a node has no address of that family.
+    """
+    nodes = {namespace.name: namespace for namespace in plan.namespaces if namespace.role is Role.NODE}
+    home, found = resolved.sender.namespace, list[MasqueradedAs]()
+    for node in _translators(plan, resolved, nodes, node_ports):
+        own = {address.interface.ip for address in nodes[node].addresses}
+        for backend in dict.fromkeys(backends):
+            # Packets of other machines for the node's own programs go up the stack and pass no POSTROUTING.
+            source = None
+            if backend not in own:
+                source = masquerade_source(plan, node, next_hop(plan, node, backend).out.device, backend)
+            elif node == home:
+                source = masquerade_source(plan, node, "lo", backend)
+            found.append(MasqueradedAs(node=node, backend=backend, source=source))
+    return tuple(found)
+
+
+def _translators(
+    plan: Plan, resolved: ResolvedProbe, nodes: Collection[str], node_ports: Collection[int]
+) -> tuple[str, ...]:
+    """The nodes that may translate a probe's flows: the owner of a node port's address, or the first nodes reached."""
+    home, destination = resolved.sender.namespace, resolved.destination
+    if resolved.port in node_ports:
+        for node in nodes:
+            if any(address.interface.ip == destination for address in plan.namespace(node).addresses):
+                return (node,)
+    if home in nodes:
+        return (home,)
+    if (policy := resolved.policy_route) is not None:
+        plan = plan.with_routes(policy.namespace, (Route(policy.destination, policy.device, policy.via),))
+    reached, ahead = dict[str, None](), {home: None}
+    while ahead:
+        further = {hop.into.namespace: None for each in ahead for hop in next_hops(plan, each, destination)}
+        reached |= ahead
+        ahead = {name: None for name in further if name not in nodes and name not in reached}
+        reached |= further
+    return tuple(name for name in reached if name in nodes)
 
 
 def own_source(plan: Plan, name: str, destination: IPAddress) -> IPAddress:

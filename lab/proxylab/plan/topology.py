@@ -95,6 +95,7 @@ def draw(scenario: Scenario) -> Plan:
             namespace.masquerades += _masquerades(scenario, addresses.behind(name))
     for node in scenario.nodes:
         nodes[node.name].leftovers += _leftovers(scenario, node)
+        nodes[node.name].conntrack = node.conntrack
     for host in scenario.hosts:
         namespace = draft.namespace(host.name, Role.HOST, host.sysctls)
         namespace.listeners += dict.fromkeys(
@@ -150,7 +151,7 @@ def _add_router(scenario: Scenario, addresses: AddressPlan, draft: Draft, segmen
     router = draft.namespace(ROUTER, Role.ROUTER, scenario.network.router_sysctls)
     legs = {
         name: segments.join(
-            router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router(name)
+            router, ROUTER if name == NODES else f"{ROUTER}-{name}", name, name, addresses.router[name]
         ).device
         for name in segments.names
     }
@@ -182,7 +183,7 @@ def _balancer(balancer: LoadBalancer, addresses: AddressPlan, device: str) -> Ba
 
 def _link_node(node: Node, namespace: NamespaceDraft, addresses: AddressPlan, segments: _Segments) -> None:
     uplink = segments.join(namespace, node.name, NODES, UPLINK, addresses.node[node.name]).device
-    for gateway in addresses.router(NODES):
+    for gateway in addresses.router[NODES]:
         namespace.route(everywhere(gateway), uplink, via=gateway)
     for further in node.uplinks:
         own = addresses.uplink[node.name, further.device]
@@ -263,9 +264,9 @@ def _link_host(host: Host, namespace: NamespaceDraft, addresses: AddressPlan, se
     own = addresses.host[host.name]
     others = segments.joined(host.segment)
     end = segments.join(namespace, host.name, host.segment, UPLINK, own)
-    if host.addresses > 1:
+    if len(own) > len(addresses.segments[host.segment]):
         _introduce(own, end.mac, others)
-    for gateway in addresses.router(host.segment):
+    for gateway in addresses.router[host.segment]:
         namespace.route(everywhere(gateway), end.device, via=gateway)
 
 

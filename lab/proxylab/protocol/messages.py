@@ -102,10 +102,11 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
 class Conclude(TaggedRecord, frozen=True):
     """End the latest step: let its streams come to rest. Answer: ``Concluded``.
 
-    With ``tables``, read the connection tracking tables then.
+    With ``tables``, read the connection tracking tables then. ``metrics`` are the names of metrics to read, by node.
     """
 
     tables: bool = False
+    metrics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 class Send(TaggedRecord, frozen=True):

@@ -26,7 +26,7 @@ import pytest
 from proxylab.pytest_plugin.annotations import Annotations
 from proxylab.pytest_plugin.fixtures import lab_bundle_store, lab_of_file, lab_open, lab_sessions, lab_verdict
 from proxylab.pytest_plugin.in_python import Lab
-from proxylab.pytest_plugin.items import SUFFIX, ProbeItem, ScenarioFile
+from proxylab.pytest_plugin.items import BROKEN_FILES, SUFFIX, ProbeItem, ScenarioFile
 from proxylab.pytest_plugin.markers import markers_of_engine, register
 from proxylab.pytest_plugin.on_failure import OnFailure
 from proxylab.pytest_plugin.options import (
@@ -64,6 +64,7 @@ __all__ = [
     "lab_verdict",
     "pytest_addoption",
     "pytest_collect_file",
+    "pytest_collection_finish",
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_itemcollected",
@@ -94,6 +95,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if engine := engine_of(item):
         for marker in markers_of_engine(engine):
             item.add_marker(marker)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let the other files run if all that collection could not read are scenario files. Each stays an error."""
+    if session.items and session.testsfailed == session.config.stash.get(BROKEN_FILES, 0):
+        session.config.option.continue_on_collection_errors = True
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -24,9 +24,12 @@ from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Probe, Scenario, Step
 from proxylab.scenario.versions import Version
 
-__all__ = ["SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
+__all__ = ["BROKEN_FILES", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
 
 SUFFIX: Final = ".lab.yaml"
+
+BROKEN_FILES: Final = pytest.StashKey[int]()
+"""How many scenario files have mistakes."""
 
 
 def is_of_a_scenario(nodeid: str) -> bool:
@@ -51,6 +54,7 @@ class ScenarioFile(pytest.Module):
         try:
             scenario = load_scenario(Path(os.path.relpath(self.path)))
         except ScenarioError as error:
+            self.config.stash[BROKEN_FILES] = self.config.stash.get(BROKEN_FILES, 0) + 1
             raise self.CollectError("\n".join(error.problems)) from None
         for run in _runs(self.config, scenario):
             for number, judged in enumerate(run.scenario.judged):

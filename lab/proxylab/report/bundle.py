@@ -57,7 +57,7 @@ __all__ = [
 
 CASE: Final = "case.json"
 PLAN: Final = "plan.json"
-FORMAT: Final = 4
+FORMAT: Final = 5
 
 RecordedT = TypeVar("RecordedT", bound=Record)
 

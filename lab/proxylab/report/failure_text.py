@@ -15,7 +15,7 @@ from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
 from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
@@ -49,11 +49,11 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     lines = [*_title(verdict, verdict.probe.name, width), *wrapped(intent(verdict), _INDENT, width=width)]
     lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
-        hop_table(case, verdict, _main(verdict).example, width),
+        hop_table(case, verdict.traced, _main(verdict).example, width),
         _shares(case, verdict, width),
         rule_table(case, verdict.traced, width),
     ):
@@ -86,7 +86,7 @@ def briefly(verdict: ProbeVerdict | StepVerdict) -> tuple[str, ...]:
     """A pass in a few lines: the observation, where the packet was, and what the rules did to it."""
     if isinstance(verdict, StepVerdict):
         return (summary(verdict),)
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     return (summary(verdict), *brief(case, verdict.traced))
 
 

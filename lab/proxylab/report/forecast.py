@@ -20,7 +20,7 @@ from proxylab.plan.model import Plan, Role, Route
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
 from proxylab.report.paths import Branch, Leg, Path
-from proxylab.scenario.model import Outcome, Preserved, Probe
+from proxylab.scenario.model import Masqueraded, Outcome, Preserved, Probe, SourceAddress, SourceByBackend
 
 __all__ = ["planned_path"]
 
@@ -128,7 +128,7 @@ def _dialled(plan: Plan, resolved: ResolvedProbe, frontend: _Frontend | None) ->
 def _backends(assembly: Assembly, probe: Probe, frontend: _Frontend, resolved: ResolvedProbe) -> Iterator[_Backend]:
     """The endpoints that may receive the probe: the expected backends, or all ready ones."""
     names = {each.address: each.name for each in reversed(resolved.receivers)}
-    wanted = probe.expect.backends
+    wanted = probe.expect.backend_names
     objects = assembly.timeline[assembly.scenario.steps_before(probe)].objects
     for slice_ in slices_of(frontend.service, objects):
         ports = [each.port for each in slice_.ports if each.name == frontend.port.name]
@@ -149,22 +149,39 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
         hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
-    source = resolved.sender.address
-    expected = assembly.expected_source(probe)
-    ends: tuple[str, ...] = ()
-    if isinstance(probe.expect.source, Preserved):
-        ends = (f"it keeps its source, as expected; if masqueraded, it would be {hidden}",) if hidden else ()
-    elif expected is not None:
-        changes += [f"source {source} becomes {expected}"] if source != expected else []
-        source = expected
-        if hidden not in (None, expected):
-            ends = (f"expected; by its output device masquerading would set {hidden}",)
-    elif hidden is not None:
-        ends = (f"if masqueraded, its source would be {hidden}",)
+    source, more, ends = _source(assembly, probe, (node, backend), hidden)
+    changes += more
     legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
         return Branch(backend.name, (), (*changes, "it stays on the node", *ends))
     return Branch(backend.name, (replace(legs[0], changes=tuple(changes)), *legs[1:]), ends)
+
+
+def _source(
+    assembly: Assembly, probe: Probe, way: tuple[str, _Backend], hidden: IPAddress | None
+) -> tuple[IPAddress, list[str], tuple[str, ...]]:
+    """The source that the probe expects at one endpoint, what changes it, and remarks.
+
+    ``hidden`` is what masquerading would set on this way.
+    """
+    resolved, (node, backend) = assembly.resolved(probe), way
+    wanted, expected, own = probe.expect.source, assembly.expected_source(probe), resolved.sender.address
+    if isinstance(wanted, SourceByBackend):
+        wanted = wanted.of.get(backend.name)
+        expected = wanted.address if isinstance(wanted, SourceAddress) else None
+    if isinstance(wanted, Preserved):
+        remark = f"it keeps its source, as expected; if masqueraded, it would be {hidden}"
+        return own, [], (remark,) if hidden else ()
+    if isinstance(wanted, Masqueraded):
+        ways = (each for each in resolved.masquerades if (each.node, each.backend) == (node, backend.address))
+        expected = next((each.source for each in ways), None)
+        if expected == own:
+            return own, [f"masquerading leaves its source at {own}"], ()
+    if expected is not None:
+        changed = [f"source {own} becomes {expected}"] if own != expected else []
+        remark = f"expected; by its output device masquerading would set {hidden}"
+        return expected, changed, (remark,) if hidden not in (None, expected) else ()
+    return own, [], (f"if masqueraded, its source would be {hidden}",) if hidden is not None else ()
 
 
 def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:

@@ -17,7 +17,7 @@ from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import hops
 from proxylab.verdict.case import Case
-from proxylab.verdict.model import ProbeVerdict, expectations
+from proxylab.verdict.model import expectations
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import short
 
@@ -34,7 +34,7 @@ _MISSING = "expected, not seen"
 _Row = tuple[str, str, str, str]
 
 
-def hop_table(case: Case, probed: ProbeVerdict, example: int | None, width: int = WIDTH) -> list[str]:
+def hop_table(case: Case, traced: Evidence | None, example: int | None, width: int = WIDTH) -> list[str]:
     """One packet, hop by hop, with a star where an address changed since the hop before.
 
     Of many flows the table shows only ``example``, which shows what went wrong.
@@ -45,14 +45,12 @@ def hop_table(case: Case, probed: ProbeVerdict, example: int | None, width: int 
     seen = hops(flow)
     if not seen:
         return []
-    rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, probed, flow, seen[:_MOST_HOPS])]
+    rows: list[_Row] = [("hop", "packet", "from", "to"), *_rows(case, flow, seen[:_MOST_HOPS])]
     return [
         _INDENT + _which(case, flow),
         *_aligned(rows, width),
         *_rest(seen, rows),
-        *chain.from_iterable(
-            wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, probed.traced)
-        ),
+        *chain.from_iterable(wrapped(clause, _INDENT * 2, width=width) for clause in testimony(case, flow, traced)),
     ]
 
 
@@ -83,7 +81,7 @@ def _which(case: Case, flow: Flow) -> str:
     return f"flow {flow.number:,}, hop by hop ({changed}):"
 
 
-def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
+def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Row]:
     before: dict[Packet, tuple[str, str]] = {}
     for each in seen:
         ends = _ends(each)
@@ -93,20 +91,21 @@ def _rows(case: Case, probed: ProbeVerdict, flow: Flow, seen: tuple[Observation,
         what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
         device = "proxy" if each in flow.relays or (each in flow.tries and each.device == STACK) else each.device
         yield f"{each.netns_name} {device} {each.direction}", what, source, destination
-        yield from _expected_row(case, probed, flow, each)
+        yield from _expected_row(case, flow, each)
     if len(seen) < _MOST_HOPS:
-        yield from missing(case, probed, flow)
+        yield from missing(case, flow)
 
 
-def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observation) -> Iterator[_Row]:
+def _expected_row(case: Case, flow: Flow, seen: Observation) -> Iterator[_Row]:
     """The expectation of a packet that a tap saw, in the columns that differ."""
     expect = case.probe.expect
     if seen in flow.arrivals and expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED):
-        source = str(probed.source) if probed.source and seen.source != probed.source else _DITTO
+        wanted = case.due_source(flow)
+        source = str(wanted) if wanted and seen.source != wanted else _DITTO
         due = [endpoint(*end) for end in case.due_at(seen.destination, seen.destination_port)]
         netns_name = listed(due, "or") if due else _DITTO
-        if expect.backends is not None and seen.netns_name not in expect.backends:
-            netns_name = listed(expect.backends, "or")
+        if not expect.allows_backend(seen.netns_name, seen.destination_port):
+            netns_name = listed(list(map(str, expect.backends or ())), "or")
         if source or netns_name:
             yield _EXPECTED, _DITTO, source, netns_name
     elif seen in flow.replies and (seen.source, seen.source_port) != _answerer(case, flow):
@@ -117,7 +116,7 @@ def _expected_row(case: Case, probed: ProbeVerdict, flow: Flow, seen: Observatio
         yield _EXPECTED, f"{expect.outcome} before", _DITTO, _DITTO
 
 
-def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
+def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
     """The first expected packet that no tap saw; the later ones depend on it.
 
     Yields:
@@ -129,8 +128,8 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
     dialled, client = endpoint(*_answerer(case, flow)), _client(case, flow)
     match expect.outcome:
         case Outcome.DELIVERED if not flow.arrivals:
-            netns_name = listed(expect.backends, "or") if expect.backends else "a pod"
-            yield _MISSING, str(Packet.REQUEST), str(probed.source or _DITTO), netns_name
+            netns_name = listed(list(map(str, expect.backends or ["a pod"])), "or")
+            yield _MISSING, str(Packet.REQUEST), str(case.due_source(flow) or _DITTO), netns_name
         case Outcome.DELIVERED if not flow.answers:
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
@@ -147,7 +146,7 @@ def missing(case: Case, probed: ProbeVerdict, flow: Flow) -> Iterator[tuple[str,
 
 def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
     """The source address and port that the reply should have."""
-    if case.probe.expect.reply is Reply.UNTRANSLATED and flow.arrivals:
+    if flow.arrivals and case.probe.expect.reply_from(flow.reached[0]) is Reply.UNTRANSLATED:
         return flow.arrivals[0].destination, flow.arrivals[0].destination_port
     return case.dialled
 

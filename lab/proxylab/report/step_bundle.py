@@ -38,7 +38,7 @@ from proxylab.verdict.model import StepVerdict, Verdict
 __all__ = ["STEP", "RecordedStep", "read_step", "step_bundle"]
 
 STEP: Final = "step.json"
-_FORMAT: Final = 3
+_FORMAT: Final = 4
 
 
 class RecordedStep(Record, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class RecordedStep(Record, frozen=True, kw_only=True):
     step: Step
     number: int
     streams: tuple[ResolvedProbe, ...]
-    sources: Mapping[str, IPAddress]
+    sources: Mapping[str, Mapping[str, IPAddress]]
     nodes: tuple[str, ...]
     addresses: Mapping[str, tuple[IPAddress, ...]]
     evidence: StepEvidence

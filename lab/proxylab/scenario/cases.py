@@ -198,6 +198,7 @@ def _node(node: Node, sysctls: Mapping[str, str], families: Collection[Family]) 
         sysctls={**node.sysctls, **sysctls},
         addresses=tuple(each for each in node.addresses if Family.of(each.interface) in families),
         routes=tuple(each for each in node.routes if Family.of(each.destination) in families),
+        conntrack=tuple(each for each in node.conntrack if Family.of(each.source.address) in families),
         daemons=tuple(each for each in node.daemons if each.address is None or Family.of(each.address) in families),
     )
 

@@ -11,10 +11,11 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from proxylab.addresses import without_leading_zeros
 from proxylab.scenario.change import FIRST_DEVICE
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
-from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
+from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
 from proxylab.scenario.model import (
     Change,
     EngineAction,
@@ -25,7 +26,7 @@ from proxylab.scenario.model import (
     ServiceChange,
     SliceChange,
 )
-from proxylab.scenario.networks import service_networks
+from proxylab.scenario.networks import known_network
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.updates import patched, patched_service
@@ -145,11 +146,29 @@ class _Reader(Struct, frozen=True):
         self, kind: str, key: ServiceId, base: Location | None, patch: Location, patcher: _Patcher
     ) -> Manifests:
         count = len(self.problems)
-        made = read_manifests([patcher(base or _head(kind, key), patch)], service_networks(self.parts), self.problems)
+        base = base or _head(kind, key)
+        whole = patcher(base, patch)
+        self._refuse_leading_zeros(base, whole)
+        made = read_manifests([whole], known_network(self.parts), self.problems)
         named = made.services if kind == "Service" else made.slice_spots
         if key not in named and len(self.problems) == count:
             self.problems.add(patch.spot, f"turns {kind} {'/'.join(key)} into another object", allowed=_KEEPS)
         return made
+
+    def _refuse_leading_zeros(self, base: Location, whole: Location) -> None:
+        """Refuse new addresses with leading zeros, as the API server does since 1.36.
+
+        It compares a Service's addresses one by one, and the endpoints of a slice as a whole.
+        """
+        kept = (
+            {each.value for each in with_leading_zeros(base)}
+            if whole["endpoints"].value == base["endpoints"].value
+            else set()
+        )
+        for each in with_leading_zeros(whole):
+            if each.value not in kept:
+                allowed = f"write {without_leading_zeros(str(each.value))}"
+                self.problems.add(each.spot, f"{each.value} must not have leading 0s", allowed=allowed)
 
     def _pods(
         self, pods: Mapping[str, PodGroup] | None, written: Mapping[str, PodChange]

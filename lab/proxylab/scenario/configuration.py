@@ -8,7 +8,7 @@ other, and makes the configuration of the lab's proxies.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from ipaddress import IPv6Address, ip_address, ip_network
+from ipaddress import IPv6Address, ip_network
 from typing import Annotated, ClassVar, Final
 
 from msgspec import Struct, field
@@ -63,15 +63,8 @@ def _duration(value: object) -> float:
 
 def _socket_address(default_port: int) -> Callable[[object], SocketAddress]:
     def read(value: object) -> SocketAddress:
-        text = value if isinstance(value, str) else ""
-        host, port = text, str(default_port)
-        if bracketed := re.fullmatch(r"\[([^]]*)\](?::(\d+))?", text):
-            host, port = bracketed[1], bracketed[2] or port
-        elif text.count(":") == 1:
-            host, _, port = text.partition(":")
         with suppress(ValueError):
-            if 1 <= int(port) <= 65535:
-                return SocketAddress(ip_address(host), int(port))
+            return SocketAddress.parse(value if isinstance(value, str) else "", default_port)
         allowed = f"write it as 0.0.0.0:{default_port}"
         raise refused(f"must be an address and port, is {describe(value)}", allowed=allowed)
 

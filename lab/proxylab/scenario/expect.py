@@ -6,6 +6,7 @@
 import math
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import partial
 from ipaddress import ip_address
 from typing import Annotated, Final
 
@@ -19,19 +20,25 @@ from proxylab.scenario.syntax import PortNumber, is_address
 from proxylab.scenario.words import Outcome, Position, Reply, Spread
 
 __all__ = [
+    "SOURCES",
+    "Backend",
     "ConntrackExpect",
     "Device",
     "Entries",
     "Expect",
     "HttpExpect",
+    "Masqueraded",
     "NodeDevice",
     "Preserved",
+    "ReplyByBackend",
     "SeenSource",
     "Shares",
     "SourceAddress",
+    "SourceByBackend",
     "SourceExpectation",
 ]
 
+_MOST_PORT: Final = 65_535
 _MOST_DEVICE: Final = 15  # IFNAMSIZ of linux/if.h is 16 with its final null
 
 
@@ -43,8 +50,38 @@ class Device(StrEnum):
     OVERLAY = "overlay"
 
 
+class Backend(Record, frozen=True):
+    """``web-1`` or ``web-1:8443``: a pod or host that flows must reach, at any of its ports or at one."""
+
+    name: str
+    port: int | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.port is None else f"{self.name}:{self.port}"
+
+
+def _backend(written: str) -> str:
+    name, colon, port = written.partition(":")
+    if not name or (colon and not (port.isascii() and port.isdecimal() and 0 < int(port) <= _MOST_PORT)):
+        what = f"{shown(written)} is neither a pod nor a pod with a port"
+        raise refused(what, allowed=f"allowed: NAME, or NAME:PORT with a port from 1 to {_MOST_PORT}")
+    return written
+
+
+def _backend_of(written: str) -> Backend:
+    name, _, port = written.partition(":")
+    return Backend(name, int(port) if port else None)
+
+
+_AnyBackend = Annotated[Backend, Form(Annotated[str, Check(_backend)], _backend_of)]
+
+
 class Preserved(TaggedRecord, frozen=True):
-    """``source: preserved``: the backend sees the sender's own address."""
+    """``source: preserved``: the backend sees the sender's own address, and no node masquerades the packet."""
+
+
+class Masqueraded(TaggedRecord, frozen=True):
+    """``source: masqueraded``: a node masquerades the packet, to the address that the network implies on its way."""
 
 
 class NodeDevice(TaggedDeclared, frozen=True):
@@ -63,26 +100,58 @@ class SourceAddress(TaggedRecord, frozen=True):
     address: IPAddress
 
 
-SourceExpectation = Preserved | NodeDevice | SourceAddress
+class SourceByBackend(TaggedRecord, frozen=True):
+    """``source: {near: 10.244.0.1, far: 172.18.0.2}``: what each backend sees."""
+
+    of: Mapping[str, Preserved | Masqueraded | SourceAddress]
 
 
-def _seen_source(value: object) -> object:
-    if isinstance(value, dict) or value == "preserved":
-        return value
+SourceExpectation = Preserved | Masqueraded | NodeDevice | SourceAddress | SourceByBackend
+
+_SOURCE_WORDS: Final = ("preserved", "masqueraded")
+SOURCES: Final = "preserved, masqueraded, an address, or {node, device}"
+"""For messages: what ``source`` may be."""
+
+
+def _seen_source(value: object, allowed: str = SOURCES) -> object:
     if not isinstance(value, str):
-        raise refused(f"must be preserved, an address, or {{node, device}}, is {describe(value)}")
-    if not is_address(value):
-        raise refused(f"{shown(value)} is neither preserved nor an address", word=value, known=["preserved"])
+        raise refused(f"must be {allowed}, is {describe(value)}")
+    if value not in _SOURCE_WORDS and not is_address(value):
+        what = f"{shown(value)} is neither preserved, masqueraded nor an address"
+        raise refused(what, word=value, known=_SOURCE_WORDS)
     return value
 
 
-def _source_of(written: "str | NodeDevice") -> SourceExpectation:
-    if isinstance(written, NodeDevice):
-        return written
-    return Preserved() if written == "preserved" else SourceAddress(ip_address(written))
+def _one_source(written: str) -> Preserved | Masqueraded | SourceAddress:
+    if written in _SOURCE_WORDS:
+        return Preserved() if written == "preserved" else Masqueraded()
+    return SourceAddress(ip_address(written))
 
 
-SeenSource = Annotated[SourceExpectation, Form(Annotated[str | NodeDevice, Read(_seen_source)], _source_of)]
+def _source_of(written: str | NodeDevice | dict[str, str]) -> SourceExpectation:
+    if isinstance(written, dict):
+        return SourceByBackend({name: _one_source(each) for name, each in written.items()})
+    return written if isinstance(written, NodeDevice) else _one_source(written)
+
+
+_SourceText = Annotated[str, Read(_seen_source, str)]
+_SourceThere = Annotated[str, Read(partial(_seen_source, allowed="preserved, masqueraded or an address"), str)]
+SeenSource = Annotated[
+    SourceExpectation, Form(_SourceText | NodeDevice | Annotated[Mapping[str, _SourceThere], NOT_EMPTY], _source_of)
+]
+
+
+class ReplyByBackend(Record, frozen=True):
+    """``reply: {near: untranslated, far: translated}``: the source of each backend's answer."""
+
+    of: Mapping[str, Reply]
+
+
+def _reply_of(written: Reply | dict[str, Reply]) -> Reply | ReplyByBackend:
+    return ReplyByBackend(written) if isinstance(written, dict) else written
+
+
+_AnyReply = Annotated[Reply | ReplyByBackend, Form(Reply | Annotated[Mapping[str, Reply], NOT_EMPTY], _reply_of)]
 
 
 class Shares(Record, frozen=True):
@@ -172,24 +241,38 @@ class Expect(Declared, frozen=True, kw_only=True):
     outcome: Annotated[
         Outcome,
         Key(
-            "delivered to one backend, once, and answered from the dialled address (by connect, data goes both ways; "
-            "how a connection ends is not judged); rejected by an ICMP error; refused by a network stack (a TCP reset, "
-            "or ICMP port unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or "
-            "closed: accepted, then closed without an answer. Required unless http is given.",
+            "delivered to one backend, once, and answered from the dialled address (by connect, data goes both ways, "
+            "and over TCP both sides then end the connection in order, with a FIN; of HTTP the lab judges the answer, "
+            "not the end); rejected by an ICMP error; refused by a network stack (a TCP reset, or ICMP port "
+            "unreachable for UDP); dropped silently; untranslated, with the destination unchanged; or closed: "
+            "accepted, then closed without an answer. Required unless http is given.",
             ["delivered"],
             implied=Outcome.DELIVERED,
         ),
     ]
     backends: Annotated[
-        Annotated[tuple[str, ...], NOT_EMPTY] | None,
-        Key("The pods that the flows must reach: each of these, and no other.", [["echo-1", "echo-2"]]),
+        Annotated[tuple[_AnyBackend, ...], NOT_EMPTY] | None,
+        Key(
+            "The pods that the flows must reach: each of these, and no other. NAME:PORT names one port of a pod; the "
+            "lab judges in any case whether a flow came to a target port of the Service.",
+            [["echo-1", "echo-2"], ["web-1:8443"]],
+        ),
     ] = None
     source: Annotated[
         SeenSource | None,
         Key(
-            "The source that the backend sees: preserved for the sender's own, an address, or the address of a node's "
-            "device. Required with delivered.",
-            ["preserved", "172.18.0.2", {"node": "node-a", "device": "uplink"}],
+            "The source that the backend sees: preserved for the sender's own; masqueraded for the address that the "
+            "node's device towards the backend gives masqueraded packets, on each flow's own way; an address; the "
+            "address of a node's device; or one of the first three for each backend. Where a node sends from that "
+            "address anyway, connection tracking and the rules' counters tell preserved and masqueraded apart. "
+            "Required with delivered.",
+            [
+                "preserved",
+                "masqueraded",
+                "172.18.0.2",
+                {"node": "node-a", "device": "uplink"},
+                {"near": "10.244.0.1", "far": "172.18.0.2"},
+            ],
         ),
     ] = None
     spread: Annotated[
@@ -209,11 +292,11 @@ class Expect(Declared, frozen=True, kw_only=True):
         ),
     ] = None
     reply: Annotated[
-        Reply | None,
+        _AnyReply | None,
         Key(
-            "The source address of the answer: translated for the address that was dialled, untranslated for the "
-            "backend's own.",
-            ["untranslated"],
+            "The source address of the answer: translated for the address that was dialled, untranslated for that of "
+            "the backend which the flow reached; or one of the two for each backend.",
+            ["untranslated", {"near": "untranslated", "far": "translated"}],
         ),
     ] = None
     http: Annotated[
@@ -226,3 +309,16 @@ class Expect(Declared, frozen=True, kw_only=True):
     ] = None
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
+
+    @property
+    def backend_names(self) -> tuple[str, ...]:
+        """The names of ``backends``, each once; empty without that key."""
+        return tuple(dict.fromkeys(each.name for each in self.backends or ()))
+
+    def allows_backend(self, name: str, port: int) -> bool:
+        """Whether a flow may arrive at this port of this pod or host."""
+        return self.backends is None or any(each.name == name and each.port in (None, port) for each in self.backends)
+
+    def reply_from(self, backend: str) -> Reply | None:
+        """What the answer of a backend must show; ``None`` where the author does not say."""
+        return self.reply.of.get(backend) if isinstance(self.reply, ReplyByBackend) else self.reply

@@ -1,21 +1,28 @@
 """The checks of ``expect`` against the rest of the probe and the scenario, and whether the lab can prove it."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location
+from proxylab.scenario.expect import SOURCES
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.model import (
+    Backend,
     ConntrackExpect,
     Entries,
     Expect,
     Frontend,
+    Masqueraded,
     NodeDevice,
     Outcome,
     PodGroup,
+    ReplyByBackend,
     Send,
     ServiceTarget,
     Shares,
+    SourceByBackend,
     Spread,
 )
 from proxylab.scenario.problems import Problems, listed
@@ -41,6 +48,8 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         _check_echo(expect, location, problems)
     _check_http(subject, expect, location)
     check_source(expect.source, location["source"], inventory, problems)
+    if isinstance(expect.reply, ReplyByBackend):
+        _check_names(expect.reply.of, location["reply"], inventory, problems)
     if expect.at is not None:
         _check_end(expect, expect.at.partition("/")[0], location["at"], inventory, problems)
     if expect.conntrack is not None:
@@ -59,9 +68,18 @@ def _check_end(expect: Expect, name: str, location: Location, inventory: Invento
 
 
 def check_source(source: object, location: Location, inventory: Inventory, problems: Problems) -> None:
-    """Note a source address of an unknown node."""
+    """Note a source address of an unknown node, and the source at an unknown backend."""
     if isinstance(source, NodeDevice) and source.node not in inventory.nodes:
         inventory.refuse(location["node"].spot, source.node, "a node", inventory.nodes, problems)
+    if isinstance(source, SourceByBackend):
+        _check_names(source.of, location, inventory, problems)
+
+
+def _check_names(names: Iterable[str], location: Location, inventory: Inventory, problems: Problems) -> None:
+    """Note keys of a mapping by backend that name none."""
+    for name in names:
+        if name not in inventory.backends:
+            inventory.refuse(location[name].key, name, "a pod", inventory.pods, problems)
 
 
 def _check_outcome(expect: Expect, location: Location, problems: Problems) -> None:
@@ -77,7 +95,7 @@ def _check_outcome(expect: Expect, location: Location, problems: Problems) -> No
         return
     if expect.source is None and expect.http is None:
         what = "is missing: with delivered, give the source that the backend sees"
-        problems.add(location["source"].key, what, allowed="allowed: preserved, an address, or {node, device}")
+        problems.add(location["source"].key, what, allowed=f"allowed: {SOURCES}")
     if expect.at is not None:
         problems.add(location["at"].key, "a delivered flow ends at its backend", allowed="remove the key")
 
@@ -89,6 +107,13 @@ def _check_echo(expect: Expect, location: Location, problems: Problems) -> None:
         problems.add(location["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
     if expect.http is not None:
         problems.add(location["http"].key, "an echo request carries no HTTP", allowed="remove the key")
+    if isinstance(expect.source, Masqueraded):
+        what = "no Service translates an echo request, so nothing masquerades it"
+        problems.add(location["source"].spot, what, allowed="allowed: preserved, an address, or {node, device}")
+    for index, backend in enumerate(expect.backends or ()):
+        if backend.port is not None:
+            what = "an echo request has no port"
+            problems.add(location["backends"][index].spot, what, allowed=f"allowed: {backend.name}")
 
 
 def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
@@ -111,18 +136,38 @@ def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
         problems.add(location["http"]["localEndpoints"].key, what, allowed="remove the key")
 
 
-def _check_backends(subject: Subject, backends: Sequence[str], location: Location) -> None:
+def _check_backends(subject: Subject, backends: Sequence[Backend], location: Location) -> None:
     inventory, send = subject.inventory, subject.probe.send
-    seen: set[str] = set()
-    for index, name in enumerate(backends):
-        if name not in inventory.backends:
-            inventory.refuse(location[index].spot, name, "a pod", inventory.pods, subject.problems)
-        elif name in seen:
-            subject.problems.add(location[index].spot, f"{name} appears twice", allowed="remove one of the two")
-        seen.add(name)
+    seen: dict[str, list[Backend]] = {}
+    for index, each in enumerate(backends):
+        earlier = seen.setdefault(each.name, [])
+        if each.name not in inventory.backends:
+            inventory.refuse(location[index].spot, each.name, "a pod", inventory.pods, subject.problems)
+        elif each in earlier:
+            subject.problems.add(location[index].spot, f"{each} appears twice", allowed="remove one of the two")
+        elif earlier and None in (each.port, *(other.port for other in earlier)):
+            what = f"{each.name} appears with a port and without one, which stands for any port"
+            subject.problems.add(location[index].spot, what, allowed="give the port in each, or in none")
+        _check_port(subject, each, location[index])
+        earlier.append(each)
     if send is not None and send.flows < len(backends) and not subject.names_pods:
         what = f"send.flows is {send.flows}, too few to reach each of {len(backends)} backends"
         subject.problems.add(location.spot, what, allowed=f"needed: {len(backends)}")
+
+
+def _check_port(subject: Subject, backend: Backend, location: Location) -> None:
+    """Note a port on which the pod does not listen. Hosts listen where the author's slices lead."""
+    pod, send = (subject.pods or {}).get(backend.name), subject.probe.send
+    if pod is None or backend.port is None:
+        return
+    if subject.echo:
+        return
+    protocol = send and send.protocol and send.protocol.served
+    ports = [each.port for each in pod.ports if protocol in (None, each.protocol)]
+    if backend.port not in ports:
+        what = f"{backend.name} does not listen on port {backend.port}"
+        allowed = f"allowed: {listed(list(map(str, ports)))}" if ports else "add it to the pod's ports"
+        subject.problems.add(location.spot, what, allowed=allowed)
 
 
 def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
@@ -139,12 +184,12 @@ def _check_spread(subject: Subject, expect: Expect, location: Location) -> None:
     if _check_affinity(subject, expect, target, location):
         return
     if isinstance(expect.spread, Shares):
-        _check_shares(subject, expect.spread.of, expect.backends, location)
+        _check_shares(subject, expect.spread.of, expect.backend_names, location)
     if isinstance(expect.spread, Shares):
         shares = tuple(expect.spread.of.values())
         _check_power(subject, send, len(shares), flows_needed_for(shares), location)
         return
-    known = len(expect.backends or []) or _endpoints(subject, target)
+    known = len(expect.backend_names) or _endpoints(subject, target)
     if expect.spread is Spread.STICKY:
         _check_sticking(subject, send, expect, location)
     elif known is not None:
@@ -168,14 +213,12 @@ def _check_affinity(subject: Subject, expect: Expect, target: ServiceTarget, loc
     return False
 
 
-def _check_shares(
-    subject: Subject, shares: Mapping[str, float], backends: Sequence[str] | None, location: Location
-) -> None:
+def _check_shares(subject: Subject, shares: Mapping[str, float], backends: Sequence[str], location: Location) -> None:
     inventory = subject.inventory
     for name in shares:
         if name not in inventory.backends:
             inventory.refuse(location[name].key, name, "a pod", inventory.pods, subject.problems)
-        elif backends is not None and name not in backends:
+        elif backends and name not in backends:
             subject.problems.add(
                 location[name].key, f"{name} is not among the backends", allowed=f"allowed: {listed(backends)}"
             )
@@ -190,7 +233,7 @@ def _check_power(subject: Subject, send: Send, count: int, needed: int, location
 
 
 def _check_sticking(subject: Subject, send: Send, expect: Expect, location: Location) -> None:
-    backends = expect.backends or ()
+    backends = expect.backend_names
     if len(backends) < 2:
         what = "sticky needs expect.backends"
         subject.problems.add(location.spot, what, allowed="needed: two backends or more")
@@ -203,7 +246,9 @@ def _clients(subject: Subject) -> int:
     """The number of source addresses of the flows."""
     source = subject.probe.source
     host = subject.parts.hosts.get(source.name) if source is not None and source.all_addresses else None
-    return host.addresses if host is not None else 1
+    if host is None:
+        return 1
+    return max(Counter(map(Family.of, host.fixed_addresses)).values(), default=host.chosen_addresses)
 
 
 def _refuse_flows(subject: Subject, location: Location, what: str, needed: int) -> None:

@@ -4,8 +4,9 @@ from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Declared, Key
-from proxylab.scenario.syntax import Name, Network, Sysctls
+from proxylab.addresses import IPAddress
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Check, Declared, Key
+from proxylab.scenario.syntax import Address, Name, Network, Sysctls, distinct
 from proxylab.scenario.words import Position
 
 __all__ = ["Host", "LoadBalancer"]
@@ -24,7 +25,13 @@ class Host(Declared, frozen=True, kw_only=True):
             "network.segments."
         ),
     ] = "outside"
-    addresses: Annotated[int, Between(1, _MOST_ADDRESSES), Key("How many addresses it has in each family.", [200])] = 1
+    addresses: Annotated[
+        Annotated[int, Between(1, _MOST_ADDRESSES)] | Annotated[tuple[Address, ...], NOT_EMPTY, Check(distinct)],
+        Key(
+            "How many addresses it has in each family, which the lab chooses; or a list of fixed ones on its segment.",
+            [200, ["203.0.113.77"]],
+        ),
+    ] = 1
     sysctls: Annotated[
         Sysctls,
         Key(
@@ -33,6 +40,16 @@ class Host(Declared, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
     position: Position
+
+    @property
+    def fixed_addresses(self) -> tuple[IPAddress, ...]:
+        """The addresses that the author fixes."""
+        return () if isinstance(self.addresses, int) else self.addresses
+
+    @property
+    def chosen_addresses(self) -> int:
+        """How many addresses the lab chooses in each family of which none is fixed."""
+        return self.addresses if isinstance(self.addresses, int) else 1
 
 
 class LoadBalancer(Declared, frozen=True, kw_only=True):

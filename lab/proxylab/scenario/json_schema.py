@@ -82,7 +82,8 @@ def _draft_07(schema: Any, *, nullable: bool = True) -> Any:
     """A schema in draft-07, for an editor.
 
     Draft-07 ignores keys beside ``$ref``. In the scenario format a key without a value is an error, so null is not an
-    alternative. Titles that repeat a key go.
+    alternative. A mapping with keys may also look like one by names, so one of several alternatives is enough. Titles
+    that repeat a key go.
     """
     if isinstance(schema, list):
         return [_draft_07(each) for each in schema]
@@ -94,7 +95,7 @@ def _draft_07(schema: Any, *, nullable: bool = True) -> Any:
     if not nullable and "anyOf" in kept:
         options = [option for option in kept["anyOf"] if option != {"type": "null"}]
         kept = {**kept, "anyOf": options} if len(options) > 1 else {**options[0], **_without(kept, "anyOf")}
-    made = {key: _part(key, value) for key, value in kept.items()}
+    made = {"anyOf" if key == "oneOf" else key: _part(key, value) for key, value in kept.items()}
     if "$ref" in made and len(made) > 1:
         made = {"allOf": [{"$ref": made["$ref"]}], **_without(made, "$ref")}
     return made

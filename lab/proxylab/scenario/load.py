@@ -24,7 +24,7 @@ from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
 from proxylab.scenario.model import Position, Probe, Scenario, Step
-from proxylab.scenario.networks import check_network, service_networks, with_networks
+from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
 from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
@@ -143,14 +143,14 @@ def _scenario(
         problems.add(_start(file), "the file has no Scenario", allowed=needed)
     if not scenarios:
         read_configuration(configurations, problems)
-        read_manifests(others, (), problems)
+        read_manifests(others, None, problems)
         _check_strictly(others, strict, problems)
         problems.raise_any()
     whole = amend(scenarios[0])
     parts = read_parts(whole, problems)
     configured = read_configuration(configurations, problems)
     others += _further(whole["spec"]["manifests"], Path(file).parent, problems)
-    manifests = read_manifests(others, service_networks(parts), problems)
+    manifests = read_manifests(others, known_network(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
     parts = with_objects(parts, manifests, problems)

@@ -5,17 +5,19 @@ The module owns which kinds a scenario file may hold, how the lab uses each kind
 ports.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
+from ipaddress import ip_network
 from typing import Final, Generic, TypeVar
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, IPNetwork
+from proxylab.addresses import IPAddress, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Path, path_text
 from proxylab.scenario.keys import ignored_keys
-from proxylab.scenario.model import Node, PodGroup
+from proxylab.scenario.model import Network, Node, PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validation import validated
@@ -31,7 +33,15 @@ from proxylab.scenario.workloads import (
     slice_of,
 )
 
-__all__ = ["DEFAULT_NAMESPACE", "ManifestObject", "Manifests", "ServiceId", "check_services", "read_manifests"]
+__all__ = [
+    "DEFAULT_NAMESPACE",
+    "ManifestObject",
+    "Manifests",
+    "ServiceId",
+    "check_services",
+    "read_manifests",
+    "with_leading_zeros",
+]
 
 Entry = TypeVar("Entry", PodGroup, Node)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
@@ -49,6 +59,12 @@ _KINDS: Final = {
     "ServiceCIDR": "networking.k8s.io/v1",
     "List": "v1",
 }
+
+_TO_ADDRESSES: Final = {
+    *("spec", "clusterIP", "clusterIPs", "externalIPs", "loadBalancerSourceRanges"),
+    *("status", "loadBalancer", "ingress", "ip", "endpoints", "addresses"),
+}
+"""The keys on the way to the addresses of a Service or EndpointSlice."""
 
 
 class ManifestObject(Struct, Generic[Entry], frozen=True):
@@ -100,28 +116,44 @@ class Manifests(Struct):
         )
 
 
-def read_manifests(
-    documents: Iterable[Location], service_networks: Sequence[IPNetwork], problems: Problems
-) -> Manifests:
+def read_manifests(documents: Iterable[Location], network: Network | None, problems: Problems) -> Manifests:
     """Read every manifest of a file.
 
     Args:
         documents: the documents of other kinds than Scenario.
-        service_networks: the networks of cluster IPs; empty if they are not known.
+        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
         problems: takes the mistakes.
     """
-    reader = _Reader(service_networks, problems)
+    reader = _Reader(network, problems)
     for document in documents:
         reader.read(document)
     reader.mirror()
     return reader.found
 
 
+def with_leading_zeros(location: Location) -> Iterator[Location]:
+    """The places of addresses with leading zeros in a Service or EndpointSlice, as old API servers stored them."""
+    for path in _paths_to_zeros(location.value):
+        yield Location(location.document, (*location.path, *path))
+
+
+def _paths_to_zeros(value: object, path: Path = ()) -> Iterator[Path]:
+    if isinstance(value, dict):
+        for key in value:
+            if key in _TO_ADDRESSES:
+                yield from _paths_to_zeros(value[key], (*path, key))
+    elif isinstance(value, list):
+        for index, each in enumerate(value):
+            yield from _paths_to_zeros(each, (*path, index))
+    elif isinstance(value, str) and without_leading_zeros(value) != value:
+        yield path
+
+
 class _Reader:
     """Reads document after document."""
 
-    def __init__(self, service_networks: Sequence[IPNetwork], problems: Problems) -> None:
-        self._service_networks = service_networks
+    def __init__(self, network: Network | None, problems: Problems) -> None:
+        self._network = network
         self._problems = problems
         self._seen: dict[tuple[str, str, str], Location] = {}
         self._mirrored: list[EndpointsManifest] = []
@@ -183,9 +215,9 @@ class _Reader:
         found.services[service_id] = None
         if manifest is not None:
             before = len(problems)
-            check_service(manifest, location, self._service_networks, problems)
+            check_service(manifest, location, self._network, problems)
             if len(problems) == before:
-                found.services[service_id] = service_of(manifest)
+                found.services[service_id] = replace(service_of(manifest), stored=self._stored("Service", location))
             found.ignored.update(ignored_keys(manifest, location.value))
 
     def _read_slice(self, location: Location) -> None:
@@ -208,8 +240,19 @@ class _Reader:
         if made is None:
             self.found.notes.append(f"no effect: EndpointSlice {'/'.join(name)} holds host names, not addresses")
         elif service:
-            self.found.slices[name] = made
+            self.found.slices[name] = replace(made, stored=self._stored("EndpointSlice", location))
             self.found.slice_spots[name] = location
+
+    def _stored(self, kind: str, location: Location) -> dict[str, str]:
+        """The addresses with leading zeros in an object, as stored, by their usual text."""
+        stored: dict[str, str] = {}
+        for each in with_leading_zeros(location):
+            usual = without_leading_zeros(str(each.value)).strip()
+            stored[str(ip_network(usual, strict=False)) if "/" in usual else usual] = str(each.value)
+            where = f"{kind} {location['metadata']['name'].value}: {path_text(each.path)}"
+            note = f"{where}: proxies take {each.value} for {usual}; today's API server refuses leading zeros"
+            self.found.notes.append(note)
+        return stored
 
     def _read_endpoints(self, location: Location) -> None:
         manifest = validated(EndpointsManifest, location, self._problems)

@@ -21,20 +21,24 @@ from proxylab.scenario.change import (
     SliceChange,
 )
 from proxylab.scenario.expect import (
+    Backend,
     ConntrackExpect,
     Entries,
     Expect,
     HttpExpect,
+    Masqueraded,
     NodeDevice,
     Preserved,
+    ReplyByBackend,
     Shares,
     SourceAddress,
+    SourceByBackend,
     SourceExpectation,
 )
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
 from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, Uplink
+from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, TrackedConnection, Uplink
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.probes import (
     MOST_FLOWS,
@@ -54,6 +58,7 @@ from proxylab.scenario.probes import (
 from proxylab.scenario.steps import (
     Count,
     EngineState,
+    Metric,
     RulesState,
     Step,
     StepException,
@@ -69,6 +74,7 @@ __all__ = [
     "STREAM_EVERY",
     "TERMINATING_MODES",
     "AddressTarget",
+    "Backend",
     "Case",
     "Change",
     "ConntrackExpect",
@@ -90,7 +96,9 @@ __all__ = [
     "ListeningPort",
     "LoadBalancer",
     "Manner",
+    "Masqueraded",
     "Matrix",
+    "Metric",
     "Mode",
     "Network",
     "Node",
@@ -107,6 +115,7 @@ __all__ = [
     "Preserved",
     "Probe",
     "Reply",
+    "ReplyByBackend",
     "RoutedAddress",
     "RulesState",
     "Scenario",
@@ -118,6 +127,7 @@ __all__ = [
     "SliceChange",
     "Source",
     "SourceAddress",
+    "SourceByBackend",
     "SourceExpectation",
     "Spread",
     "Step",
@@ -126,6 +136,7 @@ __all__ = [
     "Stream",
     "StreamExpect",
     "Target",
+    "TrackedConnection",
     "Until",
     "Uplink",
     "VersionRange",
@@ -183,6 +194,11 @@ class Scenario(Record, frozen=True, kw_only=True):
     matrix: Matrix = Matrix()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
+
+    @property
+    def machines(self) -> tuple[Node | Host, ...]:
+        """The nodes, then the outside hosts."""
+        return (*self.nodes, *self.hosts)
 
     @property
     def all_probes(self) -> tuple[Probe, ...]:

@@ -3,19 +3,24 @@
 ``proxylab.scenario.networks`` compares networks with each other.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final, TypeVar
 
 from msgspec import field
 
-from proxylab.addresses import Family, IPNetwork
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.scenario import syntax
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
-from proxylab.scenario.problems import listed
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.problems import listed, shown
 from proxylab.scenario.syntax import Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
 
 __all__ = ["Families", "Hairpin", "InterNode", "Network", "PodNetwork", "RoutedAddress", "Segment", "families_given"]
+
+
+_LAST_PORT: Final = 65535
 
 
 class PodNetwork(StrEnum):
@@ -41,13 +46,16 @@ class Hairpin(StrEnum):
     NONE = "none"
 
 
-def _one_of_each_family(networks: list[IPNetwork]) -> list[IPNetwork]:
-    families = [Family.of(network) for network in networks]
+_AnyOf = TypeVar("_AnyOf", IPAddress, IPNetwork)
+
+
+def _one_of_each_family(given: list[_AnyOf]) -> list[_AnyOf]:
+    families = [Family.of(each) for each in given]
     for family in Family:
         if families.count(family) > 1:
-            several = listed(str(network) for network in networks if Family.of(network) is family)
-            raise refused(f"{several} are all {family}", allowed="allowed: one network of each family")
-    return networks
+            several = listed(str(each) for each in given if Family.of(each) is family)
+            raise refused(f"{several} are all {family}", allowed="allowed: one of each family")
+    return given
 
 
 def families_given(families: list[Family]) -> list[Family]:
@@ -61,6 +69,24 @@ Families = Annotated[tuple[Family, ...], Check(families_given), Check(distinct)]
 _Networks = Annotated[
     tuple[syntax.Network, ...], NOT_EMPTY, Check(_one_of_each_family), Read(listed_if_single, str | list[str])
 ]
+_Addresses = Annotated[
+    tuple[syntax.Address, ...], NOT_EMPTY, Check(_one_of_each_family), Read(listed_if_single, str | list[str])
+]
+
+
+def _node_ports(text: object) -> object:
+    first, _, last = text.partition("-") if isinstance(text, str) else ("", "", "")
+    if not (first.isdecimal() and last.isdecimal() and 1 <= int(first) <= int(last) <= _LAST_PORT):
+        raise refused(f"{shown(text)} is not a range of ports", allowed="write it as 30000-32767; allowed: 1-65535")
+    return text
+
+
+def _range_of(text: str) -> PortRange:
+    first, _, last = text.partition("-")
+    return PortRange(int(first), int(last))
+
+
+_NodePorts = Annotated[PortRange, Form(Annotated[str, Read(_node_ports)], _range_of)]
 
 
 class Segment(Declared, frozen=True, kw_only=True):
@@ -128,6 +154,15 @@ class Network(Declared, frozen=True, kw_only=True):
         _Networks,
         Key("The network of the cluster IPs, or one of each family.", ["10.96.0.0/16"], alias="serviceCIDR"),
     ] = ()
+    node_ports: Annotated[
+        _NodePorts,
+        Key(
+            "The range from which Services get their node ports: --service-node-port-range of kube-apiserver. "
+            "The default is 30000-32767.",
+            ["80-8079"],
+            alias="serviceNodePortRange",
+        ),
+    ] = NODE_PORTS
     node_cidrs: Annotated[
         _Networks,
         Key("The segment that all nodes share: a network, or one of each family.", ["172.18.0.0/16"], alias="nodeCIDR"),
@@ -143,6 +178,14 @@ class Network(Declared, frozen=True, kw_only=True):
     segments: Annotated[
         tuple[Segment, ...], Key("Further segments by name.", [{"storage": {"cidr": "172.19.0.0/16"}}])
     ] = ()
+    routers: Annotated[
+        Mapping[Name, _Addresses],
+        Key(
+            "The router's addresses by segment (nodes, outside, or one of segments), where it does not have the first "
+            "address of the segment.",
+            [{"nodes": "172.18.255.254"}],
+        ),
+    ] = field(default_factory=dict)
     router_sysctls: Annotated[
         Sysctls,
         Key(

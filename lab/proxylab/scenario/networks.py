@@ -11,13 +11,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
-from proxylab.scenario.document import Location
+from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.inventory import Inventory
 from proxylab.scenario.model import Matrix, Network, Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
 
-__all__ = ["check_network", "families_of", "networks_of", "service_networks", "with_networks"]
+__all__ = ["check_network", "families_of", "known_network", "networks_of", "with_networks"]
 
 _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
     "podCIDR": {Family.IPV4: ip_network("10.244.0.0/16"), Family.IPV6: ip_network("fd00:10:244::/56")},
@@ -30,7 +30,10 @@ _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
 _Named = tuple[tuple[str, ...], IPNetwork]
 """A network and its path below ``spec.network``."""
 
-_OWN_SEGMENTS: Final = ("nodes", "outside")
+_NODES: Final = "nodes"
+_OUTSIDE: Final = "outside"
+"""The segments that every lab has."""
+
 _FIRST_DEVICE: Final = "eth0"
 
 
@@ -60,11 +63,9 @@ def with_networks(network: Network, matrix: Matrix) -> Network:
     )
 
 
-def service_networks(parts: Parts) -> tuple[IPNetwork, ...]:
-    """The networks of cluster IPs; empty if they are unknown."""
-    if parts.network is None or parts.matrix is None:
-        return ()
-    return networks_of(parts.network, families_of(parts.network, parts.matrix))["serviceCIDR"]
+def known_network(parts: Parts) -> Network | None:
+    """The network with the defaults of every family that some case has; ``None`` if it is not well-formed."""
+    return with_networks(parts.network, parts.matrix) if parts.network and parts.matrix else None
 
 
 def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> None:
@@ -76,19 +77,17 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         problems: takes the mistakes. The plan finds networks that are too small.
     """
     spec = parts.location["spec"]
-    segments = [*_OWN_SEGMENTS, *(each.name for each in (parts.network.segments if parts.network else ()))]
+    segments = [_NODES, _OUTSIDE, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
         _check_pools(parts, parts.network, problems)
+        _check_on_segments(parts, parts.network, segments, problems)
         for index, routed in enumerate(parts.network.routed):
             _check_nodes(routed.nodes, spec["network"]["routed"][index]["nodes"], inventory, problems)
     for name, node in parts.nodes.items():
         if node is not None:
+            _check_connections(node, parts.at("nodes", name), problems)
             _check_devices(node, segments if parts.network else None, parts.at("nodes", name), problems)
-            _check_internal_ips(node, parts, _own_addresses_at(parts, name), problems)
-    for name, host in parts.hosts.items():
-        if host is not None and parts.network is not None:
-            _check_segment(host.segment, segments, spec["hosts"][name]["segment"], problems)
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
             _check_nodes(balancer.nodes, spec["loadBalancers"][name]["nodes"], inventory, problems)
@@ -129,6 +128,7 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
     spec = parts.location["spec"]
     for key, given in _given(network).items():
         yield from ((spec["network"][key], each) for each in given.values())
+    yield from ((location, address) for _, location, address in _fixed(parts, network))
     for index, routed in enumerate(network.routed):
         yield spec["network"]["routed"][index]["network"], routed.network
     for name, pod in parts.pods.items():
@@ -137,8 +137,6 @@ def _located(parts: Parts, network: Network) -> Iterator[tuple[Location, IPAddre
             yield from ((at[index], each) for index, each in enumerate(pod.addresses))
     for name, node in parts.nodes.items():
         if node is not None:
-            at = _own_addresses_at(parts, name)
-            yield from ((at[index], each) for index, each in enumerate(node.internal_ips))
             yield from _located_at_node(node, parts.at("nodes", name))
     for name, balancer in parts.load_balancers.items():
         if balancer is not None:
@@ -154,6 +152,8 @@ def _located_at_node(node: Node, location: Location) -> Iterator[tuple[Location,
     for daemon in node.daemons:
         if daemon.address is not None:
             yield location["daemons"][daemon.name]["address"], daemon.address
+    for index, connection in enumerate(node.conntrack):
+        yield location["conntrack"][index]["from"], connection.source.address
 
 
 def _check_apart(location: Location, one: _Named, other: _Named, problems: Problems) -> None:
@@ -198,10 +198,10 @@ def _check_nodes(nodes: Sequence[str], location: Location, inventory: Inventory,
             inventory.refuse(location[index].spot, node, "a node", inventory.nodes, problems)
 
 
-def _check_segment(name: str, segments: list[str], location: Location, problems: Problems) -> None:
+def _check_segment(name: str, segments: list[str], spot: Spot, problems: Problems) -> None:
     if name not in segments:
         problems.add(
-            location.spot,
+            spot,
             f"there is no segment {name}",
             allowed=f"allowed: {listed(segments)}",
             word=name,
@@ -217,18 +217,69 @@ def _own_addresses_at(parts: Parts, name: str) -> Location:
     return Location(location.document, (*location.path[:-2], "status", "addresses"))
 
 
-def _check_internal_ips(node: Node, parts: Parts, location: Location, problems: Problems) -> None:
-    """Note a node's own address outside the nodes' segment, and a second one of a family."""
-    if parts.network is None or parts.matrix is None:
-        return
-    networks = networks_of(parts.network, families_of(parts.network, parts.matrix))["nodeCIDR"]
-    for index, address in enumerate(node.internal_ips):
-        family = Family.of(address)
-        if family in map(Family.of, node.internal_ips[:index]):
-            problems.add(location[index].spot, f"a second {family} address", allowed="one of each family")
-        elif not any(address in network for network in networks):
-            allowed = f"allowed: an address in spec.network.nodeCIDR, {listed(map(str, networks))}"
-            problems.add(location[index].spot, f"{address} is not on the nodes' segment", allowed=allowed)
+def _fixed(parts: Parts, network: Network) -> Iterator[tuple[str, Location, IPAddress]]:
+    """Every fixed address that the router, a node or a host has on a segment, with the segment and its place."""
+    spec = parts.location["spec"]
+    given = [(name, spec["network"]["routers"][name], own) for name, own in network.routers.items()]
+    given += [(_NODES, _own_addresses_at(parts, node.name), node.internal_ips) for node in parts.nodes.values() if node]
+    given += [
+        (host.segment, spec["hosts"][host.name]["addresses"], host.fixed_addresses)
+        for host in filter(None, parts.hosts.values())
+    ]
+    for segment, location, addresses in given:
+        listed_there = isinstance(location.value, list)
+        yield from (
+            (segment, location[index] if listed_there else location, address) for index, address in enumerate(addresses)
+        )
+
+
+def _check_on_segments(parts: Parts, network: Network, segments: list[str], problems: Problems) -> None:
+    """Note unknown segments, and a node's second address of a family."""
+    spec = parts.location["spec"]
+    for name in network.routers:
+        _check_segment(name, segments, spec["network"]["routers"][name].key, problems)
+    for host in filter(None, parts.hosts.values()):
+        _check_segment(host.segment, segments, spec["hosts"][host.name]["segment"].spot, problems)
+    for node in filter(None, parts.nodes.values()):
+        for index, address in enumerate(node.internal_ips):
+            if Family.of(address) in map(Family.of, node.internal_ips[:index]):
+                spot = _own_addresses_at(parts, node.name)[index].spot
+                problems.add(spot, f"a second {Family.of(address)} address", allowed="one of each family")
+    if parts.matrix is not None:
+        _check_fixed(parts, network, parts.matrix, problems)
+
+
+def _check_fixed(parts: Parts, network: Network, matrix: Matrix, problems: Problems) -> None:
+    """Note fixed addresses that no machine on their segment can have."""
+    networks = networks_of(network, families_of(network, matrix))
+    there = {_NODES: ("nodeCIDR", networks["nodeCIDR"]), _OUTSIDE: ("outsideCIDR", networks["outsideCIDR"])}
+    there |= {segment.name: (f"segments.{segment.name}", segment.cidrs) for segment in network.segments}
+    for segment, location, address in _fixed(parts, network):
+        key, cidrs = there.get(segment, ("", ()))
+        if address.version not in [each.version for each in cidrs]:
+            continue  # another check refuses the segment or the family
+        own = next((each for each in cidrs if address in each), None)
+        if own is None:
+            allowed = f"allowed: an address in spec.network.{key}, {listed(map(str, cidrs))}"
+            problems.add(location.spot, f"{address} is not on the segment {segment}", allowed=allowed)
+        elif address in (own[0], own[-1]):
+            problems.add(location.spot, f"{address} is the first or last of {own}", allowed="choose one between them")
+
+
+def _check_connections(node: Node, location: Location, problems: Problems) -> None:
+    """Note conntrack entries that translate between families, and those that the table cannot hold together."""
+    ways: set[object] = set()
+    for index, connection in enumerate(node.conntrack):
+        at = location["conntrack"][index]
+        for key, end in connection.ends.items():
+            if end.address.version != connection.source.address.version:
+                what = f"{end} and {connection.source} are not of one IP family"
+                problems.add(at[key].spot, what, allowed="choose one family")
+        if ways & connection.ways:
+            problems.add(
+                at.spot, "another entry has the same flow, or the same replies", allowed="remove one of the two"
+            )
+        ways |= connection.ways
 
 
 def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:
@@ -241,7 +292,7 @@ def _check_devices(node: Node, segments: list[str] | None, location: Location, p
                 allowed="choose another name, such as eth1",
             )
         if segments is not None:
-            _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"], problems)
+            _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"].spot, problems)
     devices = [_FIRST_DEVICE, *(each.device for each in node.uplinks), "lo"]
     named = [(location["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
     named += [(location["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]

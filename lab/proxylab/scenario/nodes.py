@@ -1,11 +1,14 @@
 """``spec.nodes``: the keys of a node. ``proxylab.scenario.networks`` compares them with the network."""
 
+from contextlib import suppress
 from typing import Annotated, Final
 
 from msgspec import field
 
-from proxylab.addresses import Protocol
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Key, Read, refused
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.cluster.configuration import SocketAddress
+from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import (
     Address,
     Destination,
@@ -21,7 +24,7 @@ from proxylab.scenario.syntax import (
 )
 from proxylab.scenario.words import Position
 
-__all__ = ["Daemon", "Leftovers", "Node", "NodeAddress", "NodeRoute", "Uplink"]
+__all__ = ["Daemon", "Leftovers", "Node", "NodeAddress", "NodeRoute", "TrackedConnection", "Uplink"]
 
 
 class NodeAddress(Declared, frozen=True, kw_only=True):
@@ -66,6 +69,51 @@ class Daemon(Declared, frozen=True, kw_only=True):
     port: Annotated[PortNumber, Key("The port it listens on.", [8080])]
     protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
     address: Annotated[Address | None, Key("The address it listens on; the default is all.", ["127.0.0.1"])] = None
+
+
+def _end(value: object) -> object:
+    with suppress(ValueError):
+        if isinstance(value, str) and SocketAddress.parse(value):
+            return value
+    raise refused(
+        f"must be an address and port, is {describe(value)}", allowed="write it as 10.0.0.1:80 or [fd00::1]:80"
+    )
+
+
+_End = Annotated[SocketAddress, Form(Annotated[str, Read(_end)], SocketAddress.parse)]
+
+
+class TrackedConnection(Declared, frozen=True, kw_only=True):
+    """A connection that a node knows before its engine starts. One of TCP is established.
+
+    Packets of the flow meet no rule. So send them as a stream: a probe is inconclusive if no rule counts its packet.
+    """
+
+    protocol: Annotated[Protocol, Key("The transport protocol.", ["UDP"])]
+    source: Annotated[_End, Key("The sender's address and port.", ["10.244.0.10:40000"], alias="from")]
+    destination: Annotated[_End, Key("The address and port that it dialled.", ["10.96.0.10:53"], alias="to")]
+    reply_from: Annotated[
+        _End | None,
+        Key(
+            "Where the kernel sends the packets instead (DNAT), so that replies come from there.", ["10.244.1.10:5353"]
+        ),
+    ] = None
+    reply_to: Annotated[
+        _End | None,
+        Key("The source that the kernel gives the packets (SNAT), so that replies go there.", ["172.18.0.2:40000"]),
+    ] = None
+
+    @property
+    def ends(self) -> dict[str, SocketAddress]:
+        """Its addresses and ports by their keys."""
+        ends = {"from": self.source, "to": self.destination, "replyFrom": self.reply_from, "replyTo": self.reply_to}
+        return {key: end for key, end in ends.items() if end is not None}
+
+    @property
+    def ways(self) -> frozenset[tuple[Protocol, SocketAddress, SocketAddress]]:
+        """What no other entry may have: the ends of its packets, and those of the replies."""
+        answering, asking = self.reply_from or self.destination, self.reply_to or self.source
+        return frozenset({(self.protocol, self.source, self.destination), (self.protocol, answering, asking)})
 
 
 def _restorable(text: str) -> str:
@@ -169,4 +217,25 @@ class Node(Declared, frozen=True, kw_only=True):
             [{"nft": "table ip kube-proxy {\n}\n"}],
         ),
     ] = Leftovers()
+    conntrack: Annotated[
+        tuple[TrackedConnection, ...],
+        Key(
+            "Entries of the node's connection tracking table from before its engine starts.",
+            [
+                [
+                    {
+                        "protocol": "UDP",
+                        "from": "10.244.0.10:40000",
+                        "to": "10.96.0.10:53",
+                        "replyFrom": "10.244.1.10:5353",
+                    }
+                ]
+            ],
+        ),
+    ] = ()
     position: Position
+
+    @property
+    def fixed_addresses(self) -> tuple[IPAddress, ...]:
+        """Its own addresses that the author fixes."""
+        return self.internal_ips

@@ -11,7 +11,7 @@ from functools import cache
 from types import UnionType, new_class
 from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
-from msgspec import NODEFAULT
+from msgspec import NODEFAULT, Struct
 from msgspec.structs import fields, replace
 from pydantic import (
     BaseModel,
@@ -236,7 +236,7 @@ def _field(key: DeclaredKey) -> Any:
         return Field(**options, default_factory=lambda: key.key.implied)
     # Editors show a default that says something as an author writes it: not an empty list, nor milliseconds.
     otherwise = any(isinstance(each, Read | Form) for each in attached(key.hint))
-    if otherwise or key.default in ("", (), {}) or isinstance(key.default, Declared):
+    if otherwise or key.default in ("", (), {}) or isinstance(key.default, Struct):
         return Field(**options, default_factory=lambda: key.default)
     return Field(**options, default=key.default)
 
@@ -279,22 +279,32 @@ def _parts_read(hint: Any) -> tuple[Any, list[Any], list[Any]]:
 
 
 def _one_of(options: tuple[Any, ...]) -> Any:
-    """A union. The value decides which alternative it has to be: by being a mapping, or by the first key of one."""
-    mappings = [option for option in options if _is_mapping(option)]
-    scalars = [option for option in options if option is not type(None) and option not in mappings]
-    if len(mappings) > 1 and not scalars:
-        firsts = {declared_keys(_bare(each))[0].alias: each for each in mappings}
-        named = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
-        return _annotated(Union[tuple(named)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
-    if len(mappings) != 1 or len(scalars) != 1:
+    """A union. The value decides which alternative it has to be: by its kind, or a mapping by its keys."""
+    keyed = [option for option in options if _is_declared(option)]
+    named = [option for option in options if get_origin(_bare(option)) is Mapping]
+    lists = [option for option in options if get_origin(_bare(option)) is tuple]
+    scalars = [option for option in options if option is not type(None) and option not in (*keyed, *named, *lists)]
+    if len(keyed) > 1 and not scalars + named + lists:
+        firsts = {declared_keys(_bare(each))[0].alias: each for each in keyed}
+        tagged = [_annotated(read_as(each), [Tag(f"<{first}>")]) for first, each in firsts.items()]
+        return _annotated(Union[tuple(tagged)], [Discriminator(_first_key(tuple(firsts)))])  # noqa: UP007
+    several = max(map(len, (keyed, named, lists))) > 1
+    if len(scalars) != 1 or several or not keyed + named + lists:
         return Union[tuple(map(read_as, options))]  # noqa: UP007 - a union of types that are known only now
-    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in (("<text>", scalars), ("<keys>", mappings))]
-    chosen = _annotated(Union[tuple(tagged)], [Discriminator(_text_or_keys)])  # noqa: UP007
+    keys = {each.alias for option in keyed for each in declared_keys(_bare(option))}
+
+    def kind(value: object) -> str:
+        if lists and isinstance(value, list):
+            return "<list>"
+        if not keyed + named or not isinstance(value, dict | Declared):
+            return "<one>"
+        by_name = isinstance(value, dict) and named and keys.isdisjoint(value)
+        return "<names>" if by_name or not keyed else "<keys>"
+
+    kinds = (("<one>", scalars), ("<list>", lists), ("<keys>", keyed), ("<names>", named))
+    tagged = [_annotated(read_as(each[0]), [Tag(tag)]) for tag, each in kinds if each]
+    chosen = _annotated(Union[tuple(tagged)], [Discriminator(kind)])  # noqa: UP007
     return _optional(Union[options], chosen)  # noqa: UP007
-
-
-def _text_or_keys(value: object) -> str:
-    return "<keys>" if isinstance(value, dict | Declared) else "<text>"
 
 
 def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str | None]:
@@ -302,13 +312,13 @@ def _first_key(firsts: tuple[str, ...]) -> Callable[[Mapping[str, object]], str 
     return lambda value: next((f"<{first}>" for first in firsts if first in value), None)
 
 
+def _is_declared(hint: Any) -> bool:
+    bare = _bare(hint)
+    return isinstance(bare, type) and issubclass(bare, Declared)
+
+
 def _bare(hint: Any) -> Any:
     return get_args(hint)[0] if get_origin(hint) is Annotated else hint
-
-
-def _is_mapping(hint: Any) -> bool:
-    bare = _bare(hint)
-    return get_origin(bare) is Mapping or (isinstance(bare, type) and issubclass(bare, Declared))
 
 
 def _optional(hint: Any, written: Any) -> Any:

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Final
 
 from msgspec import field
 
-from proxylab.addresses import Family, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.scenario.keys import Between, Check, Key, Manifest, Read
-from proxylab.scenario.syntax import Address, PortNumber, port_name, read_address, read_network, read_port_reference
+from proxylab.scenario.syntax import PortNumber, port_name, read_address, read_network, read_port_reference
 
 __all__ = [
     "DEFAULT_NAMESPACE",
@@ -24,6 +24,7 @@ __all__ = [
     "ServiceManifest",
     "ServiceSpec",
     "SessionAffinity",
+    "StoredAddress",
     "service_of",
 ]
 
@@ -66,17 +67,25 @@ def _target_port(value: object) -> object:
     return port_name(value) if isinstance(value, str) else read_port_reference(value)
 
 
+def _stored_address(value: object) -> IPAddress:
+    """An address as old API servers stored it, perhaps with leading zeros."""
+    return read_address(without_leading_zeros(value) if isinstance(value, str) else value)
+
+
 def _cluster_ip(text: str) -> str:
-    if text not in ("", "None"):
-        read_address(text)
-    return text
+    return text if text in ("", "None") else str(_stored_address(text))
 
 
 def _namespace(text: str) -> str:
     return text or DEFAULT_NAMESPACE
 
 
+def _source_range(value: object) -> IPNetwork:
+    return read_network(without_leading_zeros(value.strip()) if isinstance(value, str) else value)
+
+
 _ClusterIP = Annotated[str, Check(_cluster_ip)]
+StoredAddress = Annotated[IPAddress, Read(_stored_address, str)]
 _NodePort = Annotated[int, Between(0, 65535)]
 
 
@@ -143,7 +152,7 @@ class ServiceSpec(Manifest, frozen=True, kw_only=True):
     ip_families: Annotated[tuple[Family, ...], Key("Its IP families, primary first.")] = ()
     ip_family_policy: Annotated[FamilyPolicy | None, Key("SingleStack by default.")] = None
     external_ips: Annotated[
-        tuple[Address, ...], Key("Further addresses that the network routes to the nodes.", alias="externalIPs")
+        tuple[StoredAddress, ...], Key("Further addresses that the network routes to the nodes.", alias="externalIPs")
     ] = ()
     external_name: Annotated[str, Key("The name for which an ExternalName Service is an alias.")] = ""
     internal_traffic_policy: Annotated[TrafficPolicy, Key("For packets from inside the cluster.")] = (
@@ -157,7 +166,7 @@ class ServiceSpec(Manifest, frozen=True, kw_only=True):
     session_affinity_config: Annotated[_AffinityConfig | None, Key("For sessionAffinity: ClientIP.")] = None
     publish_not_ready_addresses: Annotated[bool, Key("Whether the Service uses pods before they are ready.")] = False
     load_balancer_source_ranges: Annotated[
-        tuple[Annotated[IPNetwork, Read(read_network, str)], ...],
+        tuple[Annotated[IPNetwork, Read(_source_range, str)], ...],
         Key("The networks that may use the load balancer."),
     ] = ()
     allocate_load_balancer_node_ports: Annotated[
@@ -171,7 +180,7 @@ class _Ingress(Manifest, frozen=True, kw_only=True):
 
     without_effect: ClassVar[Mapping[str, str]] = {"ports": "Written by the load balancer's controller."}
 
-    ip: Annotated[Address | None, Key("The load balancer's address.")] = None
+    ip: Annotated[StoredAddress | None, Key("The load balancer's address.")] = None
     hostname: Annotated[str, Key("The load balancer's name, if it has no address.")] = ""
     ip_mode: Annotated[_IngressMode, Key("Whether the balancer keeps the destination, or is a proxy.")] = (
         _IngressMode.VIP

@@ -7,14 +7,14 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, refused
+from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
 from proxylab.scenario.matrix import EngineFailure, Matrix
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import Probe, Stream
 from proxylab.scenario.problems import shown
-from proxylab.scenario.steps import Step
+from proxylab.scenario.steps import Step, StepExpect
 from proxylab.scenario.syntax import Name, distinct
 
 __all__ = ["ScenarioDocument", "Spec"]
@@ -45,11 +45,11 @@ def _tag(text: str) -> str:
     return text
 
 
-def _no_conntrack(streams: dict[str, Any]) -> dict[str, Any]:
-    if "conntrack" in streams:
-        raise refused(
-            "a stream cannot be called conntrack", allowed="a step's expect uses that key for conntrack entries"
-        )
+def _named_apart(streams: dict[str, Any]) -> dict[str, Any]:
+    for key in declared_keys(StepExpect):
+        if key.alias in streams:
+            what = f"a stream cannot be called {key.alias}"
+            raise refused(what, allowed=f"a step's expect uses that key for {key.alias}")
     return streams
 
 
@@ -157,7 +157,7 @@ class Spec(Declared, frozen=True, kw_only=True):
     ] = ()
     streams: Annotated[
         tuple[Stream, ...],
-        Check(_no_conntrack),
+        Check(_named_apart),
         Key(
             "Flows by name that last through all steps.",
             [

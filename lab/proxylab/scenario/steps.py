@@ -3,6 +3,7 @@
 ``model`` exports them all.
 """
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Final
@@ -14,7 +15,7 @@ from proxylab.scenario.expect import ConntrackExpect, SeenSource
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
-from proxylab.scenario.problems import describe
+from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Duration, distinct
 from proxylab.scenario.words import Position
 
@@ -22,6 +23,7 @@ __all__ = [
     "DEADLINE",
     "Count",
     "EngineState",
+    "Metric",
     "RulesState",
     "Step",
     "StepException",
@@ -29,6 +31,9 @@ __all__ = [
     "StreamExpect",
     "Until",
 ]
+
+_METRIC_NAME: Final = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
+"""https://prometheus.io/docs/concepts/data_model/"""
 
 DEADLINE: Final = 10_000
 """The default deadline of a step's wait, in milliseconds."""
@@ -92,7 +97,7 @@ class Count(Declared, frozen=True, kw_only=True):
     at_least: Annotated[int, _MOST, Key("The least number.", [1])] = 0
     at_most: Annotated[Annotated[int, _MOST] | None, Key("The greatest number.", [3])] = None
 
-    def __contains__(self, number: int) -> bool:
+    def __contains__(self, number: float) -> bool:
         return self.at_least <= number and (self.at_most is None or number <= self.at_most)
 
 
@@ -150,21 +155,53 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
     positions: Mapping[str, Position] = field(default_factory=dict)
 
 
+def _metric_name(name: str) -> str:
+    if not _METRIC_NAME.fullmatch(name):
+        raise refused(f"{shown(name)} is not the name of a metric", allowed="allowed: letters, digits and _")
+    return name
+
+
+class Metric(Declared, frozen=True, kw_only=True):
+    """A metric of one node's engine, as /metrics has it when the step ends.
+
+    Samples that have all of ``labels`` count together. kube-proxy counts the Services with which the lab watches it,
+    too: of ``service_changes_total`` and its like expect bounds.
+    """
+
+    name: Annotated[
+        str,
+        Check(_metric_name),
+        Key("Its name; kubeproxy_ may be left out.", ["sync_proxy_rules_no_local_endpoints_total"]),
+    ]
+    node: Annotated[str, Key("The node of the engine.", ["node-a"])]
+    labels: Annotated[
+        Mapping[str, str], Key("The labels that its samples must have.", [{"traffic_policy": "internal"}])
+    ] = field(default_factory=dict)
+    value: Annotated[_AnyCount, Key("Its value: a number, or bounds.", [1, {"atLeast": 1}])]
+
+
 class StepExpect(Declared, frozen=True, kw_only=True):
-    """What must hold after a change: an entry for each stream, by its name, and conntrack."""
+    """What must hold after a change: an entry for each stream, by its name, conntrack, and metrics."""
 
     streams: Annotated[Mapping[str, StreamExpect], OtherKeys()] = field(default_factory=dict)
     conntrack: Annotated[
         ConntrackExpect | None,
         Key("What the connection tracking table must hold.", [{"none": {"replyFrom": "old"}}]),
     ] = None
+    metrics: Annotated[
+        tuple[Metric, ...],
+        Key(
+            "What the engines' metrics must be.",
+            [[{"name": "sync_proxy_rules_no_local_endpoints_total", "node": "node-a", "value": 1}]],
+        ),
+    ] = ()
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)
 
     @property
     def says_anything(self) -> bool:
         """Whether there is anything to judge."""
-        return bool(self.streams) or self.conntrack is not None
+        return bool(self.streams or self.metrics) or self.conntrack is not None
 
 
 class StepException(Declared, frozen=True, kw_only=True):

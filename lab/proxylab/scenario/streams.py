@@ -156,10 +156,14 @@ class _Checker(Struct, frozen=True):
 
     def _expect(self, expect: StepExpect, location: Location) -> None:
         for name, each in expect.streams.items():
-            self._stream(name, location[name], (*self.parts.streams, "conntrack"))
+            self._stream(name, location[name], (*self.parts.streams, *(key.alias for key in declared_keys(StepExpect))))
             self._stream_expect(each, location[name])
         if expect.conntrack is not None:
             check_conntrack(expect.conntrack, location["conntrack"], self.inventory, self.problems)
+        for index, metric in enumerate(expect.metrics):
+            if metric.node not in self.inventory.nodes:
+                spot = location["metrics"][index]["node"].spot
+                self.inventory.refuse(spot, metric.node, "a node", self.inventory.nodes, self.problems)
 
     def _stream_expect(self, expect: StreamExpect, location: Location) -> None:
         if not location.keys:

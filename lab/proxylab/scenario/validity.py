@@ -5,14 +5,15 @@ allocators in pkg/registry/core/service of Kubernetes. ``proxylab.scenario.manif
 other.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
+from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.document import Location, Spot
+from proxylab.scenario.model import Network
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.services import FamilyPolicy, ServiceManifest, ServiceSpec, SessionAffinity
 from proxylab.scenario.syntax import (
@@ -26,9 +27,6 @@ from proxylab.scenario.syntax import (
 from proxylab.scenario.workloads import AddressType, EndpointSliceManifest
 
 __all__ = ["check_labels", "check_service", "check_slice"]
-
-NODE_PORTS = range(30000, 32768)
-"""The default of kube-apiserver's ``--service-node-port-range``."""
 
 _LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 _KUBELET_PORT = 10250
@@ -45,7 +43,7 @@ class _Subject(Struct, frozen=True):
 
     manifest: ServiceManifest
     location: Location
-    service_networks: Sequence[IPNetwork]
+    network: Network | None
     problems: Problems
 
     @property
@@ -70,7 +68,7 @@ class _Subject(Struct, frozen=True):
     @property
     def families(self) -> tuple[Family, ...]:
         """The cluster's families; empty if they are unknown."""
-        return tuple(map(Family.of, self.service_networks))
+        return tuple(map(Family.of, self.network.service_cidrs)) if self.network else ()
 
     @property
     def headless(self) -> bool:
@@ -81,18 +79,16 @@ class _Subject(Struct, frozen=True):
         return self.type in _EXPOSED or (self.type is ServiceType.CLUSTER_IP and bool(self.spec.external_ips))
 
 
-def check_service(
-    manifest: ServiceManifest, location: Location, service_networks: Sequence[IPNetwork], problems: Problems
-) -> None:
+def check_service(manifest: ServiceManifest, location: Location, network: Network | None, problems: Problems) -> None:
     """Note everything that the API server would refuse.
 
     Args:
         manifest: the Service.
         location: its place.
-        service_networks: the networks of cluster IPs; empty if they are unknown.
+        network: the networks of cluster IPs and the range of node ports; ``None`` if they are unknown.
         problems: takes the mistakes.
     """
-    subject = _Subject(manifest, location, service_networks, problems)
+    subject = _Subject(manifest, location, network, problems)
     for check in _CHECKS:
         check(subject)
 
@@ -149,16 +145,17 @@ def _node_ports(subject: _Subject) -> None:
         key = (port.protocol, port.node_port)
         if subject.type not in _EXPOSED:
             subject.problems.add(spot, f"may not be used when type is {subject.type}", allowed=_LEAVE_OUT)
-        elif port.node_port not in NODE_PORTS:
-            _outside_node_ports(subject, spot, port.node_port)
         elif key in taken:
             subject.problems.add(spot, f"{port.node_port} appears twice for {key[0]}", allowed=_ANOTHER)
+        else:
+            _node_port_in_range(subject, spot, port.node_port)
         taken.add(key)
 
 
-def _outside_node_ports(subject: _Subject, spot: Spot, number: int) -> None:
-    allowed = f"allowed: {NODE_PORTS[0]} to {NODE_PORTS[-1]}"
-    subject.problems.add(spot, f"{number} is not in the range of node ports", allowed=allowed)
+def _node_port_in_range(subject: _Subject, spot: Spot, number: int) -> None:
+    if subject.network is not None and number not in subject.network.node_ports.numbers:
+        allowed = f"the range of valid ports is {subject.network.node_ports} (spec.network.serviceNodePortRange)"
+        subject.problems.add(spot, f"{number}: provided port is not in the valid range", allowed=allowed)
 
 
 def _cluster_ips(subject: _Subject) -> None:
@@ -189,9 +186,9 @@ def _cluster_ips(subject: _Subject) -> None:
 
 
 def _in_range(subject: _Subject, location: Location, address: IPAddress) -> None:
-    networks = {network.version: network for network in subject.service_networks}
-    if not networks:
+    if subject.network is None:
         return
+    networks = {network.version: network for network in subject.network.service_cidrs}
     allowed = f"allowed: an address in spec.network.serviceCIDR, {listed(map(str, networks.values()))}"
     network = networks.get(address.version)
     if network is None:
@@ -280,8 +277,8 @@ def _external_policy(subject: _Subject) -> None:
     spot = at["healthCheckNodePort"].spot
     if subject.type is not ServiceType.LOAD_BALANCER or spec.external_traffic_policy is not TrafficPolicy.LOCAL:
         subject.problems.add(spot, "may only be set when type is LoadBalancer and externalTrafficPolicy is Local")
-    elif spec.health_check_node_port not in NODE_PORTS:
-        _outside_node_ports(subject, spot, spec.health_check_node_port)
+    else:
+        _node_port_in_range(subject, spot, spec.health_check_node_port)
 
 
 def _external_name(subject: _Subject) -> None:

@@ -10,13 +10,13 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Annotated, ClassVar
 
-from proxylab.addresses import Family, IPAddress, Protocol
+from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
 from proxylab.scenario.model import ListeningPort, Node, PodGroup
-from proxylab.scenario.services import Metadata
-from proxylab.scenario.syntax import Address, PortName, PortNumber, distinct, is_address
+from proxylab.scenario.services import Metadata, StoredAddress
+from proxylab.scenario.syntax import PortName, PortNumber, distinct, is_address
 
 __all__ = [
     "AddressType",
@@ -29,6 +29,9 @@ __all__ = [
     "pod_of_object",
     "slice_of",
 ]
+
+
+_StoredText = Annotated[str, Check(without_leading_zeros)]
 
 
 class AddressType(StrEnum):
@@ -81,7 +84,9 @@ class _Endpoint(Manifest, frozen=True, kw_only=True):
 
     without_effect: ClassVar[Mapping[str, str]] = {"deprecatedTopology": "A key of v1beta1."}
 
-    addresses: Annotated[tuple[str, ...], NOT_EMPTY, Check(distinct), Key("The addresses; proxies use the first.")]
+    addresses: Annotated[
+        tuple[_StoredText, ...], NOT_EMPTY, Check(distinct), Key("The addresses; proxies use the first.")
+    ]
     conditions: Annotated[_Conditions, Key("Whether the endpoint takes traffic.")] = _Conditions()
     hostname: Annotated[str, Key("Its name in DNS.")] = ""
     node_name: Annotated[str, Key("The node it runs on.")] = ""
@@ -114,7 +119,7 @@ class EndpointSliceManifest(Manifest, frozen=True, kw_only=True):
 class _EndpointAddress(Manifest, frozen=True, kw_only=True):
     """One address of a subset."""
 
-    ip: Annotated[Address, Key("The address.")]
+    ip: Annotated[StoredAddress, Key("The address.")]
     hostname: Annotated[str, Key("Its name in DNS.")] = ""
     node_name: Annotated[str, Key("The node it is on.")] = ""
     target_ref: Annotated[_TargetRef, Key("The pod behind it.")] = _TargetRef()
@@ -177,13 +182,13 @@ class _Condition(_Loose, frozen=True):
 class _PodIP(Manifest, frozen=True):
     """One entry of ``status.podIPs``."""
 
-    ip: Annotated[Address, Key("The address.")]
+    ip: Annotated[StoredAddress, Key("The address.")]
 
 
 class _PodStatus(_Loose, frozen=True):
     """``status`` of a Pod."""
 
-    pod_ip: Annotated[Address | None, Key("Its address.", alias="podIP")] = None
+    pod_ip: Annotated[StoredAddress | None, Key("Its address.", alias="podIP")] = None
     pod_ips: Annotated[tuple[_PodIP, ...], Key("Its addresses.", alias="podIPs")] = ()
     conditions: Annotated[tuple[_Condition, ...], Key("Ready, among others.")] = ()
 
@@ -200,7 +205,7 @@ class _NodeAddress(Manifest, frozen=True):
     """One entry of ``status.addresses``."""
 
     type: Annotated[str, Key("InternalIP, Hostname and others.")]
-    address: Annotated[str, Key("The address.")]
+    address: Annotated[_StoredText, Key("The address.")]
 
 
 class _Taint(_Loose, frozen=True):

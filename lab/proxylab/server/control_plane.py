@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from typing import Any, Final, Self
 
 from msgspec import Struct
@@ -18,14 +18,15 @@ from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
-from proxylab.errors import ScenarioError
+from proxylab.errors import CapabilityError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool, IptablesVariant, RestoreRefusedError
 from proxylab.kernel.netfilter.nft_tool import NftRefusedError, NftTool
+from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.plan.model import Leftover, Plan, Role
+from proxylab.plan.model import Leftover, Namespace, Plan, Role
 from proxylab.protocol.messages import Build, Inspected
 from proxylab.scenario.model import Mode
 from proxylab.server.network import Network
@@ -71,6 +72,9 @@ class ControlPlane(Struct, frozen=True):
             for namespace in request.plan.namespaces
             for leftover in namespace.leftovers
         )
+        for namespace in request.plan.namespaces:
+            if namespace.conntrack:
+                _track(namespace, namespaces[namespace.name])
         async with AsyncExitStack() as stack:
             store = Store()
             fleet = await _run_engines(request, contexts, store, stack)
@@ -109,6 +113,19 @@ async def _leave(node: str, leftover: Leftover, context: NodeContext) -> None:
         raise ScenarioError(
             [f"{where}: {leftover.tool} refuses it; write rules that it accepts: {refused}"]
         ) from refused
+
+
+def _track(namespace: Namespace, netns: NetNs) -> None:
+    """Write a node's conntrack entries from before its engine."""
+    with closing(Conntrack(netns)) as conntrack:
+        for connection in namespace.conntrack:
+            try:
+                conntrack.add(connection)
+            except OSError as error:
+                needed = f"writing conntrack entries of {namespace.name} ({error.strerror})"
+                raise CapabilityError(
+                    needed, "load the kernel modules nf_conntrack_netlink and nf_nat as root"
+                ) from error
 
 
 async def _run_engines(

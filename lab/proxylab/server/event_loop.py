@@ -218,8 +218,8 @@ class _RequestHandler:
                 began = time.monotonic()
                 await lab.advance(request)
                 return Advanced(time.monotonic() - began)
-            case Conclude(tables):
-                return Concluded(await lab.step_runner.conclude(tables=tables))
+            case Conclude(tables, metrics):
+                return Concluded(await lab.step_runner.conclude(tables=tables, metrics=metrics))
             case Send(resolved, trace):
                 return Sent(await lab.send(resolved, trace=trace))
             case LookUp(netns_name, query, seconds):

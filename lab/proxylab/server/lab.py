@@ -253,7 +253,8 @@ def _step_runner(
 ) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet
     awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks)
-    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited)
+    metrics = request.engine.configuration.metrics
+    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited, metrics)
 
 
 async def _follow_health(

@@ -14,15 +14,18 @@ node's namespace disappears only from the API, since its node lives on.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
+from proxylab.engines.exported import read_exported
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import TableEntry
@@ -42,6 +45,8 @@ from proxylab.traffic.runner import Runner
 __all__ = ["StepRunner"]
 
 _SYNC_SECONDS: Final = 60.0
+_ASK_SECONDS: Final = 5.0
+_NONE: Final[Mapping[str, Sequence[str]]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -54,6 +59,7 @@ class StepRunner:
     families: tuple[Family, ...]
     runner: Runner
     awaited: StepConditions
+    metrics: SocketAddress
     _blackholed: set[str] = field(default_factory=set)
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
@@ -101,8 +107,12 @@ class StepRunner:
         """Let the streams rest before something that would count their packets as its own."""
         await self.runner.streams.rest(self._sentinels)
 
-    async def conclude(self, *, tables: bool = False) -> StepEvidence:
+    async def conclude(self, *, tables: bool = False, metrics: Mapping[str, Sequence[str]] = _NONE) -> StepEvidence:
         """End the latest step, once its streams have sent enough after its wait, and are at rest.
+
+        Args:
+            tables: whether to read connection tracking then.
+            metrics: the names of metrics to read then, by node.
 
         Raises:
             InternalError: no step is under way.
@@ -116,7 +126,12 @@ class StepRunner:
         await self.rest()
         ended = time.time_ns()
         entries = tuple(self._entries()) if tables else None
-        return replace(underway, ended=ended, streams=streams.take(), entries=entries)
+        deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
+        exported = [
+            await read_exported(node, namespaces[node], self.metrics, names, deadline)
+            for node, names in metrics.items()
+        ]
+        return replace(underway, ended=ended, streams=streams.take(), entries=entries, exported=tuple(exported))
 
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]

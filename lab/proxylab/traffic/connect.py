@@ -1,4 +1,7 @@
-"""Flows over kernel sockets: dial, send the token, read the answer.
+"""Flows over kernel sockets: dial, send the token, read the answer, and over TCP end the connection.
+
+The sender ends first (FIN), and the responder ends its own direction when that end has come. So when the sender reads
+the end of the stream, both ends have crossed the network. No tap needs to keep their frames.
 
 ``Dialogues`` owns the sockets of one run's flows and never waits. ``advance`` does what can be done now; its caller
 decides when a flow will receive nothing more.
@@ -38,12 +41,13 @@ _AT_ONCE: Final = 64
 _CROSSINGS: Final = 20
 
 RESET_ON_CLOSE: Final = struct.pack("@ii", 1, 0)
-"""``struct linger``: closing resets the connection, so that no TIME_WAIT outlives the run at either end (socket(7))."""
+"""``struct linger``: closing resets a connection that has not ended, so that neither end keeps it (socket(7))."""
 
 
 class _Stage(Enum):
     DIALLING = auto()
     LISTENING = auto()
+    ENDING = auto()
 
 
 @dataclass(slots=True)
@@ -94,7 +98,7 @@ class Dialogues:
         """Report every flow under way as ``timeout``: nothing more can come for it. Returns whether there was any."""
         abandoned = tuple(self._open.values())
         for dialogue in abandoned:
-            self._report(dialogue, "timeout")
+            self._report(dialogue, *("", "timeout") if dialogue.stage is _Stage.ENDING else ("timeout",))
         return bool(abandoned)
 
     def close(self) -> None:
@@ -125,6 +129,10 @@ class Dialogues:
         try:
             if resolved.protocol is not Transport.UDP:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+            if resolved.protocol is Transport.TCP:
+                # An earlier connection from the author's port may be in TIME_WAIT. With timestamps the kernel lets a
+                # new one follow it at once (tcp_twsk_unique in net/ipv4/tcp_ipv4.c).
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.bind((str(resolved.sender.address), dialogue.port))
             sock.connect((str(resolved.destination), resolved.port))
         except BlockingIOError:
@@ -138,7 +146,7 @@ class Dialogues:
             self.sent += 1
 
     def _continue(self, dialogue: _Dialogue) -> None:
-        if dialogue.stage is _Stage.LISTENING:
+        if dialogue.stage is not _Stage.DIALLING:
             self._listen(dialogue)
             return
         failed = dialogue.sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -164,11 +172,26 @@ class Dialogues:
         except BlockingIOError:
             return
         except OSError as error:
-            self._report(dialogue, error_name(error.errno))
+            name = error_name(error.errno)
+            self._report(dialogue, *("", name) if dialogue.stage is _Stage.ENDING else (name,))
+            return
+        if dialogue.stage is _Stage.ENDING:
+            if not heard:
+                self._report(dialogue, "")
             return
         dialogue.heard += heard
-        if b"\n" in heard or not heard or len(dialogue.heard) > LONGEST_ANSWER:
+        if b"\n" in heard and self._resolved.protocol is Transport.TCP:
+            self._end(dialogue)
+        elif b"\n" in heard or not heard or len(dialogue.heard) > LONGEST_ANSWER:
             self._report(dialogue, "")
+
+    def _end(self, dialogue: _Dialogue) -> None:
+        """End the sender's direction of a connection, and wait for the end of the other one."""
+        dialogue.stage = _Stage.ENDING
+        try:
+            dialogue.sock.shutdown(socket.SHUT_WR)
+        except OSError as error:  # the responder has reset the connection
+            self._report(dialogue, "", error_name(error.errno))
 
     def _hear_soft_errors(self) -> bool:
         heard = False
@@ -186,14 +209,18 @@ class Dialogues:
         self.refused.append(name)
         self._report(dialogue, name)
 
-    def _report(self, dialogue: _Dialogue, error: str) -> None:
-        """Close a flow and report its result. ``error`` is empty if the socket received something."""
+    def _report(self, dialogue: _Dialogue, error: str, unended: str = "") -> None:
+        """Close a flow and report its result. ``error`` is empty if the socket received something.
+
+        ``unended`` is why the connection did not end in order; empty if it did.
+        """
         del self._open[dialogue.sock.fileno()]
         dialogue.sock.close()
         flow, local, port = dialogue.flow, self._resolved.sender.address, dialogue.port
         answer = None if error else read_answer(dialogue.heard, dialogue.token)
         if answer is not None:
-            self.reports.append(ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port))
+            seen = (answer.backend, answer.peer, answer.peer_port)
+            self.reports.append(ConnectReport(flow, local, port, "", *seen, unended))
         else:
             # EPROTO stands for an end of file without an answer, or for an answer to another flow.
             self.reports.append(ConnectReport(flow, local, port, error or "EPROTO"))

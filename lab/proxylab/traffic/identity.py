@@ -27,7 +27,17 @@ from binascii import unhexlify
 from enum import Enum
 from typing import Final
 
-__all__ = ["TOKEN_BYTES", "WORDS", "Identity", "IdentityRegistry", "Kind", "answer_to", "is_of_stream", "nonce_of"]
+__all__ = [
+    "TOKEN_BYTES",
+    "WORDS",
+    "Identity",
+    "IdentityRegistry",
+    "Kind",
+    "answer_to",
+    "is_of_probe",
+    "is_of_stream",
+    "nonce_of",
+]
 
 TOKEN_BYTES: Final = 48
 _NUMBER_AT: Final = 40
@@ -72,6 +82,11 @@ def answer_to(request: bytes) -> bytes | None:
     if request.startswith((_PROBE_WORD, _STREAM_WORD)) and len(request) >= TOKEN_BYTES:
         return _REPLY_WORD + request[len(_PROBE_WORD) : TOKEN_BYTES]
     return _REPLY_WORD
+
+
+def is_of_probe(request: bytes | bytearray) -> bool:
+    """Whether a flow of a probe sends it, which ends its connection when it has the answer."""
+    return request.startswith(_PROBE_WORD)
 
 
 def is_of_stream(request: bytes | bytearray) -> bool:

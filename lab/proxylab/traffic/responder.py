@@ -27,7 +27,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Listener, Namespace, Plan
 from proxylab.traffic.answer import AnswerWriter, is_http
 from proxylab.traffic.connect import has_sctp
-from proxylab.traffic.identity import WORDS, is_of_stream
+from proxylab.traffic.identity import WORDS, is_of_probe, is_of_stream
 
 __all__ = ["PortsTakenError", "Responders"]
 
@@ -66,7 +66,7 @@ class _Listener:
 
 @dataclass(slots=True)
 class _Client:
-    """A TCP client whose request is not complete."""
+    """A TCP client whose request is not complete, or a probe's flow whose connection has not ended."""
 
     sock: socket.socket
     listener: _Listener
@@ -216,7 +216,10 @@ class Responders:
             _send_answer(client, line)
         if (b"\r\n\r\n" if is_http(client.received) else b"\n") in client.received:
             _send_answer(client, client.received)
-            self._drop(fd)
+            if is_of_probe(client.received) and client.sock.proto == socket.IPPROTO_TCP and received:
+                client.received.clear()  # the client ends the connection first, so that it sees both ends cross
+            else:
+                self._drop(fd)
         elif not received or len(client.received) > _LONGEST_LINE:
             self._drop(fd)
         return 1

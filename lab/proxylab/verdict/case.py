@@ -13,8 +13,20 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
-from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner, Outcome, Position, Probe, Shares
+from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
+from proxylab.scenario.model import (
+    Manner,
+    Masqueraded,
+    NodeDevice,
+    Outcome,
+    Position,
+    Preserved,
+    Probe,
+    Shares,
+    SourceAddress,
+    SourceByBackend,
+    SourceExpectation,
+)
 from proxylab.verdict.account.copies import copies, lost_copies
 from proxylab.verdict.account.flows import Fate, Flow, flows_of
 from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat
@@ -30,8 +42,9 @@ from proxylab.verdict.doubts import (
     silence_of,
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
+from proxylab.verdict.model import ProbeVerdict
 
-__all__ = ["Case", "fate_clause", "fates", "nodes_of", "open_case"]
+__all__ = ["Case", "case_of", "fate_clause", "fates", "nodes_of", "open_case"]
 
 
 class Case(Struct, frozen=True):
@@ -50,7 +63,7 @@ class Case(Struct, frozen=True):
         second_nats: flows that a second node translated too, as the captured hops show, by flow number.
         lost_copies: copies of requests that ended at a node, by flow number.
         lost_reply_copies: copies of replies that ended at a node, by flow number.
-        source: the address that ``expect.source`` stands for; ``None`` without that expectation.
+        source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
     """
 
     probe: Probe
@@ -138,8 +151,39 @@ class Case(Struct, frozen=True):
         spread = self.probe.expect.spread
         if isinstance(spread, Shares):
             return spread.of
-        names = list(dict.fromkeys(self.probe.expect.backends or self.found))
+        names = self.probe.expect.backend_names or tuple(self.found)
         return dict.fromkeys(names, 1 / len(names)) if names else {}
+
+    def wanted_source(self, flow: Flow) -> SourceExpectation | None:
+        """What the author expects of a flow's source at its backend; ``None`` without such an expectation."""
+        wanted = self.probe.expect.source
+        if isinstance(wanted, SourceByBackend):
+            return wanted.of.get(flow.reached[0]) if flow.reached else None
+        return wanted
+
+    def ways(self, flow: Flow) -> list[MasqueradedAs]:
+        """What masquerading gives a flow, by the nodes on its way that may translate it, in order."""
+        backend = flow.arrivals[0].destination if flow.arrivals else None
+        ways = [each for each in self.resolved.masquerades if each.backend == backend]
+        if len(ways) < 2:
+            return ways
+        passed = [each.netns_name for each in flow.passages if each.packet is Packet.REQUEST]
+        return sorted((way for way in ways if way.node in passed), key=lambda way: passed.index(way.node))
+
+    def due_source(self, flow: Flow) -> IPAddress | None:
+        """The source that a flow's backend must see; ``None`` where the author or the network does not say."""
+        own = self.resolved.sender.of(flow.number)
+        match self.wanted_source(flow):
+            case Preserved():
+                return own
+            case Masqueraded():
+                ways = self.ways(flow)
+                return (ways[0].source or own) if ways else None
+            case SourceAddress(address):
+                return address
+            case NodeDevice():
+                return self.source
+        return None
 
     @property
     def masqueraded_again(self) -> Rule | None:
@@ -254,6 +298,11 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
         lost_replies,
         source,
     )
+
+
+def case_of(verdict: ProbeVerdict) -> Case:
+    """The case of a verdict."""
+    return open_case(verdict.probe, verdict.resolved, verdict.evidence, verdict.source)
 
 
 def fates(case: Case) -> str:

@@ -10,7 +10,7 @@ from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.words import endpoint
 from proxylab.scenario.model import ConntrackExpect, Entries
 
-__all__ = ["Tables", "entry_words", "is_met", "remaining_entry"]
+__all__ = ["Tables", "entry_words", "is_met"]
 
 _OF_STREAMS = frozenset({Transport.TCP, Transport.UDP, Transport.SCTP})
 """The protocols that steps mean where their author names none. Not ICMP: the lab's own sentinel packets use it."""
@@ -86,12 +86,6 @@ def entry_words(entry: TableEntry) -> str:
     if not _is_masqueraded(entry):
         return answered
     return f"{answered} to {endpoint(entry.reply_destination, entry.reply_destination_port)}"
-
-
-def remaining_entry(tables: Tables, wanted: ConntrackExpect | None) -> str:
-    """The sentence about an entry that must be gone; empty without one."""
-    left = tables.none(wanted)
-    return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it." if left else ""
 
 
 def _is_masqueraded(entry: TableEntry) -> bool:

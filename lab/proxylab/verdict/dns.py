@@ -60,8 +60,8 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
 
 def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
     """The addresses that the name must give, of the families asked for; ``None`` where any address is right."""
-    backends = probe.expect.backends
-    if question.headless and backends is not None:
+    backends = probe.expect.backend_names
+    if question.headless and backends:
         due = [address for name in backends for address in question.pods.get(name, ())]
     elif question.due:
         due = list(question.due)

@@ -5,21 +5,18 @@ Each expectation has a module in ``expectations``, which says what it needs. ``f
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, NodeDevice, Outcome, Position, Preserved, Probe, SourceAddress, Step
+from proxylab.scenario.model import NodeDevice, Outcome, Probe, Step
 from proxylab.verdict.case import Case, open_case
-from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.dns import has_no_address
-from proxylab.verdict.expectations.conntrack import judge_tables
+from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
 from proxylab.verdict.expectations.streams.subject import stream_of
-from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
+from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
 
@@ -34,15 +31,19 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     Args:
         probe: with what the author expects.
         resolved: the probe, resolved.
-        source: the address of ``expect.source``; ``None`` for ``preserved``, an address, or no expectation.
+        source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
         evidence: what the lab recorded.
 
     Raises:
         InternalError: if ``expect.source`` names a node's device and ``source`` has no address for it.
     """
-    due = _resolved(resolved, probe.expect, source)
-    case = open_case(probe, resolved, evidence, due)
-    return ProbeVerdict(probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=due)
+    if source is None and isinstance(probe.expect.source, NodeDevice):
+        what = f"the plan gave no address for the source {probe.expect.source}"
+        raise InternalError(f"{probe.expect.position}: {what}; please report this")
+    case = open_case(probe, resolved, evidence, source)
+    return ProbeVerdict(
+        probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=source
+    )
 
 
 def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
@@ -92,40 +93,11 @@ def _beside_the_point(case: Case, key: str) -> Verdict:
     return findings.settle(key, expected="", observed="")
 
 
-def _resolved(resolved: ResolvedProbe, expect: Expect, source: IPAddress | None) -> IPAddress | None:
-    """The address that ``expect.source`` stands for; ``None`` without that expectation."""
-    match expect.source:
-        case None:
-            return None
-        case Preserved():
-            return resolved.sender.address
-        case NodeDevice() as device:
-            if source is None:
-                raise InternalError(
-                    f"{expect.position}: the plan gave no address for the source {device}; please report this"
-                )
-            return source
-        case SourceAddress(address):
-            return source or address
-
-
-class _Tables(Struct, frozen=True):
-    """The connection tracking at the end of a step: the subject of findings."""
-
-    step: Step
-    counted: tuple[int, str] = (0, "packet")
-    doubts: tuple[str, ...] = ()
-
-    def position(self, key: str) -> Position:
-        """Where the author wrote that expectation."""
-        return self.step.expect.positions.get(key, self.step.expect.position)
-
-
 def judge_step(
     step: Step,
     number: int,
     streams: Sequence[ResolvedProbe],
-    sources: Mapping[str, IPAddress],
+    sources: Mapping[str, Mapping[str, IPAddress]],
     nodes: Sequence[str],
     addresses: Mapping[str, tuple[IPAddress, ...]],
     evidence: StepEvidence,
@@ -137,11 +109,10 @@ def judge_step(
     """
     verdicts: list[Verdict] = []
     for name in step.expect.streams:
-        stream = stream_of(step, evidence, name, sources.get(name))
+        stream = stream_of(step, evidence, name, sources.get(name, {}))
         verdicts += (each.judge(stream, wanted) for each in OF_STREAMS if (wanted := each.wanted(stream)) is not None)
-    if step.expect.conntrack is not None:
-        tables = Tables(evidence.entries, tuple(nodes), addresses)
-        verdicts.append(judge_tables(_Tables(step), tables, step.expect.conntrack))
+    end = end_of_step(step, evidence, nodes, addresses)
+    verdicts += (each.judge(end, wanted) for each in OF_STEPS if (wanted := each.wanted(end)) is not None)
     return StepVerdict(
         step=step,
         number=number,

@@ -111,7 +111,7 @@ class ProbeVerdict(_Judged, frozen=True, kw_only=True):
         probe: with what the author expects.
         resolved: the probe, resolved.
         evidence: of the probe.
-        source: the address of ``expect.source``; ``None`` without that expectation.
+        source: the one address that ``expect.source`` stands for; ``None`` where it is the sender's or differs.
         traced: the evidence of one more packet, which the lab sent afterwards and traced through the rules. Only the
             explanation rests on it. ``None`` without a trace.
 
@@ -136,7 +136,7 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
         step: with what the author expects.
         number: of the step, from 1.
         streams: the resolved probes of the scenario's streams.
-        sources: the address that the backend must see, by stream.
+        sources: the addresses that backends must see, by stream and by backend.
         nodes: of the lab.
         addresses: of every node, pod and host.
         evidence: of the step.
@@ -148,7 +148,7 @@ class StepVerdict(_Judged, frozen=True, kw_only=True):
     step: Step
     number: int
     streams: tuple[ResolvedProbe, ...]
-    sources: Mapping[str, IPAddress]
+    sources: Mapping[str, Mapping[str, IPAddress]]
     nodes: tuple[str, ...]
     addresses: Mapping[str, tuple[IPAddress, ...]]
     evidence: StepEvidence
@@ -238,9 +238,10 @@ def expectations(expect: Expect) -> tuple[str, ...]:
 
 
 def step_expectations(expect: StepExpect) -> tuple[str, ...]:
-    """The expectations of a step: ``STREAM.KEY`` for each key of each stream, and ``conntrack``."""
+    """The expectations of a step: ``STREAM.KEY`` for each key of each stream, ``conntrack``, and ``metrics``."""
     of_streams = (f"{name}.{key}" for name, each in expect.streams.items() for key in _keys(each))
-    return (*of_streams, *(["conntrack"] if expect.conntrack is not None else []))
+    whole = (("conntrack", expect.conntrack), ("metrics", expect.metrics))
+    return (*of_streams, *(key for key, wanted in whole if wanted))
 
 
 def _keys(expect: Expect | StreamExpect) -> list[str]:

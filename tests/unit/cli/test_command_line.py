@@ -165,9 +165,40 @@ def test_a_probe_that_is_not_there_selects_nothing_and_starts_nothing(caller: Ca
     assert caller.events() == []
 
 
-@pytest.mark.parametrize("verb", ["run", "check"])
-def test_every_mistake_of_every_file_is_told_before_anything_runs(caller: Caller, verb: str) -> None:
-    caller.scenario("good.lab.yaml", "one")
+def test_a_file_with_mistakes_is_an_error_of_its_own_and_the_others_run(caller: Caller) -> None:
+    for name in ("a", "b"):
+        caller.scenario(f"{name}.lab.yaml", f"one of {name}")
+    (caller.folder / "bad.lab.yaml").write_text("kind: Scenario\nspce: {}\n")
+    code, output, _ = caller.type("run", "-v", "a.lab.yaml", "bad.lab.yaml", "b.lab.yaml")
+    assert code == ExitCode.SCENARIO
+    assert "pass          one of a" in output
+    assert "pass          one of b" in output
+    assert "bad.lab.yaml [embedded/iptables]: ERROR\n" in output
+    assert "  bad.lab.yaml:2:1: spce: unknown key" in output
+    assert caller.type("run", ".")[0] == ExitCode.SCENARIO
+    code, output, _ = caller.type("run", ".", "--probe", "in bad")
+    assert code == ExitCode.SCENARIO
+    assert "bad.lab.yaml:2:1: spce" in output
+
+
+def test_json_has_the_mistakes_of_a_file_among_its_results(caller: Caller) -> None:
+    caller.scenario("a.lab.yaml", "one")
+    (caller.folder / "bad.lab.yaml").write_text("kind: Scenario\n")
+    code, output, _ = caller.type(
+        "run", "-o", "json", ".", "--engine", "embedded/iptables", "--engine", "embedded/nftables"
+    )
+    document = json.loads(output)
+    assert document["exitCode"] == code == ExitCode.SCENARIO
+    faults = {each["file"]: each["fault"] for each in document["scenarios"]}
+    assert faults["a.lab.yaml"] is None
+    assert faults["bad.lab.yaml"]["exitCode"] == ExitCode.SCENARIO
+    assert "bad.lab.yaml:1:1: apiVersion: is missing" in faults["bad.lab.yaml"]["message"]
+
+
+@pytest.mark.parametrize(("verb", "sound"), [("run", False), ("check", True)])
+def test_every_mistake_of_every_file_is_told_before_anything_runs(caller: Caller, verb: str, sound: bool) -> None:
+    if sound:
+        caller.scenario("good.lab.yaml", "one")
     for name in ("bad", "worse"):
         (caller.folder / f"{name}.lab.yaml").write_text("kind: Scenario\nspce: {}\n")
     code, output, errors = caller.type(verb, ".")
@@ -187,8 +218,8 @@ def test_check_says_what_stands_in_a_file_that_is_fine(caller: Caller) -> None:
     [
         (
             "client: {",
-            "client: {addresses: [10.244.0.1], ",
-            ":8:5: client: 10.244.0.1 is the gateway of node-a's pods already; choose another one",
+            "client: {addresses: [10.9.0.1], ",
+            ":8:5: client: 10.9.0.1 is not in the pod network; choose one of 10.244.0.0/16",
         ),
         ("spec:\n", "spec:\n  network: {nodeCIDR: 10.9.0.0/31}\n", ": no address is left in spec.network.nodeCIDR"),
         ("spec:\n", "spec:\n  network: {podCIDR: 10.9.0.0/25}\n", ": no /24 is left in spec.network.podCIDR"),

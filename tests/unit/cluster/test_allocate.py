@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, Protocol
-from proxylab.cluster.allocate import NODE_PORTS, allocate_services
+from proxylab.cluster.allocate import NODE_PORTS, PortRange, allocate_services
 from proxylab.cluster.objects import Service, ServicePort, ServiceType, TrafficPolicy
 from proxylab.errors import ScenarioError
 
@@ -135,6 +135,15 @@ def test_node_ports_come_from_the_upper_band() -> None:
     assert [port.node_port for port in (*first.ports, *second.ports)] == [30086, 30087, 30088]
 
 
+@pytest.mark.parametrize(
+    ("node_ports", "drawn"),
+    [(PortRange(20, 8079), [148, 149]), (PortRange(80, 99), [96, 97]), (PortRange(7, 8), [7, 8])],
+)
+def test_node_ports_come_from_the_range_of_the_cluster(node_ports: PortRange, drawn: list[int]) -> None:
+    (service,) = allocate_services([node_port("a", 0, 0)], [V4], node_ports)
+    assert [port.node_port for port in service.ports] == drawn
+
+
 def test_one_node_port_serves_both_protocols_of_a_port() -> None:
     ports = (
         ServicePort(name="udp", protocol=Protocol.UDP, port=53, target_port=53),
@@ -154,15 +163,15 @@ def test_one_node_port_serves_both_protocols_of_a_port() -> None:
 def test_node_port_complaints() -> None:
     found = problems(node_port("low", 29999), node_port("none", 30001, type=ServiceType.CLUSTER_IP))
     assert found == [
-        "Service default/low: spec.ports[0].nodePort: 29999 is outside the node port range 30000-32767",
+        "Service default/low: spec.ports[0].nodePort: 29999: provided port is not in the range 30000-32767",
         "Service default/none: spec.ports[0].nodePort: a Service of type ClusterIP has no node ports",
     ]
 
 
 def test_exhausted_node_ports() -> None:
-    most = [node_port(f"s{number}", *[0] * 64) for number in range(len(NODE_PORTS) // 64)]
+    most = [node_port(f"s{number}", *[0] * 64) for number in range(len(NODE_PORTS.numbers) // 64)]
     whole = allocate_services([*most, node_port("rest", *[0] * 16)], [V4])
-    assert {port.node_port for item in whole for port in item.ports} == set(NODE_PORTS)
+    assert {port.node_port for item in whole for port in item.ports} == set(NODE_PORTS.numbers)
     assert problems(*most, node_port("rest", *[0] * 17)) == [
         "Service default/rest: spec.ports[16].nodePort: none of the node ports 30000-32767 is left; remove Services"
     ]

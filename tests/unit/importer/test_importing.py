@@ -7,6 +7,7 @@ import pytest
 from growing_cluster import Cluster
 from kubectl_clusters import cloud, k3s, kind, vpc
 
+from proxylab.cluster.allocate import NODE_PORTS
 from proxylab.errors import ScenarioError
 from proxylab.importer.importing import Imported, import_cluster
 from proxylab.importer.reading import read_kubectl_output
@@ -110,6 +111,24 @@ def test_outcomes_follow_from_the_objects() -> None:
     assert "edge gateway-proxied http by loadBalancerIP" not in said
     (near,) = (each for each in scenario.probes if each.name == "edge nearby http by clusterIP")
     assert len(near.expect.backends) == 1
+
+
+def test_node_ports_beyond_the_default_range_widen_the_range() -> None:
+    assert imported(cloud())[1].network.node_ports == NODE_PORTS
+    cluster = cloud()
+    exposed = next(port for each in cluster.services for port in each["spec"].get("ports", []) if "nodePort" in port)
+    exposed["nodePort"] = 443
+    assert str(imported(cluster)[1].network.node_ports) == "443-32767"
+
+
+def test_addresses_with_leading_zeros_stay_as_they_are_stored() -> None:
+    cluster = kind()
+    stored = next(each for each in cluster.services if each["metadata"]["name"] == "web")
+    usual = stored["spec"]["clusterIP"]
+    old = usual.replace("10.", "010.", 1)
+    stored["spec"] |= {"clusterIP": old, "clusterIPs": [old]}
+    (web,) = (each for each in imported(cluster)[1].services if each.name == "web")
+    assert web.stored == {usual: old}
 
 
 def test_without_slices_the_pods_are_found_by_their_labels() -> None:

@@ -8,11 +8,22 @@ from network_scenarios import BASIC, TUNNELLED, crowded
 from scenario_cases import HTTP, at, frontend, host, node, pods, probe, scenario, two_nodes
 
 from proxylab.addresses import Family, Protocol, Transport
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import ScenarioError
-from proxylab.plan.model import Listener, Namespace, Role, Sysctl
+from proxylab.plan.model import Listener, Namespace, Plan, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import HostTarget, NodeAddress, NodeRoute, RoutedAddress, Scenario, Segment, Send, Uplink
+from proxylab.scenario.model import (
+    HostTarget,
+    NodeAddress,
+    NodeRoute,
+    RoutedAddress,
+    Scenario,
+    Segment,
+    Send,
+    TrackedConnection,
+    Uplink,
+)
 
 GOLDEN = Path(__file__).parents[2] / "golden/plan"
 
@@ -63,6 +74,31 @@ def test_a_fixed_address_has_one_owner() -> None:
     assert neighbour[:2] == ["172.18.0.11/16", "fd00:172:18::a/64"], "node-b has written 172.18.0.10 by hand"
 
 
+def addresses_of(plan: Plan, name: str, device: str = "eth0") -> list[str]:
+    found = [each.interface for each in plan.namespace(name).addresses if each.device == device]
+    return [str(each) for each in found if not each.is_link_local]
+
+
+def test_the_first_addresses_belong_to_the_machines_that_fix_them() -> None:
+    plan = draw(BASIC["first addresses"])
+    assert addresses_of(plan, "node-a") == ["172.18.0.1/16", "fd00:172:18::2/64"]
+    assert addresses_of(plan, "neighbour") == ["172.18.77.7/16", "fd00:172:18::1/64"]
+    assert addresses_of(plan, "client") == ["203.0.113.1/24", "203.0.113.99/24", "2001:db8:203:113::a/64"]
+    assert addresses_of(plan, "disk") == ["192.168.7.1/24", "fd00:192:168:7::2/64"]
+    assert addresses_of(plan, "router", "nodes") == ["172.18.255.254/16", "fd00:172:18::fe/64"]
+    assert addresses_of(plan, "router", "storage") == ["192.168.7.254/24", "fd00:192:168:7::1/64"]
+    assert {str(each.via) for each in plan.namespace("disk").routes} == {"192.168.7.254", "fd00:192:168:7::1"}
+
+
+@pytest.mark.parametrize("name", ["first addresses", "first addresses on a bridge"])
+def test_a_gateway_has_the_first_address_that_no_pod_has(name: str) -> None:
+    plan = draw(BASIC[name])
+    for node_name, echo, gateway in (("node-a", "echo-1", "10.244.0.2"), ("node-b", "echo-2", "10.244.1.2")):
+        (way,) = (str(each.via) for each in plan.namespace(echo).routes if str(each.destination) == "0.0.0.0/0")
+        assert way == gateway
+        assert gateway in {str(each.interface.ip) for each in plan.namespace(node_name).addresses}
+
+
 def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
     plan = draw(BASIC["fixed addresses"])
     for netns_name in ("node-b", "router"):
@@ -72,6 +108,13 @@ def test_a_fixed_address_outside_its_nodes_part_is_routed_by_itself() -> None:
         assert "10.244.0.10/32" not in ways
     overlay = draw(TUNNELLED["vxlan fixed addresses"]).namespace("node-b").routes
     assert [route.device for route in overlay if str(route.destination) == "10.244.1.77/32"] == ["flannel.1"]
+
+
+def test_connections_from_before_the_engine_are_printed() -> None:
+    source, destination, former = map(SocketAddress.parse, ("10.244.0.9:40000", "10.96.0.8:53", "10.244.1.9:5353"))
+    known = TrackedConnection(protocol=Protocol.UDP, source=source, destination=destination, reply_from=former)
+    lines = plan_lines(draw(scenario([node("a", conntrack=(known,))])))
+    assert "  tracked UDP from 10.244.0.9:40000 to 10.96.0.8:53 replyFrom 10.244.1.9:5353" in lines
 
 
 def test_a_sysctl_of_a_device_is_kept_until_there_are_devices() -> None:
@@ -282,15 +325,32 @@ IMPOSSIBLE: list[tuple[Scenario, list[str]]] = [
         ),
         [
             "case.lab.yaml:3:1: p0: 10.0.0.1 is not in the pod network; choose one of 10.244.0.0/16",
-            "case.lab.yaml:4:1: p1: 10.244.1.1 is the gateway of b's pods already; choose another one",
-            "case.lab.yaml:5:1: p2: 10.244.0.0 is the network address of a's pods already; choose another one",
-            "case.lab.yaml:6:1: p3: 10.244.1.255 is the broadcast address of b's pods already; choose another one",
             "case.lab.yaml:8:1: p5: 10.244.0.9 is p4's already; choose another one",
             "case.lab.yaml:9:1: p6: fd00::9: the lab has no IPv6",
             "case.lab.yaml:10:1: two: 10.244.0.8: only a single pod with its own network namespace can have a fixed",
             "case.lab.yaml:1:1: a: 172.18.0.3 is b's already; choose another one",
             "case.lab.yaml:1:1: a: 172.18.0.9 is a's on eth0 already; choose another one",
             "case.lab.yaml:1:1: a: fd00::9: the lab has no IPv6",
+        ],
+    ),
+    (
+        scenario(
+            [
+                node("a", internal_ips=(ip_address("172.18.0.1"),)),
+                node("b", line=2, internal_ips=(ip_address("172.18.0.9"),)),
+            ],
+            [
+                pods(f"p{number}", "a", line=3 + number, addresses=(ip_address(address),))
+                for number, address in enumerate(("10.244.0.0", "10.244.0.255", "10.244.0.1"))
+            ],
+            [host("h", line=7, segment="nodes", addresses=(ip_address("172.18.0.9"), ip_address("172.18.0.10")))],
+            network={"pod_network": "bridge"},
+        ),
+        [
+            "case.lab.yaml:1:1: a: 172.18.0.1 is the router's already; choose another one",
+            "case.lab.yaml:7:1: h: 172.18.0.9 is b's already; choose another one",
+            "case.lab.yaml:3:1: p0: 10.244.0.0 is the network address of a's pods already; choose another one",
+            "case.lab.yaml:4:1: p1: 10.244.0.255 is the broadcast address of a's pods already; choose another one",
         ],
     ),
     (

@@ -38,6 +38,40 @@ def test_ids_name_the_values_in_the_order_of_the_axes_whatever_the_order_of_the_
     assert names == ["first[ipv6+ipv4-bridge-none-ip_forward=1]", "first[ipv6+ipv4-ptp-none-ip_forward=1]"]
 
 
+FIXED = """\
+spec:
+  matrix: {families: [[IPv4], [IPv6]]}
+  network: {routers: {nodes: [172.18.0.254, 'fd00:172:18::fe'], outside: 203.0.113.254}}
+  nodes:
+    node-a:
+      conntrack:
+      - {protocol: UDP, from: '10.244.0.9:40000', to: '10.96.0.8:53'}
+      - {protocol: UDP, from: '[fd00:10:244::9]:40000', to: '[fd00:10:96::8]:53'}
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "own"),
+    [
+        (0, ["172.18.0.254", "203.0.113.254", "203.0.113.1", "10.244.0.9"]),
+        (1, ["fd00:172:18::fe", "2001:db8:113::1", "2001:db8:113::9", "fd00:10:244::9"]),
+    ],
+    ids=["IPv4", "IPv6"],
+)
+def test_what_the_author_fixes_holds_in_the_cases_of_its_family(number: int, own: list[str]) -> None:
+    text = BASE.replace("spec:\n  nodes:\n    node-a: {}\n", FIXED, 1)
+    text = text.replace("outside: {}", "outside: {addresses: [203.0.113.1, '2001:db8:113::9']}", 1)
+    plan = assemble([*cases(parse_scenario(text, "f"), "iptables")][number]).plan
+    router = {
+        each.device: each.interface.ip
+        for each in plan.namespace("router").addresses
+        if not each.interface.ip.is_link_local
+    }
+    (host, *_) = plan.addresses_by_name["outside"]
+    (known,) = plan.namespace("node-a").conntrack
+    assert [*map(str, (router["nodes"], router["outside"], host, known.source.address))] == own
+
+
 def test_every_axis_is_set_where_it_belongs() -> None:
     found = scenario("{families: [[IPv6]], podNetwork: [bridge], interNode: [vxlan], hairpin: [none], net.core.x: [7]}")
     (case,) = cases(found, "iptables")

@@ -13,8 +13,10 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario, parse_scenario
 from proxylab.scenario.model import (
     AddressTarget,
+    Backend,
     Frontend,
     HostTarget,
+    Masqueraded,
     NodeDevice,
     OneAddress,
     Outcome,
@@ -25,6 +27,7 @@ from proxylab.scenario.model import (
     ServiceTarget,
     Source,
     SourceAddress,
+    SourceByBackend,
     Spread,
 )
 from proxylab.scenario.source import MOST_BYTES
@@ -156,6 +159,11 @@ def test_a_sender_with_address_and_port() -> None:
     ("written", "source"),
     [
         ("preserved", Preserved()),
+        ("masqueraded", Masqueraded()),
+        (
+            "{echo-1: 192.0.2.7, echo-2: masqueraded}",
+            SourceByBackend({"echo-1": SourceAddress(ip_address("192.0.2.7")), "echo-2": Masqueraded()}),
+        ),
         ("192.0.2.7", SourceAddress(ip_address("192.0.2.7"))),
         ("{node: node-b, device: uplink}", NodeDevice("node-b", "uplink")),
         ("{node: node-b, device: pods}", NodeDevice("node-b", "pods")),
@@ -170,7 +178,11 @@ def test_an_expectation_with_all_its_keys() -> None:
         send="{as: packet, flows: 2000, payload: 64}",
         expect="{outcome: delivered, source: preserved, backends: [echo-1, echo-2], spread: even}",
     ).expect
-    assert (expect.outcome, expect.backends, expect.spread) == (Outcome.DELIVERED, ("echo-1", "echo-2"), Spread.EVEN)
+    assert (expect.outcome, expect.backends, expect.spread) == (
+        Outcome.DELIVERED,
+        (Backend("echo-1"), Backend("echo-2")),
+        Spread.EVEN,
+    )
     assert list(expect.positions) == ["outcome", "source", "backends", "spread"]
 
 

@@ -7,6 +7,7 @@ from broken_scenarios import BASE
 
 from proxylab.addresses import Family, Protocol
 from proxylab.cluster.objects import LoadBalancerIngress, Service, ServicePort, ServiceType, TrafficPolicy
+from proxylab.control.kubeapi.manifest import manifest
 from proxylab.scenario.load import parse_scenario
 from proxylab.scenario.model import Scenario
 
@@ -170,3 +171,51 @@ def test_cluster_ips_are_checked_against_the_networks_of_the_scenario() -> None:
 def test_services_of_one_name_in_two_namespaces() -> None:
     text = "apiVersion: v1\nkind: Service\nmetadata: {name: echo, namespace: prod}\nspec: {ports: [{port: 80}]}\n"
     assert [each.namespace for each in read(text).services] == ["default", "prod"]
+
+
+OLD = """\
+apiVersion: v1
+kind: Service
+metadata: {name: old}
+spec: {clusterIP: 10.96.000.010, externalIPs: [198.51.100.7, 198.051.100.008], ports: [{port: 80}], type: LoadBalancer,
+  loadBalancerSourceRanges: [" 203.0.113.016/28"]}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: old-1, labels: {kubernetes.io/service-name: old}}
+addressType: IPv4
+ports: [{port: 80}]
+endpoints: [{addresses: [010.244.000.007]}]
+"""
+
+
+def test_addresses_with_leading_zeros_are_decimal_and_keep_their_text() -> None:
+    read_old = read(OLD)
+    old, (made,) = read_old.services[-1], read_old.slices
+    assert old.cluster_ips == (ip_address("10.96.0.10"),)
+    assert old.source_ranges == (ip_network("203.0.113.16/28"),)
+    assert old.stored == {
+        "10.96.0.10": "10.96.000.010",
+        "198.51.100.8": "198.051.100.008",
+        "203.0.113.16/28": " 203.0.113.016/28",
+    }
+    assert made.endpoints[0].addresses == (ip_address("10.244.0.7"),)
+    assert made.stored == {"10.244.0.7": "010.244.000.007"}
+    assert [note for note in read_old.notes if "leading zeros" in note] == [
+        f"{where} for {usual}; today's API server refuses leading zeros"
+        for where, usual in (
+            ("Service old: spec.clusterIP: proxies take 10.96.000.010", "10.96.0.10"),
+            ("Service old: spec.externalIPs[1]: proxies take 198.051.100.008", "198.51.100.8"),
+            ("Service old: spec.loadBalancerSourceRanges[0]: proxies take  203.0.113.016/28", "203.0.113.16/28"),
+            ("EndpointSlice old-1: endpoints[0].addresses[0]: proxies take 010.244.000.007", "10.244.0.7"),
+        )
+    ]
+
+
+def test_proxies_get_addresses_as_they_are_stored() -> None:
+    read_old = read(OLD)
+    spec = manifest(read_old.services[-1], 1, "2026-01-02T03:04:05Z")["spec"]
+    assert spec["clusterIPs"] == ["10.96.000.010"]
+    assert spec["externalIPs"] == ["198.51.100.7", "198.051.100.008"]
+    assert spec["loadBalancerSourceRanges"] == [" 203.0.113.016/28"]
+    assert manifest(read_old.slices[0], 1, "2026-01-02T03:04:05Z")["endpoints"][0]["addresses"] == ["010.244.000.007"]

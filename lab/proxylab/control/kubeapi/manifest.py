@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from msgspec.json import encode
 
+from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.objects import (
     SERVICE_NAME_LABEL,
     ClusterEvent,
@@ -84,6 +85,10 @@ def labels_of(thing: KubeObject) -> Mapping[str, str]:
             return thing.labels
 
 
+def _text(thing: Service | EndpointSlice, address: IPAddress | IPNetwork) -> str:
+    return thing.stored.get(str(address), str(address))
+
+
 def _service(service: Service) -> Document:
     spec: Document = {
         "type": str(service.type),
@@ -99,7 +104,7 @@ def _service(service: Service) -> Document:
     if service.traffic_distribution:
         spec["trafficDistribution"] = service.traffic_distribution
     ingress = [
-        ({"ip": str(entry.ip), "ipMode": entry.ip_mode} if entry.ip is not None else {})
+        ({"ip": _text(service, entry.ip), "ipMode": entry.ip_mode} if entry.ip is not None else {})
         | ({"hostname": entry.hostname} if entry.hostname else {})
         for entry in service.load_balancer_ingress
     ]
@@ -112,7 +117,7 @@ def _named_outside(service: Service) -> Document:
 
 
 def _reached_inside(service: Service) -> Document:
-    addresses = ["None"] if service.headless else [str(address) for address in service.cluster_ips]
+    addresses = ["None"] if service.headless else [_text(service, address) for address in service.cluster_ips]
     return {
         "clusterIP": addresses[0] if addresses else "",
         "clusterIPs": addresses,
@@ -130,9 +135,9 @@ def _reached_outside(service: Service) -> Document:
     if balanced:
         keys["allocateLoadBalancerNodePorts"] = service.allocate_node_ports
     if service.external_ips:
-        keys["externalIPs"] = [str(address) for address in service.external_ips]
+        keys["externalIPs"] = [_text(service, address) for address in service.external_ips]
     if service.source_ranges:
-        keys["loadBalancerSourceRanges"] = [str(network) for network in service.source_ranges]
+        keys["loadBalancerSourceRanges"] = [_text(service, network) for network in service.source_ranges]
     if service.health_check_node_port:
         keys["healthCheckNodePort"] = service.health_check_node_port
     return keys
@@ -153,7 +158,7 @@ def _slice(endpoint_slice: EndpointSlice) -> Document:
         "apiVersion": "discovery.k8s.io/v1",
         "addressType": str(endpoint_slice.address_type),
         "ports": [_endpoint_port(port) for port in endpoint_slice.ports],
-        "endpoints": [_endpoint(endpoint, endpoint_slice.namespace) for endpoint in endpoint_slice.endpoints],
+        "endpoints": [_endpoint(endpoint, endpoint_slice) for endpoint in endpoint_slice.endpoints],
     }
 
 
@@ -173,9 +178,9 @@ def _endpoint_port(port: EndpointPort) -> Document:
     return {"name": port.name, "protocol": str(port.protocol), "port": port.port}
 
 
-def _endpoint(endpoint: Endpoint, namespace: str) -> Document:
+def _endpoint(endpoint: Endpoint, endpoint_slice: EndpointSlice) -> Document:
     document: Document = {
-        "addresses": [str(address) for address in endpoint.addresses],
+        "addresses": [_text(endpoint_slice, address) for address in endpoint.addresses],
         "conditions": {"ready": endpoint.ready, "serving": endpoint.serving, "terminating": endpoint.terminating},
     }
     given = {"nodeName": endpoint.node_name, "zone": endpoint.zone, "hostname": endpoint.hostname}
@@ -187,7 +192,7 @@ def _endpoint(endpoint: Endpoint, namespace: str) -> Document:
     if any(hints.values()):
         document["hints"] = {key: value for key, value in hints.items() if value}
     if endpoint.target:
-        document["targetRef"] = {"kind": "Pod", "namespace": namespace, "name": endpoint.target}
+        document["targetRef"] = {"kind": "Pod", "namespace": endpoint_slice.namespace, "name": endpoint.target}
     return document
 
 

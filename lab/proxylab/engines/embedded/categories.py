@@ -4,14 +4,14 @@ All modes share this. It follows pkg/proxy/topology.go, with KEP-1669 (terminati
 KEP-2433 and KEP-3015 (hints by zone and by node), KEP-2086 (internalTrafficPolicy).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 
-__all__ = ["EndpointCategories", "Refusal", "categorize_endpoints"]
+__all__ = ["EndpointCategories", "Refusal", "categorize_endpoints", "ports_without_local"]
 
 
 class Refusal(StrEnum):
@@ -59,6 +59,13 @@ def categorize_endpoints(port: ServicePortInfo, node: NodeFacts) -> EndpointCate
         internal=_refusal(has_endpoints, none_here=port.internal_policy_local and not local),
         external=_refusal(has_endpoints, none_here=port.external_policy_local and not local),
     )
+
+
+def ports_without_local(ports: Iterable[ServicePortInfo], node: NodeFacts) -> tuple[int, int]:
+    """How many service ports drop packets to the cluster IP, and how many packets to other frontends."""
+    found = [categorize_endpoints(port, node) for port in ports if port.uses_local_endpoints]
+    internal, external = ([each.internal for each in found], [each.external for each in found])
+    return internal.count(Refusal.DROP), external.count(Refusal.DROP)
 
 
 def _either(

@@ -28,6 +28,7 @@ _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
 _RESTORE_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
 _NFT_FAILURES: Final = f"{_PREFIX}nftables_sync_failures_total"
 _RULES: Final = f"{_PREFIX}iptables_last"
+_WITHOUT_LOCAL: Final = f"{_PREFIX}no_local_endpoints_total"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
 _KINDS: Final = ("service", "endpoint")
 
@@ -43,13 +44,16 @@ _HELP: Final = {
     _RESTORE_FAILURES: "Cumulative proxy iptables restore failures",
     _NFT_FAILURES: "Cumulative proxy nftables sync failures",
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
+    _WITHOUT_LOCAL: "Number of services with a Local traffic policy and no endpoints",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
     **{f"{_PREFIX}{kind}_changes_total": f"Cumulative proxy rules {kind} changes" for kind in _KINDS},
     **{f"{_PREFIX}{kind}_changes_pending": f"Pending proxy rules {kind} changes" for kind in _KINDS},
 }
 
+_SECOND_LABEL: Final = {_RULES: "table", _WITHOUT_LOCAL: "traffic_policy"}
+
 Labels = tuple[str, ...]
-"""Values of ``ip_family`` and, for metrics by table, ``table``."""
+"""Values of ``ip_family`` and of the label in ``_SECOND_LABEL``, if the metric has one."""
 
 
 @dataclass(slots=True)
@@ -104,6 +108,11 @@ class SyncMetrics:
         """How many rules the last sync wrote into one table."""
         self._values[_RULES][family, table] = rules
 
+    def without_local(self, family: Family, internal: int, external: int) -> None:
+        """How many service ports drop packets, since the policy is Local and all endpoints are on other nodes."""
+        self._values[_WITHOUT_LOCAL][family, "internal"] = internal
+        self._values[_WITHOUT_LOCAL][family, "external"] = external
+
     def failed(self, family: Family, loads: int) -> None:
         """The kernel refused as many loads."""
         if loads:
@@ -127,8 +136,10 @@ class SyncMetrics:
 
         families: list[Metric] = []
         for name, values in self._values.items():
-            kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-            metric = kind(name, _HELP[name], labels=["ip_family", "table"][: len(next(iter(values)))])
+            is_counter = name.endswith("_total") and name != _WITHOUT_LOCAL  # kube-proxy misnames this gauge
+            kind = CounterMetricFamily if is_counter else GaugeMetricFamily
+            keys = ["ip_family", _SECOND_LABEL.get(name, "")]
+            metric = kind(name, _HELP[name], labels=keys[: len(next(iter(values)))])
             for labels, value in values.items():
                 metric.add_metric(list(labels), value)
             families.append(metric)

@@ -21,6 +21,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.objects import EndpointSlice, Key, Node, Service
 from proxylab.cluster.store import Event, Store
+from proxylab.engines.embedded.categories import ports_without_local
 from proxylab.engines.embedded.health import Health
 from proxylab.engines.embedded.metrics import SyncMetrics
 from proxylab.engines.embedded.node import NodeFacts
@@ -272,6 +273,7 @@ class EmbeddedEngine:
         self.metrics.synced(family, time.perf_counter() - clock, time.time(), full=done.full)
         for table, rules in done.rules.items():
             self.metrics.wrote(family, table, rules)
+        self.metrics.without_local(family, *ports_without_local(self._proxiers[family].ports, node))
         return done
 
     def _facts(self) -> NodeFacts:

@@ -1,7 +1,8 @@
 """Ends the connections that are left in a namespace of a closed lab.
 
-TIME_WAIT keeps a 5-tuple for a minute. A socket that closed with unsent data goes on sending, and holds its namespace
-for as long. SOCK_DESTROY ends both (net/ipv4/tcp.c, tcp_abort).
+A socket that closed with unsent data goes on sending, and holds its namespace for as long. SOCK_DESTROY ends it
+(net/ipv4/tcp.c, tcp_abort). TIME_WAIT keeps a 5-tuple for a minute but holds no namespace: the kernel purges it with
+the namespace (inet_twsk_purge).
 """
 
 import errno
@@ -47,13 +48,15 @@ class Left(NamedTuple):
         )
 
 
-def end_connections(netns: NetNs) -> str:
+def end_connections(netns: NetNs, *, even_waiting: bool = False) -> str:
     """End every TCP connection that is left in a namespace; return in words what is left even then.
 
     To list sockets the kernel walks the whole machine's table (inet_diag), so the function does it only where the
-    statistics count any. It ends neither packets that wait for fragments nor SCTP associations without sockets.
+    statistics count any, and for TIME_WAIT alone only with ``even_waiting``. It ends neither packets that wait for
+    fragments nor SCTP associations without sockets.
     """
-    if not any(_left(netns)):
+    left = _left(netns)
+    if not any(left._replace(waiting=left.waiting if even_waiting else 0)):
         return ""
     for family in (socket.AF_INET, socket.AF_INET6):
         _end_family(netns, int(family))

@@ -1,4 +1,4 @@
-"""Connection tracking of one namespace: reads, looks up and deletes entries (ctnetlink, nf_conntrack_netlink.c).
+"""Connection tracking of one namespace: writes, reads and deletes entries (ctnetlink, nf_conntrack_netlink.c).
 
 A dump costs 10 ms even of an empty table, since the kernel walks the buckets of all namespaces; it knows the number of
 a namespace's entries without a walk. A look-up of one flow costs microseconds. pyroute2 takes a hundred times as long
@@ -17,18 +17,26 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from proxylab.addresses import Family, IPAddress, unpacked
+from proxylab.addresses import Family, IPAddress, Protocol, unpacked
+from proxylab.cluster.configuration import SocketAddress
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.messages import Answer, Content, Decoded, Kind, Request
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.scenario.model import TrackedConnection
 
 __all__ = ["Conntrack", "Entry", "Tuple", "flush"]
 
 _NLM_F_ACK: Final = 0x4
+_NLM_F_EXCL: Final = 0x200
+_NLM_F_CREATE: Final = 0x400
 _FAMILIES: Final = {4: int(socket.AF_INET), 6: int(socket.AF_INET6)}
 _ICMP: Final = {1: "CTA_PROTO_ICMP", 58: "CTA_PROTO_ICMPV6"}
 _ECHO_REQUEST: Final = {1: 8, 58: 128}
+
+_SECONDS: Final = 600
+_STATUS: Final = 0xE  # IPS_SEEN_REPLY, IPS_ASSURED and IPS_CONFIRMED of nf_conntrack_common.h
+_ESTABLISHED: Final[Content] = {"CTA_PROTOINFO_TCP": {"CTA_PROTOINFO_TCP_STATE": 3}}
 
 # A look-up ends with the attributes of the destination port, or of the type and code of ICMP, eight bytes each.
 _SEQUENCE: Final = slice(8, 12)
@@ -126,6 +134,33 @@ class Conntrack:
         found = self._netlink.exchange([_LookUp(encoded, port_at, port) for port in source_ports])
         return [None if answer.is_last else _reply(answer, original.source.version) for answer in found]
 
+    def add(self, connection: TrackedConnection) -> None:
+        """Write an entry with its translation; it lasts ten minutes, or as packets renew it.
+
+        The reply direction of the message is that without translation, which the kernel then applies
+        (``nf_nat_setup_info``). Both kinds are settled with the entry, so that no rule translates it again.
+
+        Raises:
+            OSError: the kernel refuses it: EEXIST for a second entry of a flow.
+        """
+        source, destination = connection.source, connection.destination
+        straight = Tuple(connection.protocol.number, source.address, source.port, destination.address, destination.port)
+        back = Tuple(straight.protocol, destination.address, destination.port, source.address, source.port)
+        content = {
+            **_about(straight),
+            "CTA_TUPLE_REPLY": _direction(back),
+            "CTA_TIMEOUT": _SECONDS,
+            "CTA_STATUS": _STATUS,
+            "CTA_NAT_DST": _translation(connection.reply_from),
+            "CTA_NAT_SRC": _translation(connection.reply_to),
+            "CTA_PROTOINFO": _ESTABLISHED if connection.protocol is Protocol.TCP else None,
+        }
+        flags = _NLM_F_ACK | _NLM_F_CREATE | _NLM_F_EXCL
+        (answer,) = self._netlink.exchange([Request("write a connection", Kind.NEW_CONNECTION, flags, content)])
+        code, _ = answer.refusal()
+        if code:
+            raise OSError(code, os.strerror(code))
+
     def delete(self, entries: Iterable[Entry]) -> int:
         """Delete entries and return how many still existed. Raises ``InternalError``."""
         deleted = 0
@@ -166,11 +201,21 @@ def flush(netns: NetNs) -> None:
 
 def _about(original: Tuple) -> Content:
     """The content of a message about the entry with this original direction."""
-    version = original.source.version
-    addresses = {f"CTA_IP_V{version}_SRC": str(original.source), f"CTA_IP_V{version}_DST": str(original.destination)}
-    transport = {"CTA_PROTO_NUM": original.protocol, **_ends(original)}
-    direction: Content = {"CTA_TUPLE_IP": addresses, "CTA_TUPLE_PROTO": transport}
-    return {"nfgen_family": _FAMILIES[version], "CTA_TUPLE_ORIG": direction}
+    return {"nfgen_family": _FAMILIES[original.source.version], "CTA_TUPLE_ORIG": _direction(original)}
+
+
+def _direction(ends: Tuple) -> Content:
+    version = ends.source.version
+    addresses = {f"CTA_IP_V{version}_SRC": str(ends.source), f"CTA_IP_V{version}_DST": str(ends.destination)}
+    return {"CTA_TUPLE_IP": addresses, "CTA_TUPLE_PROTO": {"CTA_PROTO_NUM": ends.protocol, **_ends(ends)}}
+
+
+def _translation(end: SocketAddress | None) -> Content | None:
+    if end is None:
+        return None
+    version, address = end.address.version, str(end.address)
+    ports = {"CTA_PROTONAT_PORT_MIN": end.port, "CTA_PROTONAT_PORT_MAX": end.port}
+    return {f"CTA_NAT_V{version}_MINIP": address, f"CTA_NAT_V{version}_MAXIP": address, "CTA_NAT_PROTO": ports}
 
 
 def _ends(original: Tuple) -> dict[str, int]:

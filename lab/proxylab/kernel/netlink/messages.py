@@ -58,6 +58,7 @@ class Kind(Enum):
     SET_NEIGHBOUR_TABLE = 67, ndtmsg, ndtmsg
     NEW_NAMESPACE_ID = 88, nsidmsg, nsidmsg
     GET_NAMESPACE_ID = 90, nsidmsg, nsidmsg
+    NEW_CONNECTION = _CONNTRACK, nfct_msg, nfct_msg
     GET_CONNECTION = _CONNTRACK | 1, nfct_msg, nfct_msg
     DELETE_CONNECTION = _CONNTRACK | 2, nfct_msg, nfct_msg
     COUNT_CONNECTIONS = _CONNTRACK | 5, nfct_msg, nfct_stats

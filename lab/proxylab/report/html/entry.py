@@ -7,7 +7,7 @@ from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
@@ -124,7 +124,7 @@ def _reason(probed: ProbeVerdict | StepVerdict) -> str:
 
 
 def _body(probed: ProbeVerdict) -> Markup:
-    case = open_case(probed.probe, probed.resolved, probed.evidence)
+    case = case_of(probed)
     cause = why(case, probed)
     shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(

@@ -53,7 +53,7 @@ def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
     rungs = [drawing.heads(), *_in_rows(found[:_MOST_RUNGS])]
     if len(found) > _MOST_RUNGS:
         rungs.append(tag("li", f"and {amount(len(found) - _MOST_RUNGS, 'more rung')}", class_="note"))
-    rungs += [_missing(*row) for row in missing(case, probed, flow)]
+    rungs += [_missing(*row) for row in missing(case, flow)]
     return tag(
         "figure",
         tag("figcaption", _caption(case, flow)),

@@ -4,38 +4,33 @@ A line that does not match the expectation only decides which flow the script se
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Outcome, Preserved, Reply
+from proxylab.scenario.model import Masqueraded, Outcome, Preserved, Reply, SourceAddress, SourceByBackend
 from proxylab.verdict.account.flows import Flow
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.counted_rules import translations
 from proxylab.verdict.model import UNRESOLVED, ProbeVerdict
 
 __all__ = ["expected", "flow_to_send", "obstacle", "seen"]
 
 _PORT_UNREACHABLE: Final = {4: "type 3 code 3", 6: "type 1 code 4"}
+_ANY: Final = ".*"
 _NO_WAY: Final = {4: "type (3 code [01]|11 code 0)", 6: "type (1 code [03]|3 code 0)"}
 """No route, no such host, or a routing loop that ends when the packet's TTL expires."""
 
 
-def expected(verdict: ProbeVerdict, flow: int) -> str:
-    """An extended regular expression for the lines that the probe's expectations allow."""
-    resolved, expect = verdict.resolved, verdict.probe.expect
+def expected(case: Case, flow: Flow) -> str:
+    """An extended regular expression for the lines of a flow that the probe's expectations allow."""
+    resolved, expect = case.resolved, case.probe.expect
     version = resolved.destination.version
     dialled = _end(resolved, resolved.destination, resolved.port)
     match expect.outcome:
         case Outcome.DELIVERED:
-            several = sorted(set(expect.backends or ()))
-            pods = "|".join(several)
-            to = f"({pods})" if len(several) > 1 else pods or ".*"
-            source = verdict.source if expect.source is not None else None
-            if isinstance(expect.source, Preserved):
-                source = resolved.sender.of(flow)
-            reply = dialled if expect.reply is not Reply.UNTRANSLATED else ".*"
-            return f"delivered to {to} from {source or '.*'}, answered by {reply}"
+            return _delivered(case, flow, dialled)
         case Outcome.REJECTED:
             return f"not delivered, rejected by ICMP {_PORT_UNREACHABLE[version]}"
         case Outcome.REFUSED:
@@ -48,6 +43,42 @@ def expected(verdict: ProbeVerdict, flow: int) -> str:
             own = {each.name for each in resolved.receivers if each.address == resolved.destination}
             unheard = f"not delivered, (no answer|rejected by ICMP {_NO_WAY[version]})"
             return "|".join([unheard, *(f"delivered to {name} from .*" for name in sorted(own))])
+
+
+def _delivered(case: Case, flow: Flow, dialled: str) -> str:
+    """Any backend will do, from the source and with the reply that the author or the network gives it."""
+    expect = case.probe.expect
+    backends: dict[tuple[str, str], list[str]] = {}
+    for name in sorted(expect.backend_names) or [_ANY]:
+        reply = _ANY if expect.reply_from(name) is Reply.UNTRANSLATED else dialled
+        backends.setdefault((_source(case, flow, name), reply), []).append(name)
+    return "|".join(
+        f"delivered to {_one_of(names)} from {source}, answered by {reply}"
+        for (source, reply), names in backends.items()
+    )
+
+
+def _one_of(words: Sequence[str]) -> str:
+    return f"({'|'.join(words)})" if len(words) > 1 else words[0]
+
+
+def _source(case: Case, flow: Flow, backend: str) -> str:
+    wanted, own = case.probe.expect.source, case.resolved.sender.of(flow.number)
+    if isinstance(wanted, SourceByBackend):
+        wanted = wanted.of.get(backend)
+    match wanted:
+        case None:
+            return _ANY
+        case Preserved():
+            return str(own)
+        case Masqueraded():
+            names = {each.address: each.name for each in case.resolved.receivers}
+            ways = [way for way in case.resolved.masquerades if backend in (_ANY, names.get(way.backend))]
+            return _one_of(sorted({str(way.source or own) for way in ways}) or [_ANY])
+        case SourceAddress(address):
+            return str(address)
+        case _:
+            return str(case.source)
 
 
 def seen(case: Case, flow: Flow) -> str:
@@ -68,13 +99,11 @@ def _end(resolved: ResolvedProbe, address: IPAddress, port: int) -> str:
     return str(address) if resolved.protocol is Transport.ICMP else f"{address} port {port}"
 
 
-def flow_to_send(verdict: ProbeVerdict) -> tuple[int, str]:
+def flow_to_send(case: Case) -> tuple[Flow, str]:
     """The flow that a script sends, and its line: the first unexpected one, or else the first."""
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
-    lines = ((flow.number, seen(case, flow)) for flow in case.flows)
-    first = next(lines)
-    wrong = (each for each in (first, *lines) if not re.fullmatch(expected(verdict, each[0]), each[1]))
-    return next(wrong, first)
+    lines = ((flow, seen(case, flow)) for flow in case.flows)
+    wrong = ((flow, line) for flow, line in lines if not re.fullmatch(expected(case, flow), line))
+    return next(wrong, (case.flows[0], seen(case, case.flows[0])))
 
 
 def obstacle(verdict: ProbeVerdict) -> str:
@@ -88,23 +117,23 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
     if verdict.evidence.terminating:
         return "a process of the proxy ends the connection, and a script has rules and one packet only"
-    case = open_case(verdict.probe, resolved, verdict.evidence)
+    case = case_of(verdict)
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 
 
 def _in_what_was_seen(case: Case, verdict: ProbeVerdict) -> str:
-    number, line = flow_to_send(verdict)
+    flow, line = flow_to_send(case)
     failed = [each.expectation for each in verdict.verdicts if each.judgement in UNRESOLVED]
-    if failed and re.fullmatch(expected(verdict, number), line):
+    if failed and re.fullmatch(expected(case, flow), line):
         return f"each single packet is as expected; the failure ({', '.join(failed)}) shows only in many"
-    if case.probe.expect.outcome is Outcome.DROPPED and case.flows[number].arrivals:
+    if case.probe.expect.outcome is Outcome.DROPPED and flow.arrivals:
         return "the packet reached a pod's device, and only the pod's network stack can show what happened next"
     return ""
 
 
 def _from_before(case: Case, verdict: ProbeVerdict) -> str:
     resolved, counts = case.resolved, case.evidence.counts
-    if resolved.protocol is not Transport.ICMP and _was_known(case, case.flows[flow_to_send(verdict)[0]]):
+    if resolved.protocol is not Transport.ICMP and _was_known(case, flow_to_send(case)[0]):
         return "connection tracking had an entry from an earlier flow, and a script starts with empty tables"
     if sum(each.packets for each in counts if " --rcheck " in each.text) >= resolved.flows:
         return "session affinity had bound the client to an endpoint before, and a script starts without clients"

@@ -23,7 +23,7 @@ from proxylab.report.reproduction.reduced_rules import Ruleset, rulesets
 from proxylab.scenario.model import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
-from proxylab.verdict.case import open_case
+from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
@@ -131,13 +131,13 @@ def _text(lines: Iterable[str]) -> bytes:
 
 def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     """The header comment: the probe, its network, the expected result and the observed one."""
-    number, line = flow_to_send(verdict)
-    probe, case = verdict.probe, open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    probe, case = verdict.probe, case_of(verdict)
+    flow, line = flow_to_send(case)
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [""],
         wrapped(intent(verdict), width=_WIDTH),
-        wrapped(expected(verdict, number), "  expected:   ", width=_WIDTH),
+        wrapped(expected(case, flow), "  expected:   ", width=_WIDTH),
         wrapped(line, "  in the lab: ", width=_WIDTH),
         wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
         [""],
@@ -231,14 +231,15 @@ def _endpoints(verdict: ProbeVerdict, part: Plan, addresses: frozenset[IPAddress
 
 def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str]:
     resolved = verdict.resolved
-    number, _ = flow_to_send(verdict)
+    case = case_of(verdict)
+    flow, _ = flow_to_send(case)
     chance = len(targets) > 1 and resolved.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
-    words = [resolved.sender.of(number), resolved.sender.port or 0, resolved.destination, resolved.port, times]
+    words = [resolved.sender.of(flow.number), resolved.sender.port or 0, resolved.destination, resolved.port, times]
     yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
     yield from sender(resolved.protocol, resolved.destination.version, resolved.payload).splitlines()
     yield "END"
-    yield f"expected={shlex.quote(expected(verdict, number))}"
+    yield f"expected={shlex.quote(expected(case, flow))}"
     if times > 1:
         yield f"# up to {times} times while the result is as expected: the rules choose a random endpoint"
     send = " ".join(["python3 /run/send.py", *map(str, words), '"$expected"'])

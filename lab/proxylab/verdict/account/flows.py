@@ -107,6 +107,11 @@ class Flow(Struct, frozen=True):
         return next(sent, None)
 
     @property
+    def unended(self) -> str:
+        """Why its connection did not end in order after the answer; empty if it did, and for other flows."""
+        return self.report.unended if self.report is not None else ""
+
+    @property
     def fate(self) -> Fate:
         """What became of the flow, by the taps."""
         turned_away = bool(self.resets) + bool(self.unreachables) + bool(self.errors)

@@ -75,10 +75,13 @@ class Failure(Struct, frozen=True):
         where = f"{self.marking[0].count.node} by {the_rule(self.marking[0])}"
         return f"was marked for masquerading on {where}, but no MASQUERADE rule counted"
 
-    def translation(self, address: IPAddress) -> Rule | None:
-        """The DNAT rule to an address, if it counted."""
-        found = (rule for rule in self.case.translations if rule.translates_to is not None)
-        return next((rule for rule in found if rule.translates_to and rule.translates_to[0] == address), None)
+    def translation(self, address: IPAddress, port: int | None = None) -> Rule | None:
+        """The DNAT rule to an address, and to a port there if one is given, if it counted."""
+        for rule in self.case.translations:
+            to = rule.translates_to
+            if to is not None and to[0] == address and port in (None, to[1]):
+                return rule
+        return None
 
     def with_drop_reason(self, sentence: str) -> str:
         """A sentence with the kernel's reason for dropping one more packet, which the lab traced."""

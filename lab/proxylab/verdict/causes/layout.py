@@ -75,6 +75,8 @@ def holder(plan: Plan, address: IPAddress) -> str:
 
 
 def _held(plan: Plan, namespace: Namespace, device: str) -> str:
+    if namespace.role is Role.ROUTER:
+        return "the router"
     if namespace.role is not Role.NODE:
         return f"{namespace.role} {namespace.name}"
     ends = {(end.namespace, end.device): far for link in plan.links for end, far in (link.ends, link.ends[::-1])}

@@ -21,6 +21,7 @@ __all__ = [
     "dropped_by_policy",
     "dropped_by_rule",
     "dropped_by_stack",
+    "end_lost",
     "lost_after_trace",
     "lost_at_hairpin",
     "lost_before_foreign_rules",
@@ -69,6 +70,19 @@ def refused_by_reverse_path(failure: Failure) -> str:
     if crossing is None or crossing.node not in {count.node for count in failure.case.evidence.counts}:
         return ""
     return f"{crossing.node} refused the packet after its PREROUTING rules: {crossing.because(sender.address)}."
+
+
+def end_lost(failure: Failure) -> str:
+    """A rule may have dropped the end of a connection that carried data: the sender's FIN, or the backend's."""
+    if not failure.flow.unended:
+        return ""
+    lost = "the end of the connection (FIN) was lost after its data had crossed the network"
+    for rule in failure.case.rules:
+        if rule.target == "DROP":
+            counted = amount(rule.count.packets, "packet")
+            return f"{lost}: {rule.count.node} dropped {counted} by {the_rule(rule)}."
+    found = (suspicion(failure.case.evidence, node) for node in failure.case.resolved.nodes)
+    return next((f"{lost}: {clause}." for clause in found if clause), "")
 
 
 def dropped_by_stack(failure: Failure) -> str:

@@ -13,13 +13,13 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
-from proxylab.verdict.conntrack_tables import Tables, remaining_entry
+from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.streams.subject import Stream, stream_of
-from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
+from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 
 __all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
@@ -73,7 +73,7 @@ _CAUSES: Final = (
     *_of("outcome", loss.rejected_by_rule, loss.rejected_by_foreign_rule, fate=Fate.REJECTED),
     *_of("outcome", translation.no_listener, translation.unreachable_untranslated, fate=Fate.UNREACHABLE),
     *_of("outcome", translation.no_listener, fate=Fate.REFUSED),
-    *_of("outcome", translation.delivered_by, remembered, fate=Fate.DELIVERED),
+    *_of("outcome", loss.end_lost, translation.delivered_by, remembered, fate=Fate.DELIVERED),
     *_of("port", translation.led_to_port, remembered),
     *_of(
         "reply",
@@ -87,7 +87,6 @@ _CAUSES: Final = (
     *_of("backends", translation.led_to_backend, translation.never_chosen, remembered),
     *_of("spread", translation.share_is_wrong),
     *_of("http", translation.health_port_knows),
-    *_of("conntrack", translation.entry_remains),
     *_of("at", loss.dropped_by_rule, loss.rejected_by_rule),
 )
 
@@ -141,16 +140,18 @@ def why_step(verdict: StepVerdict) -> str:
 def _cause_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     stream, key = _stream_of(verdict, failed)
     if stream is None:
-        tables = Tables(verdict.evidence.entries, verdict.nodes, verdict.addresses)
-        return remaining_entry(tables, verdict.step.expect.conntrack)
+        return ""
     failure = stream_failures.StreamFailure(stream, verdict.addresses)
     return next(filter(None, (sentence(failure) for sentence in _CAUSES_OF_STREAMS.get(key, ()))), "")
 
 
 def _seen_in_step(verdict: StepVerdict, failed: Verdict) -> str:
     stream, key = _stream_of(verdict, failed)
-    of_key = next((each for each in OF_STREAMS if each.key == key), None)
-    seen = of_key.as_seen(stream, failed) if of_key is not None and stream is not None else ""
+    if stream is not None:
+        seen = next((each.as_seen(stream, failed) for each in OF_STREAMS if each.key == key), "")
+    else:
+        end = end_of_step(verdict.step, verdict.evidence, verdict.nodes, verdict.addresses)
+        seen = next((each.as_seen(end, failed) for each in OF_STEPS if each.key == key), "")
     return seen or f"{failed.reasons[0]} when the step ended."
 
 
@@ -171,11 +172,11 @@ def _seen_address(verdict: ProbeVerdict | StepVerdict, failed: Verdict) -> IPAdd
         of_stream = next((each for each in OF_STREAMS if each.key == key), None)
         return None if stream is None or of_stream is None else of_stream.seen_address(stream, failed)
     row = next((each for each in OF_PROBES if each.key == failed.expectation), None)
-    case = open_case(verdict.probe, verdict.resolved, verdict.evidence)
+    case = case_of(verdict)
     return None if row is None else row.seen_address(case, failed)
 
 
 def _stream_of(verdict: StepVerdict, failed: Verdict) -> tuple[Stream | None, str]:
     """The stream of a verdict with the name of its expectation; ``None`` for the tables."""
     name, _, key = failed.expectation.rpartition(".")
-    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name)) if name else None), key
+    return (stream_of(verdict.step, verdict.evidence, name, verdict.sources.get(name, {})) if name else None), key

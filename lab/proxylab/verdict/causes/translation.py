@@ -7,13 +7,11 @@ from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import Translation, second_nat
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
-from proxylab.verdict.conntrack_tables import remaining_entry
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
     "delivered_by",
-    "entry_remains",
     "health_port_knows",
     "kept_the_source",
     "led_to_backend",
@@ -187,24 +185,29 @@ def masqueraded(failure: Failure) -> str:
 
 
 def _arrived_as_sent(failure: Failure) -> bool:
+    """Whether it kept its source, or lost only its port without any rule that masquerades."""
     flow = failure.flow
-    return bool(flow.arrivals) and flow.arrivals[0].source == failure.case.resolved.sender.of(flow.number)
+    if not flow.arrivals or flow.arrivals[0].source != failure.case.resolved.sender.of(flow.number):
+        return False
+    left = [each.source_port for each in flow.departures]
+    return not failure.rewriting or flow.arrivals[0].source_port in left
 
 
 def led_to_backend(failure: Failure) -> str:
     """A rule sent the packet to a pod that is no expected backend."""
-    expected = failure.case.probe.expect.backends or ()
-    stranger = next((each for each in failure.flow.arrivals if each.netns_name not in expected), None)
-    rule = None if stranger is None else failure.translation(stranger.destination)
-    if rule is None or stranger is None:
-        return ""
-    return f"{rule.count.node} sent the packet to {stranger.netns_name} by {the_rule(rule)}."
+    expect = failure.case.probe.expect
+    for each in failure.flow.arrivals:
+        if not expect.allows_backend(each.netns_name, each.destination_port):
+            rule = failure.translation(each.destination, each.destination_port)
+            to = f"port {each.destination_port} of " if each.netns_name in expect.backend_names else ""
+            return f"{rule.count.node} sent the packet to {to}{each.netns_name} by {the_rule(rule)}." if rule else ""
+    return ""
 
 
 def never_chosen(failure: Failure) -> str:
     """The proxy never chose some backends, as all flows together show."""
-    case, expected = failure.case, failure.case.probe.expect.backends or ()
-    never = [name for name in expected if not case.found[name]]
+    case = failure.case
+    never = [name for name in case.probe.expect.backend_names if not case.found[name]]
     if not never or (failure.verdict.example is not None and failure.flow.arrivals):
         return ""
     its = "its" if len(never) == 1 else "their"
@@ -241,8 +244,3 @@ def health_port_knows(failure: Failure) -> str:
         return ""
     known = amount(report.local_endpoints, "local endpoint")
     return f"the proxy that serves {failure.dialled} knows of {known}, so it answers {report.status}."
-
-
-def entry_remains(failure: Failure) -> str:
-    """Connection tracking still holds an entry that must be gone."""
-    return remaining_entry(failure.case.tables, failure.case.probe.expect.conntrack)

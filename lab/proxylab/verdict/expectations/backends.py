@@ -1,7 +1,11 @@
-"""``backends``: which pods the flows reached. It needs the taps at the pods."""
+"""``backends``: which pods the flows reached, and at which port of them. It needs the taps at the pods."""
 
+from collections import Counter
+from collections.abc import Collection
+
+from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import amount, counted, listed
-from proxylab.scenario.model import Spread
+from proxylab.scenario.model import Backend, Spread
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs
@@ -11,35 +15,44 @@ from proxylab.verdict.model import Verdict
 __all__ = ["BACKENDS"]
 
 
-def _judge(case: Case, expected: tuple[str, ...]) -> Verdict:
-    """The flows reached exactly the pods in ``expected``.
+def _judge(case: Case, expected: tuple[Backend, ...]) -> Verdict:
+    """The flows reached exactly the pods in ``expected``, and where it names ports exactly those.
 
     The proxy picks a backend by chance, so few flows need not reach all of them. Only from ``flows_to_hit_all`` flows
     on does a backend without a flow count as missing; below that the verdict says so. With session affinity the proxy
     chooses once for each client. A client of a headless Service's name dials one pod; ``name`` checks that the name
     gives all of them.
     """
-    found, findings = case.found, Findings(case, case.unseen)
+    with_port = {each.name for each in expected if each.port is not None}
+    wanted, found, findings = list(dict.fromkeys(map(str, expected))), Counter[str](), Findings(case, case.unseen)
     for flow in case.arrived:
-        strangers = [netns_name for netns_name in flow.reached if netns_name not in expected]
+        reached = list(dict.fromkeys(_called(each, with_port) for each in flow.arrivals))
+        found.update(reached)
+        strangers = [each for each in reached if each not in wanted]
         if strangers:
             findings.wrong(f"the request reached {listed(strangers)}, not an expected backend", flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
     question = case.resolved.question
     chosen_by_client = question is not None and question.headless
-    never = [] if chosen_by_client else [name for name in dict.fromkeys(expected) if not found[name]]
+    never = [] if chosen_by_client else [each for each in wanted if not found[each]]
     observed = counted(found)
     sticky = case.probe.expect.spread is Spread.STICKY
     choices = len(case.clients) if sticky else len(case.arrived)
-    said = findings.any_wrong and len(set(expected)) == 1  # a stranger was hit, so the only backend was not
+    said = findings.any_wrong and len(wanted) == 1  # a stranger was hit, so the only backend was not
     if never and found and not said and (choices > 1 or not sticky):
         chosen = amount(choices, "client" if sticky else "flow")
-        if choices >= flows_to_hit_all(len(set(expected))):
+        if choices >= flows_to_hit_all(len(wanted)):
             findings.missing(f"the proxy never chose {listed(never)} in {chosen}")
         else:
-            observed += f" ({chosen} need not hit all {len(set(expected)):,})"
-    return findings.settle("backends", expected=listed(expected), observed=observed)
+            observed += f" ({chosen} need not hit all {len(wanted):,})"
+    return findings.settle("backends", expected=listed(wanted), observed=observed)
+
+
+def _called(arrival: Observation, with_port: Collection[str]) -> str:
+    """A backend as the author writes it: with the port if the author names a port of that pod."""
+    name = arrival.netns_name
+    return f"{name}:{arrival.destination_port}" if name in with_port else name
 
 
 def _as_seen(case: Case, verdict: Verdict) -> str:
@@ -49,7 +62,7 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"the packet reached {flow.arrivals[0].netns_name}, and no counter shows which rule sent it there."
 
 
-BACKENDS = Expectation[Case, tuple[str, ...]](
+BACKENDS = Expectation[Case, tuple[Backend, ...]](
     key="backends",
     wanted=lambda case: case.probe.expect.backends,
     judge=_judge,

@@ -9,16 +9,17 @@ from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import ConntrackExpect, Entries
 from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import Tables, entry_words
+from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings, Judged
 from proxylab.verdict.model import Verdict
 
-__all__ = ["CONNTRACK", "judge_tables"]
+__all__ = ["CONNTRACK", "CONNTRACK_OF_STEP"]
 
 _MOST_ENTRIES = 3
 
 
-def judge_tables(subject: Judged, tables: Tables, wanted: ConntrackExpect) -> Verdict:
+def _judge(subject: Judged, tables: Tables, wanted: ConntrackExpect) -> Verdict:
     """The tables hold an entry that matches ``some``, and none that matches ``none``."""
     findings = Findings(subject)
     where = listed(tables.about(wanted), "or")
@@ -60,12 +61,10 @@ def _kind_words(entries: Entries) -> str:
     return " ".join(parts) or "at all"
 
 
-def _judge(case: Case, wanted: ConntrackExpect) -> Verdict:
-    return judge_tables(case, case.tables, wanted)
-
-
-def _as_seen(case: Case, _verdict: Verdict) -> str:
-    wanted, tables = case.probe.expect.conntrack, case.tables
+def _as_seen(tables: Tables, wanted: ConntrackExpect | None) -> str:
+    left = tables.none(wanted)
+    if left:
+        return f"conntrack on {left[0].node} still holds {entry_words(left[0])}: nothing deleted it."
     if wanted is None or wanted.some is None:
         return ""
     missing = f"conntrack on {listed(tables.about(wanted), 'or')} has no such entry among "
@@ -73,5 +72,15 @@ def _as_seen(case: Case, _verdict: Verdict) -> str:
 
 
 CONNTRACK = Expectation[Case, ConntrackExpect](
-    key="conntrack", wanted=lambda case: case.probe.expect.conntrack, judge=_judge, as_seen=_as_seen
+    key="conntrack",
+    wanted=lambda case: case.probe.expect.conntrack,
+    judge=lambda case, wanted: _judge(case, case.tables, wanted),
+    as_seen=lambda case, _verdict: _as_seen(case.tables, case.probe.expect.conntrack),
+)
+
+CONNTRACK_OF_STEP = Expectation[EndOfStep, ConntrackExpect](
+    key="conntrack",
+    wanted=lambda end: end.step.expect.conntrack,
+    judge=lambda end, wanted: _judge(end, end.tables, wanted),
+    as_seen=lambda end, _verdict: _as_seen(end.tables, end.step.expect.conntrack),
 )

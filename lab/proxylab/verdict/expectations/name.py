@@ -82,8 +82,8 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
 
 
 def _expected(case: Case, question: Question) -> str:
-    backends = case.probe.expect.backends
-    if question.headless and backends is not None:
+    backends = case.probe.expect.backend_names
+    if question.headless and backends:
         return listed(list(backends))
     due = due_addresses(case.probe, question)
     return listed(list(map(str, due))) if due else "an address"

@@ -6,7 +6,8 @@ What each outcome needs, for every flow of the probe:
   address, and no copy of it came in anywhere else. The reply has a verdict of its own: that pod sends it, and it comes
   back from the dialled address. So has the port (``ports``). Where the pod does not have the dialled address, DNAT
   rules to it counted every flow: otherwise an old conntrack entry may have sent it there. If the author expects such an
-  entry by ``conntrack``, the entry is the witness.
+  entry by ``conntrack``, the entry is the witness. A TCP connection that carried data ended with a FIN from both sides:
+  the responder sends its own when it has the sender's, and the sender's socket reports that one.
 * ``rejected``: the sender gets an ICMP port unreachable that quotes the flow and comes from no pod; no pod saw it; and
   rules that reject and name the dialled address counted every packet: a node's own stack sends the same ICMP error
   for a closed port.
@@ -77,7 +78,6 @@ def _wanted(case: Case) -> Outcome | None:
 
 def _judge(case: Case, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
-    observed = _ended_silently(case) or fates(case)
     wanted, findings = _FATE[outcome], Findings(case)
     for flow, fate in case.sorted_flows:
         if flow.number in case.second_nats:
@@ -87,8 +87,7 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
         elif fate is wanted or _comes_to(case, flow, fate):
-            for clause in _doubts_about(case, flow, fate):
-                findings.doubt(clause, flow.number)
+            _look_closer(case, flow, fate, findings)
         elif fate is Fate.LOST:
             findings.missing(_unseen(case, flow), flow.number)
         elif fate in _UNDECIDED[outcome]:
@@ -100,7 +99,7 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
     return findings.settle(
         "outcome",
         expected=outcome,
-        observed=observed,
+        observed=_observed(case),
         silence=case.silence,
         witnesses=_witnesses(case, outcome),
     )
@@ -120,10 +119,32 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
     return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
 
 
+def _unended(case: Case, flow: Flow) -> str:
+    """How the connection of an answered flow remained without an end, as a clause."""
+    sender = case.resolved.sender.name
+    if flow.unended != "timeout":
+        return f"its connection ended with {flow.unended} at {sender}"
+    return f"its connection did not end: {sender} sent its FIN, and none came back from {listed(flow.reached)}"
+
+
 def _unseen(case: Case, flow: Flow) -> str:
     seen = last_seen(flow)
     behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
     return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
+
+
+def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None:
+    """What speaks against a fate that looks as expected."""
+    if flow.unended:
+        findings.missing(f"it was answered, but {_unended(case, flow)}", flow.number)
+    for clause in _doubts_about(case, flow, fate):
+        findings.doubt(clause, flow.number)
+
+
+def _observed(case: Case) -> str:
+    unended = sum(1 for flow in case.flows if flow.unended)
+    more = f", {amount(unended, 'connection')} without an end" if unended else ""
+    return (_ended_silently(case) or fates(case)) + more
 
 
 def _ended_silently(case: Case) -> str:
@@ -282,6 +303,8 @@ def seen_instead(case: Case, verdict: Verdict) -> str:
             reset = flow.resets[0]
             refused = f"{endpoint(reset.source, reset.source_port)} refused the connection"
             return f"{refused} before any pod saw it: no program listens there, or a rule resets it."
+        case Fate.DELIVERED if flow.unended:
+            return f"{_unended(case, flow)}."
         case Fate.DELIVERED if flow.arrivals:
             arrival = flow.arrivals[0]
             to = endpoint(arrival.destination, arrival.destination_port)

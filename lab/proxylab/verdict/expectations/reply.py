@@ -2,7 +2,7 @@
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.scenario.model import Manner, Outcome, Reply
+from proxylab.scenario.model import Manner, Outcome, Reply, ReplyByBackend
 from proxylab.verdict.account.copies import copies
 from proxylab.verdict.account.flows import Fate, Flow, counted_ends
 from proxylab.verdict.case import Case, fate_clause
@@ -13,7 +13,7 @@ from proxylab.verdict.model import Verdict
 __all__ = ["REPLY"]
 
 
-def _wanted(case: Case) -> Reply | None:
+def _wanted(case: Case) -> Reply | ReplyByBackend | None:
     """The author's word; a reply from the dialled address where the author only expects a delivery."""
     expect = case.probe.expect
     if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
@@ -21,8 +21,11 @@ def _wanted(case: Case) -> Reply | None:
     return expect.reply or Reply.TRANSLATED
 
 
-def _judge(case: Case, wanted: Reply) -> Verdict:
-    """The reply has the dialled address as its source; for ``untranslated`` the backend's own address."""
+def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
+    """The reply has the dialled address as its source; for ``untranslated`` that of the backend which the flow reached.
+
+    A backend that the author does not name answers as usual.
+    """
     resolved = case.resolved
     findings = Findings(case)
     answered = 0
@@ -30,7 +33,7 @@ def _judge(case: Case, wanted: Reply) -> Verdict:
         if not flow.arrivals:
             findings.doubt("it never arrived at a pod that could reply", flow.number)
             continue
-        wrong = _wrong_reply(case, flow, wanted)
+        wrong = _wrong_reply(case, flow, case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED)
         if wrong:
             findings.wrong(wrong, flow.number)
         elif flow.number in case.disagreements:
@@ -46,7 +49,7 @@ def _judge(case: Case, wanted: Reply) -> Verdict:
             answered += 1
     return findings.settle(
         "reply",
-        expected=(f"from {endpoint(*case.dialled)}" if wanted is Reply.TRANSLATED else "from the backend itself"),
+        expected=_in_words(case, wanted),
         observed=_replies(case),
         silence=case.silence,
         witnesses=[f"{amount(answered, 'flow')} answered"],
@@ -83,6 +86,12 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     return ""
 
 
+def _in_words(case: Case, wanted: Reply | ReplyByBackend) -> str:
+    if isinstance(wanted, ReplyByBackend):
+        return ", ".join(f"{name} {reply}" for name, reply in wanted.of.items())
+    return f"from {endpoint(*case.dialled)}" if wanted is Reply.TRANSLATED else "from the backend itself"
+
+
 def _number(replies: int) -> str:
     return "one" if replies == 1 else f"{replies:,}"
 
@@ -112,6 +121,6 @@ def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
     return next((reply.source for reply in case.flows[verdict.example or 0].replies), None)
 
 
-REPLY = Expectation[Case, Reply](
+REPLY = Expectation[Case, Reply | ReplyByBackend](
     key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )

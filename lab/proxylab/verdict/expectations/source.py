@@ -1,11 +1,24 @@
-"""``source``: from which address the packets came to the pods. It needs the taps there, and rule counters."""
+"""``source``: from which address the packets came to the pods. It needs the taps there, and rule counters.
+
+A node may send from the address that masquerading would give its packets. Then the address does not show whether a node
+masqueraded them. The source port shows it where the kernel changed that, too, and the counters of rules that masquerade
+show it for all flows together.
+"""
 
 from collections import Counter
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import amount, counted, endpoint, listed
-from proxylab.plan.resolved import Sender
-from proxylab.scenario.model import Manner, NodeDevice, Preserved, SourceExpectation
+from proxylab.plan.resolved import STACK
+from proxylab.scenario.model import (
+    Manner,
+    Masqueraded,
+    NodeDevice,
+    Preserved,
+    SourceAddress,
+    SourceByBackend,
+    SourceExpectation,
+)
 from proxylab.verdict.account.flows import Flow, counted_ends
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs
@@ -17,20 +30,23 @@ __all__ = ["SOURCE"]
 
 def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
-    findings, sender = Findings(case, case.unseen), case.resolved.sender
-    expected = case.source or sender.address
-    kept = bool(sender.others) and isinstance(wanted, Preserved)
+    findings = Findings(case, case.unseen)
+    changing = sum(rule.count.packets for rule in case.rules if rule.changes_source)
     for flow in case.arrived:
-        due = sender.of(flow.number) if kept else expected
+        due = case.due_source(flow)
         contradiction = _disagreement(case, flow)
         strangers = [str(each.source) for each in flow.arrivals if each.source != due]
         if contradiction:
             findings.doubt(contradiction, flow.number)
+        elif due is None:
+            _note_unknown(case, flow, findings)
         elif strangers:
             origin = listed(list(dict.fromkeys(strangers)))
-            findings.wrong(f"{listed(flow.reached)} saw it come from {origin}", flow.number)
+            findings.wrong(f"{listed(flow.reached)} saw it come from {origin}{_due_there(wanted, due)}", flow.number)
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
+        else:
+            _tell_apart(case, flow, changing, findings)
     again = case.masqueraded_again
     if again is not None:
         changed = amount(again.count.packets, "packet")
@@ -39,21 +55,74 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     seen = Counter({str(address): count for (address, _), count in sources.items()})
     return findings.settle(
         "source",
-        expected=_in_words(wanted, expected, sender),
+        expected=_in_words(case, wanted),
         observed=counted(seen) if len(seen) > 1 else listed(list(seen)),
     )
 
 
-def _in_words(wanted: SourceExpectation, address: IPAddress, sender: Sender) -> str:
-    """What the author wrote, and the address that it resolves to."""
+def _note_unknown(case: Case, flow: Flow, findings: Findings) -> None:
+    """Neither the author nor the plan gives a source for the backend that the flow reached."""
+    reached, source = listed(flow.reached), flow.arrivals[0].source
+    if case.wanted_source(flow) is None:
+        findings.wrong(f"{reached} saw it come from {source}, and source has no entry for {reached}", flow.number)
+    else:
+        findings.doubt(f"the plan knows no node that translates it on the way to {reached}", flow.number)
+
+
+def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
+    """What is due for this flow, where it differs from flow to flow."""
+    return f", not from {due}" if isinstance(wanted, Masqueraded | SourceByBackend) else ""
+
+
+def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> None:
+    """Judge whether a node masqueraded its own packet, whose source address is the same in either case.
+
+    ``changing`` is how many packets the rules that change sources counted.
+    """
+    wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
+    if sender.device != STACK or source != sender.of(flow.number):
+        return
+    node, port = sender.namespace, flow.arrivals[0].source_port
+    port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
+    left = flow.departures[0].source_port if flow.departures else port
+    if isinstance(wanted, Preserved):
+        if changing and (port != left or changing >= len(case.flows)):
+            to = f" to port {port}" if port != left else ""
+            findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
+    elif not isinstance(wanted, Masqueraded) or any(each.source is None for each in case.ways(flow)):
+        return  # the author names an address, or it never left the node
+    elif port == left and changing < len(case.arrived):
+        clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
+        known = set(case.resolved.nodes) <= set(case.evidence.counted)
+        (findings.wrong if known else findings.doubt)(clause, flow.number)
+
+
+def _in_words(case: Case, wanted: SourceExpectation) -> str:
+    """What the author wrote, and the addresses that it stands for."""
+    sender = case.resolved.sender
     match wanted:
         case Preserved() if sender.others:
             return f"preserved ({len(sender.addresses):,} addresses)"
         case Preserved():
-            return f"preserved ({address})"
+            return f"preserved ({sender.address})"
+        case Masqueraded():
+            due = dict.fromkeys(str(address) for flow in case.arrived if (address := case.due_source(flow)))
+            return f"masqueraded ({listed(list(due), 'or')})" if due else "masqueraded"
         case NodeDevice(node, device):
-            return f"{address} ({node} {device})"
-        case _:
+            return f"{case.source} ({node} {device})"
+        case SourceByBackend(of):
+            return ", ".join(f"{name} {_in_a_word(each)}" for name, each in of.items())
+        case SourceAddress(address):
+            return str(address)
+
+
+def _in_a_word(wanted: Preserved | Masqueraded | SourceAddress) -> str:
+    match wanted:
+        case Preserved():
+            return "preserved"
+        case Masqueraded():
+            return "masqueraded"
+        case SourceAddress(address):
             return str(address)
 
 

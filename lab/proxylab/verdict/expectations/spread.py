@@ -18,7 +18,7 @@ def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
     """
-    backends = case.probe.expect.backends
+    backends = case.probe.expect.backend_names
     match wanted:
         case Spread.STICKY:
             return _judge_sticky(case, backends)
@@ -26,7 +26,7 @@ def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
             shown = ", ".join(f"{name} {share:.1%}" for name, share in of.items())
             return _judge_shares(case, of, shown)
         case _:
-            names = list(dict.fromkeys(backends)) if backends else list(case.found)
+            names = backends or tuple(case.found)
             due = dict.fromkeys(names, 1 / len(names)) if names else {}
             return _judge_shares(
                 case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
@@ -57,7 +57,7 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
     return findings.settle("spread", expected=expected, observed=counted(found))
 
 
-def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
+def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
     """All flows of a client went to one backend, and there were too many of them for chance.
 
     A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
@@ -66,7 +66,6 @@ def _judge_sticky(case: Case, backends: Sequence[str] | None) -> Verdict:
     clients = case.clients
     findings = Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
-    names = list(dict.fromkeys(backends or ()))
     if names:
         _note_strangers(findings, found, names)
     strayed = {client: reached for client, reached in clients.items() if len(reached) > 1}

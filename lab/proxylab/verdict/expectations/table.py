@@ -8,10 +8,12 @@ from typing import Any, Final
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.backends import BACKENDS
-from proxylab.verdict.expectations.conntrack import CONNTRACK
+from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
 from proxylab.verdict.expectations.dropped_at_pod import AT_POD, DROPPED_AT_POD
+from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.http import HTTP
+from proxylab.verdict.expectations.metrics import METRICS
 from proxylab.verdict.expectations.name import NAME
 from proxylab.verdict.expectations.outcome import OUTCOME
 from proxylab.verdict.expectations.port import PORT
@@ -26,7 +28,7 @@ from proxylab.verdict.expectations.streams.source import SOURCE as SOURCE_OF_STR
 from proxylab.verdict.expectations.streams.subject import Stream
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
 
-__all__ = ["OF_PROBES", "OF_STREAMS"]
+__all__ = ["OF_PROBES", "OF_STEPS", "OF_STREAMS"]
 
 OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
     NAME,
@@ -53,4 +55,6 @@ OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
     RESETS,
     DELAY,
 )
-"""A step has no other expectation of its own than those of its streams, and ``conntrack``."""
+
+OF_STEPS: Final[tuple[Expectation[EndOfStep, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)
+"""The expectations of a step that are about no stream."""

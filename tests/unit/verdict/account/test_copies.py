@@ -10,6 +10,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, Receiver
+from proxylab.scenario.model import Backend
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Verdict
 
@@ -151,7 +152,7 @@ def test_what_a_program_of_a_node_gets_or_sends_ends_and_begins_there() -> None:
         replace(WORLD.seen(0, netns_name, direction, packet, ends, step), device=device)
         for step, (netns_name, device, direction, packet, ends) in enumerate(way)
     ]
-    probe = replace(WORLD.probe, expect=replace(WORLD.probe.expect, backends=("agent",)))
+    probe = replace(WORLD.probe, expect=replace(WORLD.probe.expect, backends=(Backend("agent"),)))
     verdict = judge(probe, resolved, None, WORLD.evidence(seen))
     assert {each.expectation: each.judgement for each in verdict.verdicts} == dict.fromkeys(
         ("outcome", "reply", "backends"), PASS

@@ -4,6 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 from msgspec.structs import replace
+from network_scenarios import BASIC
 from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
@@ -78,6 +79,19 @@ def test_each_address_of_the_plan_has_a_holder_that_a_reader_knows(network: dict
     assert holder(drawn, POD_ON_A) == "pod sender"
     assert holder(drawn, ip_address("10.244.0.1")) in ("", "node-a's gateway to its pods")
     assert holder(drawn, ip_address("192.0.2.99")) == ""
+
+
+def test_the_holders_of_addresses_that_the_author_fixes_are_named() -> None:
+    drawn = draw(BASIC["first addresses on a bridge"])
+    held = {
+        "10.244.1.1": "pod other-first",
+        "10.244.1.2": "node-b's gateway to its pods",
+        "172.18.0.1": "node-a on its uplink",
+        "172.18.255.254": "the router",
+        "fd00:172:18::1": "host neighbour",
+        "203.0.113.99": "host client",
+    }
+    assert {address: holder(drawn, ip_address(address)) for address in held} == held
 
 
 def test_a_gateway_that_only_one_node_has_is_named() -> None:

@@ -1,13 +1,16 @@
 """Which pods the flows reached."""
 
 import pytest
-from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, SPREAD, one
+from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, SPREAD, judged, one
 from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import (
     TapLoss,
 )
+from proxylab.report.failure_text import explain
+from proxylab.verdict.case import case_of
+from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 
@@ -41,3 +44,26 @@ def test_replicas_of_one_namespace_are_told_apart_by_address() -> None:
     verdict = judge(DELIVERED.probe, shared, None, DELIVERED.evidence(seen))
     assert verdict.overall is PASS
     assert verdict.verdicts[2].observed == "echo-2 (1 flow need not hit all 3)"
+
+
+def test_one_port_of_a_pod_is_another_backend_than_its_other_port() -> None:
+    world = World(flows=2, backends=("echo-1:8080", "echo-1:8443"))
+    leaves, arrives, answers, hears = world.round_trip(1, "echo-1")
+    other = (leaves, replace(arrives, destination_port=8443), replace(answers, source_port=8443), hears)
+    verdict = one(world, world.evidence([*world.round_trip(0, "echo-1"), *other]), "backends")
+    assert (verdict.judgement, verdict.observed) == (PASS, "echo-1:8080 1, echo-1:8443 1")
+    only = World(flows=2, backends=("echo-1:8080",))
+    verdict = one(only, only.evidence([*only.round_trip(0, "echo-1"), *other]), "backends")
+    assert (verdict.judgement, verdict.reasons, verdict.example) == (
+        FAIL,
+        ("1 of 2 flows: the request reached echo-1:8443, not an expected backend",),
+        1,
+    )
+
+
+def test_why_a_flow_came_to_another_port() -> None:
+    world = World(backends=("echo-1:8443",))
+    evidence = world.evidence(world.round_trip(0, "echo-1"), counts=(world.translated("echo-1"),))
+    verdict = judged(world, evidence)
+    assert why(case_of(verdict), verdict).startswith("node-a sent the packet to port 8080 of echo-1 by its rule")
+    assert "echo-1:8443" in "".join(explain(verdict))

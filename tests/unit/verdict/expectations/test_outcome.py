@@ -39,7 +39,9 @@ from proxylab.scenario.model import (
     NodeDevice,
     Outcome,
 )
-from proxylab.verdict.model import Judgement
+from proxylab.verdict.case import case_of
+from proxylab.verdict.causes.table import why
+from proxylab.verdict.model import Judgement, ProbeVerdict
 
 # What is proven passes.
 
@@ -58,6 +60,43 @@ def test_a_packet_delivered_and_answered_passes() -> None:
 def test_a_connection_passes_when_both_witnesses_agree() -> None:
     evidence = CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=(CONNECTED.report(0, "echo-1"),))
     assert judged(CONNECTED, evidence).overall is PASS
+
+
+def without_end(why_not: str, **changes: object) -> ProbeVerdict:
+    """A connection that carried data both ways and did not end in order."""
+    reports = (replace(CONNECTED.report(0, "echo-1"), unended=why_not),)
+    return judged(CONNECTED, CONNECTED.evidence(CONNECTED.round_trip(0, "echo-1"), connects=reports, **changes))
+
+
+def test_a_connection_that_carried_data_ends_with_a_fin_of_both_sides() -> None:
+    verdict = without_end("timeout")
+    (failed,) = (each for each in verdict.verdicts if each.judgement is not PASS)
+    assert (failed.expectation, failed.judgement, failed.observed, failed.reasons) == (
+        "outcome",
+        FAIL,
+        "delivered, 1 connection without an end",
+        ("it was answered, but its connection did not end: debug sent its FIN, and none came back from echo-1",),
+    )
+    assert why(case_of(verdict), verdict) == (
+        "its connection did not end: debug sent its FIN, and none came back from echo-1."
+    )
+    reset = without_end("ECONNRESET")
+    assert reset.verdicts[0].reasons == ("it was answered, but its connection ended with ECONNRESET at debug",)
+
+
+def test_a_connection_without_an_end_is_only_late_until_the_sentinel_packets_are_back() -> None:
+    silent = tuple(replace(each, answered=False) for each in CONNECTED.sentinels)
+    assert without_end("timeout", sentinels=silent).verdicts[0].judgement is INCONCLUSIVE
+
+
+def test_a_rule_that_counted_drops_is_the_cause_of_a_connection_without_an_end() -> None:
+    verdict = without_end(
+        "timeout", counts=(CONNECTED.translated("echo-1"), CONNECTED.dropped(2)), counted=("node-a", "node-b")
+    )
+    assert why(case_of(verdict), verdict) == (
+        "the end of the connection (FIN) was lost after its data had crossed the network: node-a dropped 2 packets by "
+        'its rule "default/echo has no local endpoints" in KUBE-SERVICES.'
+    )
 
 
 def test_a_pod_that_reaches_itself_is_both_sender_and_backend() -> None:

@@ -1,15 +1,29 @@
 """From which address the packets came."""
 
+from ipaddress import ip_address
+
 import pytest
 from judging import FAIL, INCONCLUSIVE, NODE, PASS, judged, one
+from msgspec.structs import replace
 from recorded import World
 
 from proxylab.errors import InternalError
+from proxylab.evidence.evidence import Observation, RuleCount, TrackedFlow
+from proxylab.plan.resolved import STACK, MasqueradedAs
 from proxylab.scenario.model import (
+    Masqueraded,
     NodeDevice,
     Preserved,
     SourceAddress,
+    SourceByBackend,
+    SourceExpectation,
 )
+from proxylab.verdict.case import case_of
+from proxylab.verdict.causes.table import why
+from proxylab.verdict.judge import judge
+from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
+
+GATEWAY = ip_address("10.244.1.1")
 
 
 def test_a_source_without_an_address_is_our_fault() -> None:
@@ -42,3 +56,112 @@ def test_flows_that_never_arrived_leave_source_and_backends_open() -> None:
         "backends": INCONCLUSIVE,
         "source": INCONCLUSIVE,
     }
+
+
+def of_source(verdict: ProbeVerdict) -> Verdict:
+    return next(each for each in verdict.verdicts if each.expectation == "source")
+
+
+def masqueraded(world: World, seen: list[Observation], *nodes: str, **changes: object) -> Verdict:
+    """The verdict where each node would masquerade to its own address, but towards echo-1 to the gateway's."""
+    ways = tuple(
+        MasqueradedAs(
+            node=node,
+            backend=world.address(pod),
+            source=GATEWAY if pod == "echo-1" else world.address(node),
+        )
+        for node in nodes
+        for pod in world.pods
+    )
+    resolved = replace(world.resolved, masquerades=ways)
+    return of_source(judge(world.probe, resolved, None, world.evidence(seen, **changes)))
+
+
+def test_masqueraded_is_another_address_on_each_way() -> None:
+    world = World(flows=2, source=Masqueraded())
+    near, far = world.round_trip(0, "echo-1", GATEWAY), world.round_trip(1, "echo-2", NODE)
+    verdict = masqueraded(world, [*near, *far], "node-a")
+    assert (verdict.judgement, verdict.expected) == (PASS, "masqueraded (10.244.1.1 or 172.18.0.2)")
+    swapped = masqueraded(world, [*near, *world.round_trip(1, "echo-2", GATEWAY)], "node-a")
+    assert swapped.judgement is FAIL
+    assert swapped.reasons == ("1 of 2 flows: echo-2 saw it come from 10.244.1.1, not from 172.18.0.2",)
+    kept = masqueraded(world, [*near, *world.round_trip(1, "echo-2")], "node-a")
+    assert kept.reasons == ("1 of 2 flows: echo-2 saw it come from 10.244.1.2, not from 172.18.0.2",)
+
+
+def test_of_several_nodes_the_first_on_the_way_masquerades() -> None:
+    world = World(source=Masqueraded(), pods=("far", "echo-1"))
+    assert masqueraded(world, list(world.crossing(0, "far", NODE)), "node-b", "node-a").judgement is PASS
+    other = masqueraded(world, list(world.crossing(0, "far", world.address("node-b"))), "node-b", "node-a")
+    assert other.reasons == ("far saw it come from 172.18.0.3, not from 172.18.0.2",)
+    unseen = masqueraded(world, list(world.round_trip(0, "far", NODE)), "node-b", "node-a")
+    assert (unseen.judgement, unseen.reasons) == (
+        INCONCLUSIVE,
+        ("the plan knows no node that translates it on the way to far",),
+    )
+
+
+def test_sources_by_backend() -> None:
+    world = World(flows=2, source=SourceByBackend({"echo-1": SourceAddress(GATEWAY), "echo-2": Preserved()}))
+    near = world.round_trip(0, "echo-1", GATEWAY)
+    verdict = one(world, world.evidence([*near, *world.round_trip(1, "echo-2")]), "source")
+    assert (verdict.judgement, verdict.expected) == (PASS, "echo-1 10.244.1.1, echo-2 preserved")
+    changed = one(world, world.evidence([*near, *world.round_trip(1, "echo-2", NODE)]), "source")
+    assert changed.reasons == ("1 of 2 flows: echo-2 saw it come from 172.18.0.2, not from 10.244.1.2",)
+    unnamed = one(world, world.evidence([*near, *world.round_trip(1, "echo-3")]), "source")
+    assert unnamed.reasons == ("1 of 2 flows: echo-3 saw it come from 10.244.1.2, and source has no entry for echo-3",)
+
+
+def from_a_node(source: SourceExpectation, port: int, counts: tuple[RuleCount, ...]) -> ProbeVerdict:
+    """A node's own packet, which has the same address with and without masquerading."""
+    world = World(source=source, addresses={"debug": NODE})
+    leaves, arrives, answers, hears = world.round_trip(0, "echo-2")
+    resolved = replace(
+        world.resolved,
+        sender=replace(world.resolved.sender, namespace="node-a", device=STACK),
+        masquerades=(MasqueradedAs(node="node-a", backend=world.address("echo-2"), source=NODE),),
+    )
+    seen = [
+        replace(leaves, device=STACK),
+        replace(arrives, source_port=port),
+        replace(answers, destination_port=port),
+        replace(hears, device=STACK),
+    ]
+    tracked = (TrackedFlow(0, "node-a", world.address("echo-2"), 8080, NODE, port),)
+    counted = (world.translated("echo-2"), *counts)
+    evidence = world.evidence(seen, counts=counted, counted=("node-a", "node-b"), tracked=tracked)
+    return judge(world.probe, resolved, None, evidence)
+
+
+MASQUERADE = (World().masqueraded(),)
+
+
+@pytest.mark.parametrize(
+    ("source", "port", "counts", "judgement"),
+    [
+        (Preserved(), 40000, (), PASS),
+        (Preserved(), 51234, (), PASS),  # the kernel gives a port of its own where two flows would look the same
+        (Preserved(), 40000, MASQUERADE, FAIL),
+        (Preserved(), 51234, MASQUERADE, FAIL),
+        (Masqueraded(), 40000, (), FAIL),
+        (Masqueraded(), 40000, MASQUERADE, PASS),
+        (Masqueraded(), 51234, MASQUERADE, PASS),
+        (SourceAddress(NODE), 40000, (), PASS),
+        (SourceAddress(NODE), 51234, MASQUERADE, PASS),
+    ],
+)
+def test_a_nodes_own_packet_has_one_address_but_is_masqueraded_or_not(
+    source: SourceExpectation, port: int, counts: tuple[RuleCount, ...], judgement: Judgement
+) -> None:
+    assert of_source(from_a_node(source, port, counts)).judgement is judgement
+
+
+def test_why_a_nodes_own_packet_is_not_as_expected() -> None:
+    hidden = from_a_node(Preserved(), 51234, MASQUERADE)
+    assert of_source(hidden).reasons == (
+        "node-a masqueraded it to port 51234, although its address is 172.18.0.2 in either case",
+    )
+    assert why(case_of(hidden), hidden).startswith("node-a masqueraded the packet by its rule")
+    kept = from_a_node(Masqueraded(), 40000, ())
+    assert of_source(kept).reasons == ("nothing masqueraded it: echo-2 saw port 40000, from which it left",)
+    assert why(case_of(kept), kept) == "the packet kept the client's address: nothing masqueraded it."

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StreamPacket
-from proxylab.scenario.model import Count
+from proxylab.scenario.model import Count, Masqueraded
 from proxylab.verdict.model import Judgement, StepVerdict
 
 BEFORE = answered(9, 0.2, "old")
@@ -49,6 +49,15 @@ def test_the_source_is_what_backends_say_they_saw() -> None:
     assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)))) == ("pass", str(CLIENT))
     assert only(judged(step(source=CLIENT), record(*seen(*BEHIND)), source=NEW)) == ("fail", str(CLIENT))
     assert only(judged(step(source=CLIENT), record(*seen(lost(11, 21)))))[0] == "fail"
+
+
+def test_the_source_may_differ_from_backend_to_backend() -> None:
+    packets = tuple(answered(number, 20 + number - 11, "new", peer=NEW) for number in range(11, 16))
+    due = {"old": CLIENT, "new": NEW}
+    assert only(judged(step(source=Masqueraded()), record(*seen(*packets)), source=due)) == ("pass", str(NEW))
+    verdict = judged(step(source=Masqueraded()), record(*seen(*BEHIND)), source=due)
+    assert verdict.verdicts[0].expected == str(NEW)
+    assert verdict.verdicts[0].reasons == (f"5 of 5 packets: new saw {CLIENT}, not {NEW}",)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ __all__ = ["SOURCE"]
 
 def _judge(stream: Stream, _wanted: SourceExpectation) -> Verdict:
     """Every backend saw that address."""
-    if stream.source is None:
+    if not stream.sources:
         raise InternalError(f"{stream.expect.position}: the plan gave no address for the source; please report this")
     stream = stream.after_wait
     findings = Findings(stream)
@@ -23,12 +23,13 @@ def _judge(stream: Stream, _wanted: SourceExpectation) -> Verdict:
         if packet.peer is None:
             find = findings.missing if may_be_late(packet) else findings.wrong
             find(f"{answer_words(packet)}, so no backend saw its source", packet.number)
-        elif packet.peer != stream.source:
-            findings.wrong(f"{packet.backend} saw {packet.peer}", packet.number)
+        elif packet.peer != (due := stream.due_source(packet)):
+            instead = f", not {due}" if len(stream.sources) > 1 else ""
+            findings.wrong(f"{packet.backend} saw {packet.peer}{instead}", packet.number)
     reporters = dict.fromkeys(packet.backend for packet in stream.packets if packet.backend)
     return findings.settle(
         f"{stream.name}.source",
-        expected=str(stream.source),
+        expected=listed(list(dict.fromkeys(map(str, filter(None, map(stream.due_source, stream.answered)))))) or "none",
         observed=listed(list(dict.fromkeys(str(each.peer) for each in stream.packets if each.peer is not None))),
         silence=stream.silence,
         witnesses=[f"reported by {listed(list(reporters))}"],
@@ -36,7 +37,7 @@ def _judge(stream: Stream, _wanted: SourceExpectation) -> Verdict:
 
 
 def _stranger(stream: Stream) -> StreamPacket | None:
-    return next((each for each in stream.after_wait.answered if each.peer != stream.source), None)
+    return next((each for each in stream.after_wait.answered if each.peer != stream.due_source(each)), None)
 
 
 def _as_seen(stream: Stream, _verdict: Verdict) -> str:

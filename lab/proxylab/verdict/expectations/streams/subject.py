@@ -1,11 +1,14 @@
 """``Stream``: one stream in one step, as its expectations see it, and the clauses that they share."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import listed
+from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.scenario.model import Position, Step, StreamExpect
 
 __all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
@@ -21,14 +24,14 @@ class Stream(Struct, frozen=True):
         expect: what the author expects of it.
         record: what became of its packets.
         step: the record of the whole step.
-        source: the address that a backend must see; ``None`` without that expectation.
+        sources: the address that each backend must see, by its name or ``ANY_BACKEND``; empty if not expected.
         packets: those that the findings are about; at first all.
     """
 
     expect: StreamExpect
     record: StreamRecord
     step: StepEvidence
-    source: IPAddress | None
+    sources: Mapping[str, IPAddress]
     packets: tuple[StreamPacket, ...]
 
     @property
@@ -61,7 +64,11 @@ class Stream(Struct, frozen=True):
     def after_wait(self) -> "Stream":
         """The same stream, with only the packets sent after the step's wait."""
         behind = tuple(packet for packet in self.record.packets if packet.at >= self.step.settled)
-        return Stream(self.expect, self.record, self.step, self.source, behind)
+        return Stream(self.expect, self.record, self.step, self.sources, behind)
+
+    def due_source(self, packet: StreamPacket) -> IPAddress | None:
+        """The address that the backend of a packet must see; ``None`` where neither author nor plan gives one."""
+        return self.sources.get(packet.backend, self.sources.get(ANY_BACKEND))
 
     @property
     def answered(self) -> list[StreamPacket]:
@@ -81,13 +88,13 @@ class Stream(Struct, frozen=True):
         return self.expect.positions.get(key.rpartition(".")[2], self.expect.position)
 
 
-def stream_of(step: Step, evidence: StepEvidence, name: str, source: IPAddress | None) -> Stream:
+def stream_of(step: Step, evidence: StepEvidence, name: str, sources: Mapping[str, IPAddress]) -> Stream:
     """One stream of a step, with what is expected of it. Raises InternalError for a stream without a record."""
     expect = step.expect.streams[name]
     record = next((each for each in evidence.streams if each.stream == name), None)
     if record is None:
         raise InternalError(f"{expect.position}: nothing was recorded of stream {name!r}; please report this")
-    return Stream(expect, record, evidence, source, record.packets)
+    return Stream(expect, record, evidence, sources, record.packets)
 
 
 def when(at: int, changed: int, what: str = "the change was made") -> str:

@@ -1,0 +1,118 @@
+"""``ExpectedSources``: the addresses behind ``expect.source``, which follow from the network and each flow's way.
+
+The judge compares addresses and knows no network, so the plan gives it the address of a node's device, and for
+``masqueraded`` the source on every way that a flow may take.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress
+from proxylab.cluster.objects import Service
+from proxylab.errors import ScenarioError
+from proxylab.plan.model import Plan
+from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
+from proxylab.plan.sources import masquerades, snat_source
+from proxylab.scenario.model import (
+    Expect,
+    Masqueraded,
+    NodeDevice,
+    Probe,
+    SourceAddress,
+    SourceByBackend,
+    SourceExpectation,
+    Step,
+    StreamExpect,
+)
+
+__all__ = ["ANY_BACKEND", "ExpectedSources"]
+
+ANY_BACKEND = ""
+"""In place of a backend's name: all backends see the same source."""
+
+
+class ExpectedSources:
+    """Finds the addresses behind ``expect.source`` of probes and streams, and collects what the network cannot give."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._problems: list[str] = []
+
+    def close(self) -> None:
+        """Raises ScenarioError, with a line for each source that the network cannot give."""
+        if self._problems:
+            raise ScenarioError(self._problems)
+
+    def of_probe(
+        self, probe: Probe, resolved: ResolvedProbe, services: Iterable[Service]
+    ) -> tuple[ResolvedProbe, IPAddress | None]:
+        """The resolved probe with ``masquerades`` if its author asks for them, and the address of a fixed source.
+
+        Where the probe dials a name, its way is unknown until the name is resolved.
+        """
+        wanted, owner = probe.expect.source, f"probe {probe.name!r}"
+        if _is_masqueraded(wanted) and resolved.question is None:
+            backends = [each.address for each in resolved.endpoints]
+            found = self._masquerades(probe.expect, owner, resolved, backends, services)
+            return replace(resolved, masquerades=found), None
+        return resolved, self._fixed(probe.expect, owner, Family.of(resolved.destination))
+
+    def of_stream(
+        self, step: Step, name: str, resolved: ResolvedProbe, services: Iterable[Service]
+    ) -> Mapping[str, IPAddress]:
+        """The source that each backend of a stream must see, by its name or ``ANY_BACKEND``; empty if not expected."""
+        expect, owner, own = step.expect.streams[name], f"step {step.name!r}: {name}", resolved.sender.address
+        wanted, masqueraded = expect.source, dict[str, IPAddress]()
+        if _is_masqueraded(wanted):
+            names = {each.address: each.name for each in resolved.receivers}
+            ways = self._masquerades(expect, owner, resolved, list(names), services)
+            if len(nodes := dict.fromkeys(way.node for way in ways)) > 1:
+                self._note(expect, owner, f"the stream may enter the cluster at {' or '.join(nodes)}: give an address")
+            masqueraded = {names[way.backend]: way.source or own for way in ways}
+        match wanted:
+            case None:
+                return {}
+            case Masqueraded():
+                return masqueraded
+            case SourceByBackend(of):
+                fixed = {each: source.address for each, source in of.items() if isinstance(source, SourceAddress)}
+                hidden = {each: masqueraded.get(each, own) for each in of if isinstance(of[each], Masqueraded)}
+                return dict.fromkeys(of, own) | hidden | fixed
+            case _:
+                return {ANY_BACKEND: self._fixed(expect, owner, Family.of(resolved.destination)) or own}
+
+    def _masquerades(
+        self,
+        expect: Expect | StreamExpect,
+        owner: str,
+        resolved: ResolvedProbe,
+        backends: Sequence[IPAddress],
+        services: Iterable[Service],
+    ) -> tuple[MasqueradedAs, ...]:
+        node_ports = {port.node_port for service in services for port in service.ports if port.node_port}
+        try:
+            return masquerades(self._plan, resolved, backends, node_ports)
+        except LookupError as error:
+            self._note(expect, owner, str(error))
+            return ()
+
+    def _fixed(self, expect: Expect | StreamExpect, owner: str, family: Family) -> IPAddress | None:
+        """The address that every backend must see; ``None`` for the sender's own, or one that differs."""
+        match expect.source:
+            case SourceAddress(address):
+                return address
+            case NodeDevice(node, device):
+                try:
+                    return snat_source(self._plan, node, device, family)
+                except LookupError as error:
+                    self._note(expect, owner, str(error))
+        return None
+
+    def _note(self, expect: Expect | StreamExpect, owner: str, what: str) -> None:
+        self._problems.append(f"{expect.positions.get('source', expect.position)}: {owner}: expect.source: {what}")
+
+
+def _is_masqueraded(wanted: SourceExpectation | None) -> bool:
+    several = wanted.of.values() if isinstance(wanted, SourceByBackend) else (wanted,)
+    return any(isinstance(each, Masqueraded) for each in several)
