@@ -67,4 +67,4 @@ def test_another_node_drops_the_stray_segment_that_it_forwards(lab_factory: LabF
         assert spoken.resets("echo")
         return
     assert not spoken.arrived("node-a", STRAY), f"node-b forwarded the stray segment\n{spoken}"
-    assert spoken.rules("--ctstate INVALID") == 1, f"no rule dropped the stray segment\n{spoken}"
+    assert spoken.packets_counted_by("--ctstate INVALID") == 1, f"no rule dropped the stray segment\n{spoken}"

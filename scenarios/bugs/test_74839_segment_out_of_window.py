@@ -45,7 +45,7 @@ def test_a_stray_segment_is_dropped_and_the_connection_lives(lab: Lab, lab_engin
         return
     assert not spoken.arrived("client", STRAY), f"the stray segment reached the client\n{spoken}"
     assert not spoken.resets("echo"), f"the good connection was reset\n{spoken}"
-    assert spoken.rules("--ctstate INVALID") == 1, f"no rule dropped the stray segment\n{spoken}"
+    assert spoken.packets_counted_by("--ctstate INVALID") == 1, f"no rule dropped the stray segment\n{spoken}"
     assert [each.data for each in spoken.arrived("echo", LATER)] == ["still here"]
     assert [each.data for each in spoken.arrived("client")] == ["", "so am I"]
 
@@ -58,5 +58,5 @@ def test_a_liberal_kernel_translates_the_stray_segment_and_needs_no_rule(lab_fac
     assert (stray.source, stray.source_port) == (greeting.source, 80), (
         f"the stray segment was not translated back\n{spoken}"
     )
-    assert spoken.rules("--ctstate INVALID") == 0
+    assert spoken.packets_counted_by("--ctstate INVALID") == 0
     assert not spoken.resets("echo")

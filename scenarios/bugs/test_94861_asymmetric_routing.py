@@ -29,7 +29,7 @@ def test_a_node_that_sees_only_the_answers_drops_them(lab_factory: LabFactory, l
         assert spoken.arrived("outside", ANSWER)
         return
     assert not spoken.arrived("outside", ANSWER), f"node-a forwarded the answer\n{spoken}"
-    assert spoken.rules("--ctstate INVALID"), f"no rule dropped the answer\n{spoken}"
+    assert spoken.packets_counted_by("--ctstate INVALID"), f"no rule dropped the answer\n{spoken}"
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -41,8 +41,8 @@ def test_a_liberal_kernel_has_no_rule_and_forwards_the_answers(
     if version_of(lab_engine) < (1, 29):  # the rule is there whatever the sysctl says
         spoken = lab.dialogue("outside", "echo", TURNS, to=to, unproven=[1])
         assert not spoken.arrived("outside", ANSWER), f"node-a forwarded the answer\n{spoken}"
-        assert spoken.rules("--ctstate INVALID"), f"no rule dropped the answer\n{spoken}"
+        assert spoken.packets_counted_by("--ctstate INVALID"), f"no rule dropped the answer\n{spoken}"
         return
     spoken = lab.dialogue("outside", "echo", TURNS, to=to)
     assert spoken.arrived("outside", ANSWER), f"the answer did not reach the client\n{spoken}"
-    assert spoken.rules("--ctstate INVALID") == 0
+    assert spoken.packets_counted_by("--ctstate INVALID") == 0

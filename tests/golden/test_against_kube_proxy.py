@@ -17,7 +17,7 @@ from proxylab.engines.embedded.iptables.legacy import V1_23
 from proxylab.engines.embedded.iptables.meaning import Chains, differences, read_rules
 from proxylab.engines.embedded.iptables.render import CURRENT, render
 from proxylab.engines.embedded.iptables.restore import restore
-from proxylab.engines.embedded.iptables.rules import Shape
+from proxylab.engines.embedded.iptables.rules import Generation
 
 GOLDEN = Path(__file__).parent
 KUBELETS = {("filter", "KUBE-FIREWALL"), ("nat", "KUBE-MARK-DROP")}
@@ -28,12 +28,12 @@ FORMERLY = [(path.stem.removesuffix(".ipv4"), V1_23, "v1.23.17") for path in GOL
 
 
 @pytest.mark.parametrize("family", list(Family), ids=str)
-@pytest.mark.parametrize(("name", "shape", "version"), CURRENTLY + sorted(FORMERLY, key=lambda each: each[0]))
-def test_the_same_rules(name: str, shape: Shape, version: str, family: Family) -> None:
+@pytest.mark.parametrize(("name", "generation", "version"), CURRENTLY + sorted(FORMERLY, key=lambda each: each[0]))
+def test_the_same_rules(name: str, generation: Generation, version: str, family: Family) -> None:
     case = CASES[name](Addresses(family))
     # What kube-proxy found where the files were made, and no configuration can change.
     settings = replace(case.settings, packet_counters=version == "v1.36.3", random_fully=True)
-    ours = read_rules(restore(render(case.cluster, case.node, settings, family, shape), KernelState()).text)
+    ours = read_rules(restore(render(case.cluster, case.node, settings, family, generation), KernelState()).text)
     theirs = read_rules((GOLDEN / f"kube-proxy-{version}" / f"{name}.{family.lower()}.saved").read_text())
     if version == "v1.23.17":
         ours, theirs = without_kubelet(ours), without_kubelet(theirs)

@@ -13,9 +13,9 @@ from recorded import World
 from proxylab.plan.assembly import assemble
 from proxylab.plan.model import Plan
 from proxylab.report.drawing import mermaid_lines, path_lines, text_lines
-from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Path as Drawn
 from proxylab.report.paths import seen_path
+from proxylab.report.planned_path import planned_path
 from proxylab.report.svg import svg
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario

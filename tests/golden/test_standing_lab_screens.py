@@ -20,7 +20,7 @@ from proxylab.diagnosis.engine_stage import judge_engines
 from proxylab.diagnosis.model import Diagnosis, Stage, holds
 from proxylab.diagnosis.name_stage import judge_name
 from proxylab.diagnosis.rules_stages import judge_entries
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.listing import KINDS, Kind
@@ -58,7 +58,7 @@ def refused() -> str:
 def diagnosed(width: int, *, broken: bool, colour: bool = False) -> str:
     layout = lay_out(scenario(SCENARIO))
     service = next(each for each in layout.services if each.name == "web")
-    subject = Subject.of(service, layout.objects, layout.scenario.network.families)
+    subject = DiagnosedService.of(service, layout.objects, layout.scenario.network.families)
     nodes = [each.name for each in subject.nodes]
     behind = ready_endpoints(subject)
     found = [

@@ -363,7 +363,7 @@ BREAKAGES = [
     Breakage(
         "the policy for strangers at the cluster IP as well",
         SCOPE,
-        "Scope.internal_chain",
+        "PortScope.internal_chain",
         "property(lambda scope: scope.chains.local if scope.endpoints.local else scope.chains.cluster)",
         {
             "clusterip/ignores-external-traffic-policy": {

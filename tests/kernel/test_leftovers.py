@@ -18,7 +18,7 @@ from users import BOTH, EITHER
 from proxylab.engines.protocol import EngineChoice
 from proxylab.kernel.netlink.build import realise
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.leftovers import end_processes, leftovers, note_departure
+from proxylab.kernel.sandbox.leftovers import end_processes, leftovers, remember_namespaces
 from proxylab.kernel.sandbox.linux import MS_BIND, MS_REMOUNT, mount
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.kernel.sandbox.origins import Origins
@@ -39,8 +39,8 @@ def open_descriptors() -> int:
 async def held_on_purpose(_: Launcher) -> dict[str, Any]:
     found: dict[str, Any] = {}
     with realise(small_plan()) as wiring:
-        departed = note_departure("lab 7", wiring.namespaces)
-        found["standing"] = len(leftovers(departed))
+        closed = remember_namespaces("lab 7", wiring.namespaces)
+        found["standing"] = len(leftovers(closed))
         with inside(wiring.namespaces["pod-1"]):
             kept = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         copy = os.dup(wiring.namespaces["node-b"].fd)
@@ -54,13 +54,13 @@ async def held_on_purpose(_: Launcher) -> dict[str, Any]:
         # Its name changes a moment after its descriptors close (begin_new_exec, fs/exec.c).
         named = Path(f"/proc/{pid}/comm")
         await wait_until(lambda: named.read_text() == "sleep\n", Deadline.after(10), "the command's name")
-    found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(departed))
-    found["process"] = [each for each in leftovers(departed) if each.startswith("process")]
-    end_processes(departed)
+    found["left"] = sorted(each.rpartition(" in ")[2] for each in leftovers(closed))
+    found["process"] = [each for each in leftovers(closed) if each.startswith("process")]
+    end_processes(closed)
     found["ended by"] = os.WTERMSIG(os.waitpid(pid, 0)[1])
     kept.close()
     os.close(copy)
-    found["in the end"] = leftovers(departed)
+    found["in the end"] = leftovers(closed)
     return found
 
 
@@ -82,7 +82,7 @@ def build() -> tuple[Build, Any]:
 
 
 def kept_in(handler: _RequestHandler, netns_name: str) -> socket.socket:
-    with inside(handler._standing().network.wiring.namespaces[netns_name]):
+    with inside(handler._current_lab().network.wiring.namespaces[netns_name]):
         return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 
 
@@ -94,7 +94,7 @@ async def a_desk_that_leaks(launcher: Launcher) -> dict[str, Any]:
     """A closed lab and a replaced lab, each with a leftover; and a lab without one."""
     origins = Origins()
     origins.watch()
-    handler = _RequestHandler(launcher, origins, see_off_seconds=1)  # the deliberate leftovers never go
+    handler = _RequestHandler(launcher, origins, gone_seconds=1)  # the deliberate leftovers never go
     request, _ = build()
     assert isinstance(await handler.answer(request), Built)
     for command in ("sleep 1000 >/dev/null 2>&1 &", ELSEWHERE):

@@ -13,7 +13,7 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import ENGINES
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.dialogue import Turn, client, server
 from proxylab.scenario.load import parse_with_probes
 from proxylab.scenario.model import Position
@@ -45,7 +45,7 @@ spec: {type: NodePort, selector: {app: echo}, ports: [{port: 80, targetPort: 808
 """
 
 
-def converse(sender: str, answers: str, turns: tuple[Turn, ...], families: str = "IPv4", **to: str) -> Spoken:
+def converse(sender: str, answers: str, turns: tuple[Turn, ...], families: str = "IPv4", **to: str) -> DialogueRecord:
     probe = {
         "name": "a dialogue",
         "from": sender,
@@ -104,7 +104,7 @@ def test_half_a_handshake_is_invalid_where_only_its_second_half_is_seen() -> Non
     """An ACK without a connection starts no translation, so no translation is reversed."""
     spoken = converse("client", "echo", (client("SYN"), server("SYN ACK"), server("ACK", "stray", ahead=1 << 24)))
     assert not spoken.arrived("client", 3), str(spoken)
-    assert spoken.rules("--ctstate INVALID") == 1
+    assert spoken.packets_counted_by("--ctstate INVALID") == 1
 
 
 @pytest.mark.parametrize("families", ["IPv4", "IPv6"])

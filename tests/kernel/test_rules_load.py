@@ -24,7 +24,7 @@ from proxylab.engines.embedded.iptables.meaning import differences, read_rules
 from proxylab.engines.embedded.iptables.names import Table
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer, render
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes
-from proxylab.engines.embedded.iptables.rules import Ruleset, Shape
+from proxylab.engines.embedded.iptables.rules import Generation, Ruleset
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.settings import ProxySettings
 
@@ -75,8 +75,8 @@ def load_and_save(
     return run([*commands, *(f"{save_command} -c -t {table}" for table in Table)])
 
 
-def ruleset(case: Case, family: Family, shape: Shape = CURRENT) -> Ruleset:
-    return render(case.cluster, case.node, case.settings, family, shape)
+def ruleset(case: Case, family: Family, generation: Generation = CURRENT) -> Ruleset:
+    return render(case.cluster, case.node, case.settings, family, generation)
 
 
 def rule_count(text: RestoreText) -> int:
@@ -157,33 +157,33 @@ def test_a_refusal_is_traced_to_line_and_service(variant: str, wrong: str, tmp_p
         assert "Service default/echo" in explained
 
 
-# Any two of family, variant and shape meet in half of all cases; the others are thorough.
+# Any two of family, variant and generation meet in half of all cases; the others are thorough.
 OVER_IPV4 = {("nft", "current"), ("legacy", "v1.23")}
 
 
 @pytest.mark.parametrize(
-    ("family", "variant", "shape"),
+    ("family", "variant", "generation"),
     [
         pytest.param(
-            *(family, variant, shape),
+            *(family, variant, generation),
             id=f"{family}-{variant}-{name}",
             marks=[]
-            if (family is Family.IPV4) is ((variant == "nft") is (shape is CURRENT))
+            if (family is Family.IPV4) is ((variant == "nft") is (generation is CURRENT))
             else [pytest.mark.thorough],
         )
         for family in Family
         for variant in VARIANTS
-        for name, shape in (("current", CURRENT), ("v1.23", V1_23))
+        for name, generation in (("current", CURRENT), ("v1.23", V1_23))
     ],
 )
 def test_the_kernel_means_what_was_written_in_every_case(
-    family: Family, variant: str, shape: Shape, tmp_path: Path
+    family: Family, variant: str, generation: Generation, tmp_path: Path
 ) -> None:
     """Each case into a namespace of its own, and back."""
     ready(family, variant)
     restore_command, save_command = tool(family, variant, "restore"), tool(family, variant, "save")
     cases = {name: make(Addresses(family)) for name, make in LOADED.items()}
-    texts = {name: restore(ruleset(case, family, shape), KernelState()).text for name, case in cases.items()}
+    texts = {name: restore(ruleset(case, family, generation), KernelState()).text for name, case in cases.items()}
     commands = []
     for name, text in texts.items():
         file, back = tmp_path / f"{name}.rules", tmp_path / f"{name}.saved"

@@ -93,9 +93,9 @@ def test_flows_leave_from_all_addresses_of_a_crowd_in_turn(
     frames = list(first_packets(crowd, identity, sources))
     assert len(frames) == len(sources)
     for flow, frame in enumerate(frames):
-        lone = replace(alone, sender=replace(alone.sender, address=crowd.sender.of(flow)))
+        lone = replace(alone, sender=replace(alone.sender, address=crowd.sender.address_of_flow(flow)))
         assert frame == list(first_packets(lone, identity, sources))[flow]
-    assert [crowd.sender.of(flow) for flow in range(others + 1)] == [ends[0], *more]
+    assert [crowd.sender.address_of_flow(flow) for flow in range(others + 1)] == [ends[0], *more]
 
 
 @given(pairs, ports, st.lists(ports, min_size=1, max_size=5), st.integers(100, 2**32 - 1))

@@ -53,7 +53,7 @@ class TextMeter:
     room = None
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Counters forget nothing."""
         return True
 
@@ -65,7 +65,7 @@ class TextMeter:
         """The rules that have counted since."""
         return rule_counts(self._node, self._before, await self._save())
 
-    def texts(self) -> dict[tuple[str, str], list[str]]:
+    def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
         """The rules by table and chain, in order, as they stood at ``begin``."""
         return rule_texts(self._before)
 

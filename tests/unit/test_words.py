@@ -121,6 +121,15 @@ def test_architecture_names_only_files_that_exist() -> None:
     assert [path for path in named if not (ROOT / path).exists() and not (PACKAGE / path).exists()] == []
 
 
+def test_architecture_names_every_module_that_knows_a_mode_by_its_word() -> None:
+    """Such a module needs a line for a new mode. Most modules of ``scenario`` have the word in an example only."""
+    modules = [path for path in PACKAGE.rglob("*.py") if PACKAGE / "scenario" not in path.parents]
+    knowing = {str(path.relative_to(PACKAGE)) for path in modules if '"nftables"' in path.read_text(encoding="utf-8")}
+    (row,) = re.findall(r"^\| a mode of the proxy \|.*$", ARCHITECTURE.read_text(), re.MULTILINE)
+    assert len(knowing) > 3
+    assert [name for name in sorted(knowing) if f"`{name}`" not in row] == []
+
+
 @pytest.mark.parametrize("name", ["frontend", "FrontendKey", "placement", "replaced", "stationary", "wired", "visitor"])
 def test_other_words_are_free(name: str) -> None:
     assert not is_retired(name)

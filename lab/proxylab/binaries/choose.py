@@ -30,7 +30,7 @@ _CURE: Final = (
 )
 
 
-_HOW: Final = {"module": "by Go, which takes some nine minutes of one processor"}
+_SLOW_NOTE: Final = {"module": "by Go, which takes some nine minutes of one processor"}
 """A warning about slow sources."""
 
 _MOST_PATCHES: Final = 12
@@ -151,7 +151,7 @@ class Offer(Struct, frozen=True):
 
     word: str
     versions: tuple[str, ...] = ()
-    silence: str = ""
+    error: str = ""
 
 
 def offers(sources: Sources) -> tuple[Offer, ...]:
@@ -162,8 +162,8 @@ def offers(sources: Sources) -> tuple[Offer, ...]:
 def _offer(word: str, source: Source) -> Offer:
     try:
         return Offer(word, tuple(source.versions()))
-    except CapabilityError as error:
-        return Offer(word, silence=error.missing)
+    except CapabilityError as failure:
+        return Offer(word, error=failure.missing)
 
 
 def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
@@ -176,22 +176,22 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
         UnobtainableError: no source has a fitting version, or none could deliver it.
     """
     made = offers(sources)
-    reasons = [f"{offer.word}: {offer.silence}" for offer in made if offer.silence]
+    reasons = [f"{offer.word}: {offer.error}" for offer in made if offer.error]
     candidates = [
-        (version, offer.word) for offer in made if not offer.silence for version in _fitting(offer.versions, wanted)
+        (version, offer.word) for offer in made if not offer.error for version in _fitting(offer.versions, wanted)
     ]
     for number, (version, word) in enumerate(sorted(candidates, key=lambda each: order(each[0]), reverse=True)):
         enough = version.rpartition(".")[0] if number else version
         known = [each for each in sources.obtained() if _fits(each.version, enough)]
         if known:
             return known[-1]
-        tell(f"obtaining kube-proxy {version} ({_HOW.get(word, word)}); this is done once")
+        tell(f"obtaining kube-proxy {version} ({_SLOW_NOTE.get(word, word)}); this is done once")
         try:
             return sources.by_version[word].obtain(version, sources.cache)
         except CapabilityError as error:
             reasons.append(f"{word}: {error.missing}")
     missing = f"kube-proxy{wanted and ' '}{wanted} ({'; '.join(reasons) or 'no source has it'})"
-    raise UnobtainableError(missing, _CURE, answered=any(not offer.silence for offer in made))
+    raise UnobtainableError(missing, _CURE, answered=any(not offer.error for offer in made))
 
 
 def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:

@@ -98,8 +98,8 @@ def _source_lines(offered: tuple[Offer, ...], width: int) -> Iterator[str]:
 
 def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
     for offer in offered:
-        if offer.silence:
-            yield offer.word, f"needs {offer.silence}"
+        if offer.error:
+            yield offer.word, f"needs {offer.error}"
             continue
         shown = ", ".join(reversed(offer.versions[-_MOST_VERSIONS:]))
         more = len(offer.versions) - _MOST_VERSIONS
@@ -111,6 +111,6 @@ def _document(cached: list[Binary], offered: tuple[Offer, ...]) -> dict[str, obj
         "engines": list(ENGINES),
         "binaries": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in cached],
         "sources": [
-            {"name": each.word, "versions": list(each.versions), "missing": each.silence or None} for each in offered
+            {"name": each.word, "versions": list(each.versions), "missing": each.error or None} for each in offered
         ],
     }

@@ -1,6 +1,6 @@
 """``proxylab graph``: draw a scenario's network and the path of a probe.
 
-``proxylab.report.drawing`` draws; ``proxylab.report.forecast`` and ``paths`` find the path.
+``proxylab.report.drawing`` draws; ``proxylab.report.planned_path`` and ``paths`` find the path.
 """
 
 from pathlib import Path
@@ -13,9 +13,9 @@ from proxylab.plan.model import Plan
 from proxylab.report.bundle import CASE as RECORDED
 from proxylab.report.bundle import PLAN, read_case, read_plan
 from proxylab.report.drawing import mermaid_lines, text_lines
-from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Path as PacketPath
 from proxylab.report.paths import seen_path
+from proxylab.report.planned_path import planned_path
 from proxylab.report.svg import svg
 from proxylab.scenario.model import Probe, Scenario
 from proxylab.verdict.case import open_case

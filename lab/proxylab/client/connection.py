@@ -12,7 +12,7 @@ from typing import Self, TypeVar
 from proxylab.encoding import MisfitError
 from proxylab.errors import ExitCode, InternalError, LabEndedError, LabError
 from proxylab.protocol.channel import Channel, ChannelClosedError
-from proxylab.protocol.faults import raised
+from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 from proxylab.timing import Deadline
@@ -115,7 +115,7 @@ class Connection:
 
     def _error(self, failed: Failed, what: str) -> LabError:
         """The error in an answer; closes the connection if the lab process is about to end."""
-        error = raised(failed.fault)
+        error = error_of(failed.fault)
         if not isinstance(error, LabEndedError):
             return error
         self.close()

@@ -15,7 +15,7 @@ from proxylab.cluster.kube_dns import KUBE_DNS
 from proxylab.cluster.objects import KubeObject, Service
 from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endpoints, without_backing
 from proxylab.diagnosis.engine_stage import judge_engines
-from proxylab.diagnosis.health_stage import Checked, due_on, judge_health
+from proxylab.diagnosis.health_stage import Checked, expected_on, judge_health
 from proxylab.diagnosis.model import Diagnosis, Finding, Stage, nothing
 from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service, whole_name
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
@@ -31,7 +31,7 @@ from proxylab.diagnosis.path_tests import (
     path_tests,
 )
 from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
-from proxylab.diagnosis.subject import Backend, Subject
+from proxylab.diagnosis.subject import Backend, DiagnosedService
 from proxylab.engines.modes import MODES
 from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -94,21 +94,21 @@ class Round:
             return
         subject = self._subject
         yield self._ask_for_name(subject)
-        if subject.no_rules and not subject.service.headless:
-            yield nothing(Stage.ENDPOINTS, subject.no_rules)
+        if subject.why_no_rules and not subject.service.headless:
+            yield nothing(Stage.ENDPOINTS, subject.why_no_rules)
             return
         yield without_backing(subject, self._node, self._senders_node) or judge_endpoints(
             subject, tuple(self._dials(subject))
         )
         yield judge_engines([each for each in self._proxies if each.node in self._nodes])
-        if subject.no_rules:
-            yield nothing(Stage.ENTRY, subject.no_rules)
+        if subject.why_no_rules:
+            yield nothing(Stage.ENTRY, subject.why_no_rules)
             return
         yield judge_entries(subject, self._rules, self._nodes)
         yield judge_balancing(subject, self._rules, self._nodes)
         yield from self._test_paths(subject)
 
-    def _test_paths(self, subject: Subject) -> Iterator[Finding]:
+    def _test_paths(self, subject: DiagnosedService) -> Iterator[Finding]:
         finding = judge_targets(subject, self._rules, self._nodes)
         if finding is None and subject.service.key == KUBE_DNS:
             yield judge_name_server(subject, [(each.name, self._question(each.name)) for each in self._resolvers()])
@@ -122,7 +122,7 @@ class Round:
         yield judge_hairpin(subject, self._run_all(subject, own))
         yield judge_health(subject, tuple(self._health_checks(subject)))
 
-    def _run_all(self, subject: Subject, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
+    def _run_all(self, subject: DiagnosedService, chosen: Sequence[PathTest]) -> tuple[PathTestResult, ...]:
         """The path tests that this network allows: some senders cannot reach some frontends."""
         results = []
         for each in chosen:
@@ -157,11 +157,11 @@ class Round:
         return next((each for each in self._services if (each.namespace, each.name) == wanted), None)
 
     @cached_property
-    def _subject(self) -> Subject:
+    def _subject(self) -> DiagnosedService:
         service = self._service
         if service is None:
             raise LookupError(self._name)
-        return Subject.of(service, self._objects, self._lab.scenario.network.families)
+        return DiagnosedService.of(service, self._objects, self._lab.scenario.network.families)
 
     @cached_property
     def _addresses(self) -> Mapping[str, tuple[IPAddress, ...]]:
@@ -199,7 +199,7 @@ class Round:
             here = [each for each in self._diallers_of_lab if each.node == node]
             yield next((each for each in here if each.kind is Kind.POD), here[-1])
 
-    def _ask_for_name(self, subject: Subject) -> Finding:
+    def _ask_for_name(self, subject: DiagnosedService) -> Finding:
         resolver = self._resolver()
         if not any(service.key == KUBE_DNS for service in self._services):
             return judge_name(subject, resolver, None)
@@ -208,7 +208,7 @@ class Round:
     def _question(self, netns_name: str, server: IPAddress | None = None) -> Lookup:
         return self._lab.lookups.query(netns_name, whole_name(self._subject.service).rstrip("."), "A", server)
 
-    def _dials(self, subject: Subject) -> Iterator[Dial]:
+    def _dials(self, subject: DiagnosedService) -> Iterator[Dial]:
         """Dial every endpoint by its own address, until one does not answer; dial that one from its own node, too."""
         protocols = {(each.addresses[0], number): port.protocol for each, number, port in subject.endpoints()}
         homes = {each.addresses[0]: each.node_name for each, _, _ in subject.endpoints()}
@@ -258,7 +258,7 @@ class Round:
                 return sender, self._send(f"{sender} to {address}", sender, target, protocol, 1)
         return senders[-1], self._send(f"{senders[-1]} to {address}", senders[-1], target, protocol, 1)
 
-    def _health_checks(self, subject: Subject) -> Iterator[Checked]:
+    def _health_checks(self, subject: DiagnosedService) -> Iterator[Checked]:
         """The answer of each node in each family of the Service; empty for a Service without a health-check port."""
         if not subject.service.health_check_node_port:
             return
@@ -268,9 +268,9 @@ class Round:
                     yield self._check_health(subject, sender, node, address)
                     break
 
-    def _check_health(self, subject: Subject, sender: str, node: str, address: IPAddress) -> Checked:
-        due = due_on(subject, node, Family.of(address))
-        wanted = HttpExpect(status=200 if due else 503, local_endpoints=len(due))
+    def _check_health(self, subject: DiagnosedService, sender: str, node: str, address: IPAddress) -> Checked:
+        expected = expected_on(subject, node, Family.of(address))
+        wanted = HttpExpect(status=200 if expected else 503, local_endpoints=len(expected))
         target = ServiceTarget(
             service=subject.service.name,
             namespace=subject.service.namespace,
@@ -291,9 +291,9 @@ class Round:
             proven=verdict.overall is not Judgement.INCONCLUSIVE,
         )
 
-    def _run(self, subject: Subject, path_test: PathTest) -> PathTestResult:
-        service, due = subject.service, path_test.due
-        flows = min(flows_to_hit_all(len(due)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
+    def _run(self, subject: DiagnosedService, path_test: PathTest) -> PathTestResult:
+        service, expected = subject.service, path_test.expected
+        flows = min(flows_to_hit_all(len(expected)), _MOST_FLOWS) if service.affinity_timeout is None else _FEW_FLOWS
         frontend = path_test.frontend
         enters = path_test.node if path_test.dialler.kind is Kind.HOST else None
         target = ServiceTarget(
@@ -305,12 +305,12 @@ class Round:
             address=path_test.at or frontend.address,
         )
         protocol = Transport(frontend.port.protocol)
-        names = [self._name_of(subject, each) for each in due]
+        names = [self._name_of(subject, each) for each in expected]
         backends = tuple(ExpectedBackend(name) for name in dict.fromkeys(names)) if all(names) else None
         verdict = self._send(str(path_test), path_test.dialler.name, target, protocol, flows, backends)
         return PathTestResult(path_test=path_test, verdict=verdict)
 
-    def _name_of(self, subject: Subject, backend: Backend) -> str:
+    def _name_of(self, subject: DiagnosedService, backend: Backend) -> str:
         """The name that observations give to an endpoint's pod; empty for an endpoint with a node's address."""
         if subject.is_of_node(backend[0]):
             return ""

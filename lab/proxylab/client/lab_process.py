@@ -24,7 +24,7 @@ import proxylab
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.errors import InternalError, LabEndedError, LabError
-from proxylab.protocol.faults import raised
+from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
 from proxylab.timing import Deadline
@@ -93,7 +93,7 @@ class LabProcess(Connection):
             try:
                 answer = self._receive("get ready", Deadline.after(_START_SECONDS))
                 if isinstance(answer, Failed):
-                    raise raised(answer.fault)
+                    raise error_of(answer.fault)
             except LabError as error:
                 self._refused = error
                 raise

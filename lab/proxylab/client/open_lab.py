@@ -22,7 +22,7 @@ from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.assembly import Assembly, assemble, prepare_dialogue
 from proxylab.plan.dialogue import Turn
 from proxylab.plan.model import Plan
@@ -199,7 +199,7 @@ class OpenLab:
         """
         self._assembly = assemble(scenario)
 
-    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> Spoken:
+    def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments.
 
         Args:

@@ -67,6 +67,9 @@ class Session:
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
         """Build the lab of ``scenario`` and wait until its engines have programmed it.
 
+        A new lab process first says that it is ready; its answer to ``Build`` comes when every link carries frames and
+        every engine has synchronised.
+
         Args:
             scenario: without a matrix, or a case of one.
             source: its text, if it is in no file.

@@ -1,5 +1,6 @@
 """A standing lab, opened over its control socket by a client that has not built it.
 
+No lab starts here: ``proxylab up`` (``cli/up.py``) builds one by ``client/session.py`` and detaches it.
 ``attach_to`` reads the record that earlier clients have left in it. ``proxylab.client.control_sockets`` finds the
 socket.
 """

@@ -95,13 +95,13 @@ class _Watching(Stream):
         self._watches.add(self)
 
     def take(self) -> bytes | None:
-        following = self._watched.following
-        return following.news(_CHUNK_BYTES) or (None if following.ended else b"")
+        open_watch = self._watched.open_watch
+        return open_watch.new_lines(_CHUNK_BYTES) or (None if open_watch.ended else b"")
 
     def end(self) -> None:
         self._watches.discard(self)
         self._end.cancel()
 
     def _finish(self) -> None:
-        self._watched.following.finish()
+        self._watched.open_watch.finish()
         self.more()

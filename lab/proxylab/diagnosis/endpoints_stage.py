@@ -11,7 +11,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.cluster.objects import Endpoint, Pod, Service, TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.evidence.words import amount, endpoint, listed
 
 __all__ = ["Dial", "judge_endpoints", "ready_endpoints", "without_backing"]
@@ -37,12 +37,12 @@ class Dial(Struct, frozen=True, kw_only=True):
     node: str = ""
 
 
-def ready_endpoints(subject: Subject) -> tuple[Backend, ...]:
+def ready_endpoints(subject: DiagnosedService) -> tuple[Backend, ...]:
     """The endpoints that should get traffic: the ready ones, or, if there are none, those that still serve."""
     return tuple(dict.fromkeys((each.addresses[0], number) for each, number in _usable(subject)))
 
 
-def _usable(subject: Subject) -> Iterator[tuple[Endpoint, int]]:
+def _usable(subject: DiagnosedService) -> Iterator[tuple[Endpoint, int]]:
     everything = [(each, number, port) for each, number, port in subject.endpoints()]
     for port in subject.service.ports:
         own = [(each, number) for each, number, of in everything if of is port]
@@ -50,7 +50,7 @@ def _usable(subject: Subject) -> Iterator[tuple[Endpoint, int]]:
         yield from ready or [each for each in own if each[0].serving and each[0].terminating]
 
 
-def without_backing(subject: Subject, node: str | None, home: str | None = None) -> Finding | None:
+def without_backing(subject: DiagnosedService, node: str | None, home: str | None = None) -> Finding | None:
     """The finding that the Service has no endpoint to use; ``None`` where it has one.
 
     Args:
@@ -74,7 +74,7 @@ def without_backing(subject: Subject, node: str | None, home: str | None = None)
     return _without_port(subject, chosen) or _none_ready(subject, chosen) or _none_local(subject, node, home)
 
 
-def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
+def _without_port(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | None:
     """A target port whose name no pod declares."""
     has = {port.name for found in subject.slices for port in found.ports if found.endpoints}
     for port in subject.service.ports:
@@ -90,7 +90,7 @@ def _without_port(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
     return None
 
 
-def _none_ready(subject: Subject, chosen: Sequence[Pod]) -> Finding | None:
+def _none_ready(subject: DiagnosedService, chosen: Sequence[Pod]) -> Finding | None:
     if ready_endpoints(subject):
         return None
     names = [pod.name for pod in chosen] or [str(each.addresses[0]) for each, _, _ in subject.endpoints()]
@@ -105,7 +105,7 @@ def _are(names: Sequence[str]) -> str:
     return "is" if len(names) == 1 else "are"
 
 
-def _none_local(subject: Subject, named: str | None, home: str | None) -> Finding | None:
+def _none_local(subject: DiagnosedService, named: str | None, home: str | None) -> Finding | None:
     """A policy Local that leaves the named node, or every node, without an endpoint."""
     nodes = [each.name for each in subject.nodes]
     for frontend in subject.frontends:
@@ -129,7 +129,7 @@ def _policy(service: Service, frontend: FrontendAddress) -> tuple[str, TrafficPo
     return "externalTrafficPolicy", service.external_traffic_policy
 
 
-def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
+def judge_endpoints(subject: DiagnosedService, dials: Sequence[Dial]) -> Finding:
     """Judge whether every dialled endpoint answers."""
     silent = next((dial for dial in dials if not dial.answered), None)
     addresses = dict.fromkeys(each.addresses[0] for each, _, _ in subject.endpoints())
@@ -151,13 +151,13 @@ def judge_endpoints(subject: Subject, dials: Sequence[Dial]) -> Finding:
     return holds(Stage.ENDPOINTS, count, answering, *left, *_dropping(subject))
 
 
-def _name(subject: Subject, address: IPAddress) -> str:
+def _name(subject: DiagnosedService, address: IPAddress) -> str:
     """The name of an endpoint's pod, or else its address."""
     target = next((each.target for each, _, _ in subject.endpoints() if each.addresses[0] == address), "")
     return target or str(address)
 
 
-def _dropping(subject: Subject) -> Iterator[str]:
+def _dropping(subject: DiagnosedService) -> Iterator[str]:
     """Which nodes drop under a policy Local, as they should."""
     noted = set()
     for frontend in subject.frontends:
@@ -169,7 +169,7 @@ def _dropping(subject: Subject) -> Iterator[str]:
             yield f"{key} Local: {listed(without)} {'drops' if len(without) == 1 else 'drop'} {what}"
 
 
-def _selected(subject: Subject) -> list[Pod]:
+def _selected(subject: DiagnosedService) -> list[Pod]:
     service = subject.service
     return [
         pod
@@ -178,7 +178,7 @@ def _selected(subject: Subject) -> list[Pod]:
     ]
 
 
-def _likely_pod(subject: Subject) -> str:
+def _likely_pod(subject: DiagnosedService) -> str:
     """The pod whose labels come closest, as a clause."""
     for key, value in subject.service.selector.items():
         here = {pod.labels.get(key, ""): pod for pod in subject.pods if pod.namespace == subject.service.namespace}

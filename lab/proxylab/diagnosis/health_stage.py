@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, endpoint, listed
 
-__all__ = ["Checked", "due_on", "judge_health"]
+__all__ = ["Checked", "expected_on", "judge_health"]
 
 _OK, _UNAVAILABLE = 200, 503
 
@@ -41,7 +41,7 @@ class Checked(Struct, frozen=True, kw_only=True):
     proven: bool = True
 
 
-def due_on(subject: Subject, node: str, family: Family) -> tuple[str, ...]:
+def expected_on(subject: DiagnosedService, node: str, family: Family) -> tuple[str, ...]:
     """The ready endpoints on a node, each once, by the names of their pods or by address."""
     found = {
         each.addresses[0]: each.target
@@ -51,7 +51,7 @@ def due_on(subject: Subject, node: str, family: Family) -> tuple[str, ...]:
     return tuple(target or str(address) for address, target in found.items())
 
 
-def judge_health(subject: Subject, answers: Sequence[Checked]) -> Finding:
+def judge_health(subject: DiagnosedService, answers: Sequence[Checked]) -> Finding:
     """Judge whether every node answers 200 with endpoints, 503 without, and reports their number."""
     if not subject.service.health_check_node_port:
         return nothing(Stage.HEALTH, "the Service has no health-check port")
@@ -68,23 +68,27 @@ def judge_health(subject: Subject, answers: Sequence[Checked]) -> Finding:
     return holds(Stage.HEALTH, *seen)
 
 
-def _fault(subject: Subject, answer: Checked) -> Finding | None:
+def _fault(subject: DiagnosedService, answer: Checked) -> Finding | None:
     """The finding that an answer is wrong; ``None`` where it is right."""
-    due = due_on(subject, answer.node, Family.of(answer.address))
+    expected = expected_on(subject, answer.node, Family.of(answer.address))
     port = subject.service.health_check_node_port
     where = f"{answer.node}'s health-check port {endpoint(answer.address, port)}"
-    status = _OK if due else _UNAVAILABLE
-    here = f"{listed(due)} {'is' if len(due) == 1 else 'are'} ready there" if due else "no endpoint is ready there"
+    status = _OK if expected else _UNAVAILABLE
+    here = (
+        f"{listed(expected)} {'is' if len(expected) == 1 else 'are'} ready there"
+        if expected
+        else "no endpoint is ready there"
+    )
     if answer.error:
         seen = f"{where} does not answer"
         why = "nothing came back" if answer.error == "timeout" else f"the socket reports {answer.error}"
-        follows = f"so no balancer sends to {answer.node}, though {here}" if due else f"and {here}"
+        follows = f"so no balancer sends to {answer.node}, though {here}" if expected else f"and {here}"
         sentence = f"{where} does not answer {answer.sender}: {why}; {follows}."
     elif answer.status != status:
         seen = f"{where} answers {answer.status}, expected {status}"
-        follows = f"balancers send nothing to {answer.node}" if due else f"balancers send what {answer.node} drops"
+        follows = f"balancers send nothing to {answer.node}" if expected else f"balancers send what {answer.node} drops"
         sentence = f"{where} answers {answer.status}, though {here}: {follows}."
-    elif answer.reported != len(due):
+    elif answer.reported != len(expected):
         number = "no number" if answer.reported is None else amount(answer.reported, "endpoint")
         seen = f"{where} reports {number}"
         sentence = f"{where} reports {number}, but {here}: balancers that weigh nodes by it send the wrong share."

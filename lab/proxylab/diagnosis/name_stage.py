@@ -10,7 +10,7 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.kube_dns import DOMAIN, KUBE_DNS
 from proxylab.cluster.objects import Service, ServiceType
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
 
@@ -39,7 +39,7 @@ def missing_service(namespace: str, name: str, services: Iterable[Service]) -> F
     return breaks(Stage.NAME, (seen,), cause if cause.endswith("?") else f"{cause}.", "get services")
 
 
-def judge_name(subject: Subject, client: str, lookups: Sequence[Lookup] | None) -> Finding:
+def judge_name(subject: DiagnosedService, client: str, lookups: Sequence[Lookup] | None) -> Finding:
     """Judge whether the name resolves to the Service's addresses.
 
     ``client`` sent the queries; ``lookups`` is ``None`` where the lab has no name server.
@@ -62,12 +62,12 @@ def judge_name(subject: Subject, client: str, lookups: Sequence[Lookup] | None) 
         )
     if service.type is ServiceType.EXTERNAL_NAME:
         return _judge_alias(service, name, lookups)
-    due = _due(subject)
+    expected = _expected(subject)
     found = list(dict.fromkeys(address for each in lookups for address in each.addresses))
-    if set(found) != set(due):
+    if set(found) != set(expected):
         addresses = listed([str(each) for each in found]) if found else "no address"
         seen = f"{name} resolves to {addresses}"
-        cause = f"{seen}, but the Service has {listed([str(each) for each in due])}."
+        cause = f"{seen}, but the Service has {listed([str(each) for each in expected])}."
         return breaks(Stage.NAME, (seen,), cause, f"get endpoints {service.name}", f"shell {client}")
     addresses = listed([str(each) for each in found]) if found else "no address, as no endpoint is ready"
     return holds(Stage.NAME, f"{name} resolves to {addresses} on {client}")
@@ -82,7 +82,7 @@ def _judge_alias(service: Service, name: str, lookups: Sequence[Lookup]) -> Find
     return breaks(Stage.NAME, (seen,), cause, f"describe service {service.name}")
 
 
-def _due(subject: Subject) -> list[IPAddress]:
+def _expected(subject: DiagnosedService) -> list[IPAddress]:
     """The addresses that the name must resolve to; those of a headless Service are its ready endpoints'."""
     if not subject.service.headless:
         return [each for each in subject.service.cluster_ips if Family.of(each) in subject.families]
@@ -97,7 +97,7 @@ def _kind(service: Service) -> str:
     return f"{service.type} Service{address}"
 
 
-def judge_name_server(subject: Subject, lookups: Sequence[tuple[str, Lookup]]) -> Finding:
+def judge_name_server(subject: DiagnosedService, lookups: Sequence[tuple[str, Lookup]]) -> Finding:
     """Judge whether the name server answers queries to its Service.
 
     Args:

@@ -11,7 +11,7 @@ from proxylab.addresses import IPAddress
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds, nothing, unclear
 from proxylab.diagnosis.path_tests import Kind, PathTest
 from proxylab.diagnosis.rules_stages import Rules
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.model import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
@@ -48,7 +48,7 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
         return sentence if verdict.judgement is Judgement.FAIL else f"{'; '.join(verdict.reasons)}."
 
 
-def judge_translation(subject: Subject, results: Sequence[PathTestResult]) -> Finding:
+def judge_translation(subject: DiagnosedService, results: Sequence[PathTestResult]) -> Finding:
     """Judge whether each path test reaches only endpoints that its node may use."""
     if not results:
         return nothing(Stage.DNAT, "no pod, node or host of this lab may dial a frontend of it")
@@ -75,8 +75,8 @@ def judge_translation(subject: Subject, results: Sequence[PathTestResult]) -> Fi
         for each in results
         for flow in each.case.arrived
     }
-    due = dict.fromkeys(backend for each in results for backend in each.path_test.due)
-    reached = f"{sum(backend in hit for backend in due):,} of {amount(len(due), 'endpoint')} reached"
+    expected = dict.fromkeys(backend for each in results for backend in each.path_test.expected)
+    reached = f"{sum(backend in hit for backend in expected):,} of {amount(len(expected), 'endpoint')} reached"
     frontends = len({each.path_test.frontend for each in results})
     return holds(Stage.DNAT, f"{amount(flows, 'flow')} to {amount(frontends, 'frontend')} were translated: {reached}")
 
@@ -84,13 +84,16 @@ def judge_translation(subject: Subject, results: Sequence[PathTestResult]) -> Fi
 def _translated_elsewhere(result: PathTestResult) -> str:
     """The node that translated, if it is not the one that should have; else empty."""
     translating = [
-        rule for rule in translations(result.case.evidence.counts) if rule.translates_to in result.path_test.due
+        rule for rule in translations(result.case.evidence.counts) if rule.translates_to in result.path_test.expected
     ]
     return next((rule.count.node for rule in translating if rule.count.node != result.path_test.node), "")
 
 
 def judge_masquerade(
-    subject: Subject, rules: Rules, results: Sequence[PathTestResult], addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: DiagnosedService,
+    rules: Rules,
+    results: Sequence[PathTestResult],
+    addresses: Mapping[str, tuple[IPAddress, ...]],
 ) -> Finding:
     """Judge whether endpoints see the right source address, and whether replies come back."""
     for each in results:
@@ -107,7 +110,7 @@ def judge_masquerade(
 
 
 def _mistaken(
-    subject: Subject, rules: Rules, result: PathTestResult, addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: DiagnosedService, rules: Rules, result: PathTestResult, addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> Finding | None:
     """The finding that an endpoint saw the wrong source address."""
     path_test, case = result.path_test, result.case
@@ -128,7 +131,7 @@ def _mistaken(
 
 
 def _is_wrong(
-    subject: Subject, path_test: PathTest, flow: Flow, addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: DiagnosedService, path_test: PathTest, flow: Flow, addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> bool:
     arrival = flow.arrivals[0]
     if path_test.hidden is None:
@@ -158,7 +161,7 @@ def _why_source(rules: Rules, result: PathTestResult, flow: Flow) -> str:
     return sentence or ("nothing masqueraded it." if path_test.hidden else "something masqueraded it.")
 
 
-def _unanswered(subject: Subject, result: PathTestResult) -> Finding | None:
+def _unanswered(subject: DiagnosedService, result: PathTestResult) -> Finding | None:
     """The finding that a reply did not come back as it must."""
     verdict = result.unresolved("reply")
     if verdict is None:
@@ -181,7 +184,7 @@ def _sources(results: Sequence[PathTestResult]) -> Iterator[str]:
         yield "all replies came back"
 
 
-def judge_hairpin(subject: Subject, results: Sequence[PathTestResult]) -> Finding:
+def judge_hairpin(subject: DiagnosedService, results: Sequence[PathTestResult]) -> Finding:
     """Judge whether endpoints reach themselves through their Service."""
     if not results:
         return nothing(Stage.HAIRPIN, "no endpoint is a pod that can dial its own Service")
@@ -216,16 +219,16 @@ def _themselves(names: dict[str, None]) -> str:
     return "itself, by an address of its node" if len(names) == 1 else "themselves, by an address of their node"
 
 
-def _looks(subject: Subject, path_test: PathTest) -> Iterator[str]:
+def _looks(subject: DiagnosedService, path_test: PathTest) -> Iterator[str]:
     """The commands that show a path test."""
     via = "" if path_test.frontend.via is Frontend.CLUSTER_IP else f" --via {path_test.frontend.via}"
     named = path_test.at is not None or path_test.dialler.kind is Kind.HOST
     node = f" --node {path_test.node}" if named else ""
     yield f"trace {path_test.dialler.name} {_target(subject, path_test)}{via}{node}"
-    yield f"rules {path_test.node} | grep {path_test.frontend.address or path_test.frontend.number}"
+    yield f"rules {path_test.node} | grep {path_test.frontend.address or path_test.frontend.port_number}"
 
 
-def _target(subject: Subject, path_test: PathTest) -> str:
+def _target(subject: DiagnosedService, path_test: PathTest) -> str:
     service = subject.service
     name = service.name if service.namespace == "default" else f"{service.namespace}/{service.name}"
     return name if len(service.ports) == 1 else f"{name}:{path_test.frontend.port.name or path_test.frontend.port.port}"

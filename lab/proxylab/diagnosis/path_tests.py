@@ -12,7 +12,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import TrafficPolicy
-from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.modes import MODES
 from proxylab.scenario.model import Frontend, Scenario
 
@@ -81,7 +81,7 @@ class PathTest(Struct, frozen=True, kw_only=True):
         frontend: the dialled frontend.
         node: the node that translates.
         at: the dialled address, for a node port.
-        due: the endpoints that may get the packets.
+        expected: the endpoints that may get the packets.
         hidden: whether endpoints must see an address of the node; ``None`` where either source is right.
     """
 
@@ -89,7 +89,7 @@ class PathTest(Struct, frozen=True, kw_only=True):
     frontend: FrontendAddress
     node: str
     at: IPAddress | None
-    due: tuple[Backend, ...]
+    expected: tuple[Backend, ...]
     hidden: bool | None
 
     def __str__(self) -> str:
@@ -99,7 +99,7 @@ class PathTest(Struct, frozen=True, kw_only=True):
 
 
 def diallers(
-    subject: Subject, scenario: Scenario, addresses: Mapping[str, tuple[IPAddress, ...]]
+    subject: DiagnosedService, scenario: Scenario, addresses: Mapping[str, tuple[IPAddress, ...]]
 ) -> tuple[Dialler, ...]:
     """All senders, in this order: running pods with a network of their own, hosts, nodes."""
     names = {name for group in scenario.pods for name in group.pod_names if not group.host_network}
@@ -125,7 +125,11 @@ def diallers(
 
 
 def path_tests(
-    subject: Subject, terms: Mapping[str, Terms], senders: Sequence[Dialler], nodes: Sequence[str], sender: str | None
+    subject: DiagnosedService,
+    terms: Mapping[str, Terms],
+    senders: Sequence[Dialler],
+    nodes: Sequence[str],
+    sender: str | None,
 ) -> tuple[PathTest, ...]:
     """One path test of every frontend on each of ``nodes``, by ``sender`` or else by the likeliest client."""
     found: list[PathTest] = []
@@ -140,7 +144,7 @@ def path_tests(
 
 
 def hairpin_tests(
-    subject: Subject, terms: Mapping[str, Terms], senders: Sequence[Dialler], nodes: Sequence[str]
+    subject: DiagnosedService, terms: Mapping[str, Terms], senders: Sequence[Dialler], nodes: Sequence[str]
 ) -> tuple[PathTest, ...]:
     """Path tests of endpoints that dial their own Service, those on different nodes first."""
     found: list[PathTest] = []
@@ -151,7 +155,9 @@ def hairpin_tests(
                 None, (_path_test(subject, terms[dialler.node], dialler, frontend, dialler.node) for dialler in own)
             )
     found = [
-        path_test for path_test in found if any(address in path_test.dialler.addresses for address, _ in path_test.due)
+        path_test
+        for path_test in found
+        if any(address in path_test.dialler.addresses for address, _ in path_test.expected)
     ]
     firsts: dict[tuple[str, FrontendAddress], PathTest] = {}
     for path_test in found:
@@ -187,7 +193,7 @@ def _translates(dialler: Dialler, node: str) -> bool:
 
 
 def _path_test(
-    subject: Subject, terms: Terms, dialler: Dialler, frontend: FrontendAddress, node: str
+    subject: DiagnosedService, terms: Terms, dialler: Dialler, frontend: FrontendAddress, node: str
 ) -> PathTest | None:
     """The path test; ``None`` where the Service lets the sender not in, or the sender has no address of the family."""
     address = dialler.address(frontend.family)
@@ -198,20 +204,22 @@ def _path_test(
     ranges = [each for each in subject.service.source_ranges if each.version == address.version]
     if frontend.via is Frontend.LOAD_BALANCER_IP and ranges and not any(address in each for each in ranges):
         return None
-    due = subject.due(frontend, node, from_outside=_is_outside(dialler, node, terms))
-    if not due:
+    expected = subject.expected(frontend, node, from_outside=_is_outside(dialler, node, terms))
+    if not expected:
         return None
     return PathTest(
         dialler=dialler,
         frontend=frontend,
         node=node,
         at=at if frontend.via is Frontend.NODE_PORT else None,
-        due=due,
-        hidden=_hidden(subject, terms, dialler, frontend, node, due),
+        expected=expected,
+        hidden=_hidden(subject, terms, dialler, frontend, node, expected),
     )
 
 
-def nodes_at(subject: Subject, terms: Mapping[str, Terms], nodes: Sequence[str]) -> Iterator[tuple[str, IPAddress]]:
+def nodes_at(
+    subject: DiagnosedService, terms: Mapping[str, Terms], nodes: Sequence[str]
+) -> Iterator[tuple[str, IPAddress]]:
     """Nodes with the addresses at which they serve node ports, one of each of the Service's families."""
     for node in subject.nodes:
         for family in subject.families if node.name in nodes else ():
@@ -243,17 +251,22 @@ def _serves_node_ports(terms: Terms, address: IPAddress | None) -> bool:
 
 
 def _hidden(
-    subject: Subject, terms: Terms, dialler: Dialler, frontend: FrontendAddress, node: str, due: Sequence[Backend]
+    subject: DiagnosedService,
+    terms: Terms,
+    dialler: Dialler,
+    frontend: FrontendAddress,
+    node: str,
+    expected: Sequence[Backend],
 ) -> bool | None:
     """Whether endpoints must see an address of the node that translates.
 
     ``None`` where the source cannot decide: a node that dials itself may have the same address before and after; the
     network itself may masquerade packets that leave the pod network; an endpoint that is a node may forward.
     """
-    if (dialler.kind is Kind.NODE and dialler.node == node) or any(subject.is_of_node(each) for each, _ in due):
+    if (dialler.kind is Kind.NODE and dialler.node == node) or any(subject.is_of_node(each) for each, _ in expected):
         return None
     leaves = terms.leaves_hidden and dialler.kind is Kind.POD
-    if leaves and (frontend.via is Frontend.NODE_PORT or any(subject.pod_at(each) is None for each, _ in due)):
+    if leaves and (frontend.via is Frontend.NODE_PORT or any(subject.pod_at(each) is None for each, _ in expected)):
         return None
     if not frontend.is_internal:
         return subject.service.external_traffic_policy is not TrafficPolicy.LOCAL

@@ -11,7 +11,7 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.model import Finding, Stage, breaks, holds
-from proxylab.diagnosis.subject import Backend, FrontendAddress, Subject
+from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Entry, Hook, Programmed
 from proxylab.evidence.words import amount, endpoint, listed
 
@@ -19,9 +19,6 @@ __all__ = ["Rules", "judge_balancing", "judge_entries", "judge_targets"]
 
 Rules = Mapping[tuple[str, Family], Programmed]
 """The rules of every node in every family."""
-
-_LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-", "local-")
-"""Prefixes of chains that choose among the endpoints of policy Local. Releases up to 1.23 had KUBE-XLB-."""
 
 _TOLERANCE: Final = 1e-6
 """kube-proxy writes a probability with ten digits, and the kernel rounds it to a multiple of 2^-31."""
@@ -34,10 +31,10 @@ class _Choice(Struct, frozen=True, kw_only=True):
     frontend: FrontendAddress
     programmed: Programmed
     chain: str
-    due: tuple[Backend, ...]
+    expected: tuple[Backend, ...]
 
 
-def judge_entries(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
+def judge_entries(subject: DiagnosedService, rules: Rules, nodes: Sequence[str]) -> Finding:
     """Judge whether every node has a dispatch rule for every frontend."""
     if subject.other_proxy:
         cause = (
@@ -71,10 +68,12 @@ def _unhooked(node: str, family: Family, rules: Rules) -> Finding | None:
     return None
 
 
-def _unrecognised(subject: Subject, node: str, frontend: FrontendAddress, programmed: Programmed) -> Finding | None:
+def _unrecognised(
+    subject: DiagnosedService, node: str, frontend: FrontendAddress, programmed: Programmed
+) -> Finding | None:
     found = _entries(programmed, frontend)
-    due = subject.due(frontend, node)
-    look = (f"rules {node} | grep {frontend.address or frontend.number}", f"logs {node}")
+    expected = subject.expected(frontend, node)
+    look = (f"rules {node} | grep {frontend.address or frontend.port_number}", f"logs {node}")
     if not programmed.reaches[frontend.address is not None]:
         what = "addresses" if frontend.address is not None else "node ports"
         cause = f"on {node} no rule jumps from the rules for Services to those for {what}."
@@ -82,14 +81,14 @@ def _unrecognised(subject: Subject, node: str, frontend: FrontendAddress, progra
     if not found:
         cause = f"{node} has no rule for the {frontend}: packets to it pass untranslated."
         return breaks(Stage.ENTRY, (f"{node} has no rule for the {frontend}",), cause, *look)
-    if due and not any(entry.leads_to for entry in found):
+    if expected and not any(entry.leads_to for entry in found):
         does = {"REJECT": "rejects", "DROP": "drops"}[found[0].refused]
-        cause = f"{node} {does} packets to the {frontend}, though {amount(len(due), 'endpoint')} would serve it."
+        cause = f"{node} {does} packets to the {frontend}, though {amount(len(expected), 'endpoint')} would serve it."
         return breaks(Stage.ENTRY, (f"{node} {does} packets to the {frontend}",), cause, *look)
     return None
 
 
-def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding:
+def judge_balancing(subject: DiagnosedService, rules: Rules, nodes: Sequence[str]) -> Finding:
     """Judge whether the rules behind every frontend choose each endpoint with equal probability."""
     most = 0
     for node in nodes:
@@ -99,8 +98,8 @@ def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Fin
                 finding = _unbalanced(subject, choice)
                 if finding is not None:
                     return finding
-                most = max(most, len(choice.due))
-            if subject.due(frontend, node) and not any(_choices(subject, node, frontend, programmed)):
+                most = max(most, len(choice.expected))
+            if subject.expected(frontend, node) and not any(_choices(subject, node, frontend, programmed)):
                 chain = next(entry.leads_to for entry in _entries(programmed, frontend) if entry.leads_to)
                 cause = f"on {node} the rule for the {frontend} jumps to {chain}, where no rule chooses an endpoint."
                 seen = f"{node}: {chain} chooses no endpoint"
@@ -113,37 +112,37 @@ def judge_balancing(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Fin
     return holds(Stage.BALANCING, f"{listed(list(nodes))}: {ways}")
 
 
-def _unbalanced(subject: Subject, choice: _Choice) -> Finding | None:
-    node, chain, due = choice.node, choice.chain, choice.due
+def _unbalanced(subject: DiagnosedService, choice: _Choice) -> Finding | None:
+    node, chain, expected = choice.node, choice.chain, choice.expected
     ways = choice.programmed.ways[chain]
     look = (f"rules {node} | grep -F {chain}", f"get endpoints {subject.service.name}")
-    if len(ways) != len(due):
+    if len(ways) != len(expected):
         there = [way.to for way in ways]
-        missing = [subject.name_of(each) for each in due if each not in there]
-        foreign = [endpoint(*each) for each in there if each is not None and each not in due]
+        missing = [subject.name_of(each) for each in expected if each not in there]
+        foreign = [endpoint(*each) for each in there if each is not None and each not in expected]
         wrong = f"; none leads to {listed(missing, 'or')}" if missing else ""
         wrong += f"; {listed(foreign)} is not an endpoint for this node" if foreign else ""
-        count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(due), 'endpoint')}"
+        count = f"{chain} on {node} has {amount(len(ways), 'way')} for {amount(len(expected), 'endpoint')}"
         return breaks(Stage.BALANCING, (count,), f"behind the {choice.frontend}, {count}{wrong}.", *look)
     for number, way in enumerate(ways):
         share = choice.programmed.share(chain, number)
-        if abs(share - 1 / len(due)) > _TOLERANCE:
+        if abs(share - 1 / len(expected)) > _TOLERANCE:
             name = subject.name_of(way.to) if way.to is not None else way.by
-            cause = f"{chain} on {node} gives {name} {share:.1%} of the flows, expected {1 / len(due):.1%}."
+            cause = f"{chain} on {node} gives {name} {share:.1%} of the flows, expected {1 / len(expected):.1%}."
             return breaks(Stage.BALANCING, (f"{chain} on {node} does not share evenly",), cause, *look)
     return None
 
 
-def judge_targets(subject: Subject, rules: Rules, nodes: Sequence[str]) -> Finding | None:
+def judge_targets(subject: DiagnosedService, rules: Rules, nodes: Sequence[str]) -> Finding | None:
     """The finding that a rule translates to a wrong address, or not at all; ``None`` where all are right."""
     for node in nodes:
         for frontend in subject.frontends:
             for choice in _choices(subject, node, frontend, rules[node, frontend.family]):
                 for way in choice.programmed.ways[choice.chain]:
-                    if way.to in choice.due:
+                    if way.to in choice.expected:
                         continue
                     does = "translates nothing" if way.to is None else f"translates to {endpoint(*way.to)}"
-                    left = [subject.name_of(each) for each in choice.due if each not in _targets(choice)]
+                    left = [subject.name_of(each) for each in choice.expected if each not in _targets(choice)]
                     why = "" if way.to is None else ", which is not an endpoint for this node"
                     instead = f"; no rule leads to {listed(left, 'or')}" if left else ""
                     cause = f"behind the {frontend}, {way.by} on {node} {does}{why}{instead}."
@@ -158,11 +157,13 @@ def _targets(choice: _Choice) -> list[Backend | None]:
 
 
 def _entries(programmed: Programmed, frontend: FrontendAddress) -> list[Entry]:
-    wanted = (frontend.address, frontend.port.protocol, frontend.number)
+    wanted = (frontend.address, frontend.port.protocol, frontend.port_number)
     return [each for each in programmed.entries if (each.address, each.protocol, each.port) == wanted]
 
 
-def _choices(subject: Subject, node: str, frontend: FrontendAddress, programmed: Programmed) -> Iterator[_Choice]:
+def _choices(
+    subject: DiagnosedService, node: str, frontend: FrontendAddress, programmed: Programmed
+) -> Iterator[_Choice]:
     """The balancing chains behind a frontend, each with the endpoints that it must choose among.
 
     Policy Local has two where pods and the node itself may use all endpoints. The chain for all endpoints does not
@@ -171,9 +172,8 @@ def _choices(subject: Subject, node: str, frontend: FrontendAddress, programmed:
     service = subject.service
     policy = service.internal_traffic_policy if frontend.is_internal else service.external_traffic_policy
     found = [chain for entry in _entries(programmed, frontend) for chain in programmed.balancing(entry)]
-    is_local = {chain: chain.startswith(_LOCAL) for chain in found}
-    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and not any(is_local.values()):
+    if policy is TrafficPolicy.LOCAL and subject.local(frontend, node) and programmed.local.isdisjoint(found):
         return
     for chain in dict.fromkeys(found):
-        due = subject.local(frontend, node) if is_local[chain] else subject.everywhere(frontend, node)
-        yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, due=due)
+        expected = subject.local(frontend, node) if chain in programmed.local else subject.everywhere(frontend, node)
+        yield _Choice(node=node, frontend=frontend, programmed=programmed, chain=chain, expected=expected)

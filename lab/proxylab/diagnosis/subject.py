@@ -1,7 +1,7 @@
 """The diagnosed Service: its frontends, its endpoints, and which of them a node must use.
 
-Owns ``Subject`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be compared with
-them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
+Owns ``DiagnosedService`` and ``FrontendAddress``, made from the objects alone, so that rules and packets can be
+compared with them. ``proxylab.importer.expected_results`` knows what Kubernetes promises.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,18 +28,18 @@ from proxylab.evidence.words import endpoint
 from proxylab.importer.expected_results import Caller, through_cluster_ip
 from proxylab.scenario.model import Frontend
 
-__all__ = ["Backend", "FrontendAddress", "Subject"]
+__all__ = ["Backend", "DiagnosedService", "FrontendAddress"]
 
 Backend = tuple[IPAddress, int]
 """The address and port of an endpoint."""
 
 
 class FrontendAddress(Struct, frozen=True, kw_only=True):
-    """One frontend: an address and number that clients dial. A node port has no address."""
+    """One frontend: an address and port number that clients dial. A node port has no address."""
 
     via: Frontend
     address: IPAddress | None
-    number: int
+    port_number: int
     port: ServicePort
     family: Family
 
@@ -49,7 +49,7 @@ class FrontendAddress(Struct, frozen=True, kw_only=True):
         return self.via is Frontend.CLUSTER_IP
 
     def __str__(self) -> str:
-        where = str(self.number) if self.address is None else endpoint(self.address, self.number)
+        where = str(self.port_number) if self.address is None else endpoint(self.address, self.port_number)
         return f"{_FRONTEND_NAMES[self.via]} {where}/{self.port.protocol}"
 
 
@@ -61,7 +61,7 @@ _FRONTEND_NAMES = {
 }
 
 
-class Subject(Struct, frozen=True, kw_only=True):
+class DiagnosedService(Struct, frozen=True, kw_only=True):
     """One Service among the objects of a lab.
 
     Attributes:
@@ -79,7 +79,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     families: tuple[Family, ...]
 
     @classmethod
-    def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "Subject":
+    def of(cls, service: Service, objects: Iterable[KubeObject], families: Sequence[Family]) -> "DiagnosedService":
         """Pick the objects that concern the Service."""
         everything = tuple(objects)
         return cls(
@@ -91,7 +91,7 @@ class Subject(Struct, frozen=True, kw_only=True):
         )
 
     @property
-    def no_rules(self) -> str:
+    def why_no_rules(self) -> str:
         """Why no proxy makes a rule for it, as a clause; empty where one does."""
         if self.service.type is ServiceType.EXTERNAL_NAME:
             return "an ExternalName Service is only a DNS name"
@@ -126,11 +126,13 @@ class Subject(Struct, frozen=True, kw_only=True):
         for via, all_of_them in addresses.items():
             for address in all_of_them:
                 if Family.of(address) is family:
-                    yield FrontendAddress(via=via, address=address, number=port.port, port=port, family=family)
+                    yield FrontendAddress(via=via, address=address, port_number=port.port, port=port, family=family)
         if port.node_port:
-            yield FrontendAddress(via=Frontend.NODE_PORT, address=None, number=port.node_port, port=port, family=family)
+            yield FrontendAddress(
+                via=Frontend.NODE_PORT, address=None, port_number=port.node_port, port=port, family=family
+            )
 
-    def due(self, frontend: FrontendAddress, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
+    def expected(self, frontend: FrontendAddress, node: str, *, from_outside: bool = True) -> tuple[Backend, ...]:
         """The endpoints that a node must use for packets to a frontend.
 
         ``externalTrafficPolicy: Local`` applies to clients from outside: pods and nodes may use all endpoints.

@@ -24,7 +24,7 @@ from proxylab.cluster.objects import Endpoint, EndpointPort, Endpoints, Endpoint
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.modes import MODES
 
-__all__ = ["BARRIER", "NAMESPACE", "Barrier", "balanced", "is_barrier", "reached", "without_barrier"]
+__all__ = ["BARRIER", "NAMESPACE", "Barrier", "balanced", "highest_number_in", "is_barrier", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -59,33 +59,33 @@ class Barrier:
         self._families = tuple(families)
         self._number = 0
         self._revision = 0
-        self._raised: deque[tuple[int, int]] = deque(maxlen=_MOST_KEPT)
+        self._advances: deque[tuple[int, int]] = deque(maxlen=_MOST_KEPT)
         self.newest = store.revision
         store.subscribe(self._note)
-        self._raise()
+        self._advance()
 
     def revision_of(self, number: int) -> int:
         """The revision that rules with that number reflect; 0 where the number is too old to be remembered."""
-        return next((revision for raised, revision in self._raised if raised == number), 0)
+        return next((revision for advanced, revision in self._advances if advanced == number), 0)
 
-    def after(self, revision: int) -> int:
-        """The number that shows that a proxy has caught up with ``revision``; raises the barrier only if needed."""
+    def number_for(self, revision: int) -> int:
+        """The number that shows that a proxy has caught up with ``revision``; advances the barrier only if needed."""
         if self._revision <= revision:
-            self._raise()
+            self._advance()
         return self._number
 
-    def again(self) -> int:
-        """Raise the barrier in any case, and return its number."""
-        self._raise()
+    def advance_anyway(self) -> int:
+        """Advance the barrier even if no proxy lags behind, and return its number."""
+        self._advance()
         return self._number
 
     def _note(self, event: Event) -> None:
         if isinstance(event.object, Service | EndpointSlice) and not is_barrier(event.object):
             self.newest = event.revision
 
-    def _raise(self) -> None:
+    def _advance(self) -> None:
         self._number += 1
-        self._raised.append((self._number, self.newest))
+        self._advances.append((self._number, self.newest))
         for thing in _objects(f"b{self._number:06}", self._families):
             self._revision = self._store.apply(thing)
         if self._mirror:
@@ -138,7 +138,7 @@ def is_barrier(thing: KubeObject) -> bool:
     return (thing.key.namespace, service) == (NAMESPACE, NAME)
 
 
-def reached(rules: Iterable[bytes]) -> int:
+def highest_number_in(rules: Iterable[bytes]) -> int:
     """The highest barrier number in rules or names of chains; 0 if there is none.
 
     Mode nftables keeps unused chains for a while, so several numbers may be there.

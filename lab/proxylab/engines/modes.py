@@ -36,6 +36,7 @@ class Mode(Struct, frozen=True, kw_only=True):
         by_family: the part of each family in a dump of a node; empty for a family without rules.
         holds: whether a dump of a node has the rules that a proxy always has; or, with false, none of them.
         without: a dump without the rules of the Service of that name, which alone has these addresses.
+        failures: the counter of failed syncs in kube-proxy's metrics, between its prefix and ``_total``.
     """
 
     settings: Callable[[ProxyConfiguration, tuple[IPNetwork, ...]], ProxySettings]
@@ -47,6 +48,7 @@ class Mode(Struct, frozen=True, kw_only=True):
     by_family: Callable[[str, Sequence[Family]], dict[Family, str]]
     holds: Callable[[str, bool], bool]
     without: Callable[[str, str, Collection[str]], str]
+    failures: str
 
 
 MODES: Final[Mapping[str, Mode]] = {
@@ -60,6 +62,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=iptables.by_family,
         holds=iptables.holds,
         without=iptables.without,
+        failures="iptables_restore_failures",
     ),
     "nftables": Mode(
         settings=nftables.settings,
@@ -71,6 +74,7 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=nftables.by_family,
         holds=nftables.holds,
         without=nftables.without,
+        failures="nftables_sync_failures",
     ),
     "userspace": Mode(
         settings=userspace.settings,
@@ -82,5 +86,6 @@ MODES: Final[Mapping[str, Mode]] = {
         by_family=iptables.by_family,
         holds=userspace.holds,
         without=iptables.without,
+        failures="iptables_restore_failures",
     ),
 }

@@ -61,6 +61,7 @@ class Programmed(Struct, frozen=True, kw_only=True):
         entries: the dispatch rules.
         leads: the chains to which a chain jumps, in order.
         ways: the choices of every chain that balances.
+        local: of those, the chains that choose among the endpoints of policy Local.
         in_turn: whether the kernel tries choices one after the other.
         masquerades: whether the rules masquerade marked packets.
     """
@@ -70,6 +71,7 @@ class Programmed(Struct, frozen=True, kw_only=True):
     entries: tuple[Entry, ...]
     leads: Mapping[str, tuple[str, ...]]
     ways: Mapping[str, tuple[Way, ...]]
+    local: frozenset[str]
     in_turn: bool
     masquerades: bool
 

@@ -13,7 +13,7 @@ from proxylab.plan.dialogue import FLAGS, Turn
 from proxylab.plan.resolved import STACK
 from proxylab.text import table, wrapped
 
-__all__ = ["Segment", "Spoken"]
+__all__ = ["DialogueRecord", "Segment"]
 
 
 class Segment(Record, frozen=True):
@@ -48,7 +48,7 @@ class Segment(Record, frozen=True):
         return flags + (f", {len(self.data)} bytes" if self.data else "")
 
 
-class Spoken(Record, frozen=True):
+class DialogueRecord(Record, frozen=True):
     """A dialogue, or the part of it that took place.
 
     ``stopped`` is why it could not go on; ``unproven`` are turns whose sentinel packets did not come back, so that
@@ -69,14 +69,14 @@ class Spoken(Record, frozen=True):
     def arrived(self, netns_name: str, turn: int = 0) -> tuple[Segment, ...]:
         """The segments that came in at a pod or host, or at a node's programs, in that turn or (0) in any."""
         here = [each for each in self.segments if each.netns_name == netns_name and not each.outgoing]
-        spoke = any(each.netns_name == netns_name and each.device == STACK for each in self.segments)
-        return tuple(each for each in here if turn in (0, each.turn) and (not spoke or each.device == STACK))
+        has_stack_tap = any(each.netns_name == netns_name and each.device == STACK for each in self.segments)
+        return tuple(each for each in here if turn in (0, each.turn) and (not has_stack_tap or each.device == STACK))
 
     def resets(self, netns_name: str) -> tuple[Segment, ...]:
         """The resets that came in at a pod or host."""
         return tuple(each for each in self.arrived(netns_name) if each.is_reset)
 
-    def rules(self, words: str) -> int:
+    def packets_counted_by(self, words: str) -> int:
         """How many packets all rules with these words in their text counted."""
         return sum(each.packets for each in self.counts if words in each.text)
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol, without_leading_zeros
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.importer.leftovers import Leftovers, note_unneeded
 from proxylab.importer.listeners import Backing, Listener, PodKey
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey, read_node, read_pod
 from proxylab.importer.manifests import Data, pruned, reduced_service, reduced_slice
 from proxylab.importer.networks import Networks, find_networks
+from proxylab.importer.omissions import Omissions, note_unneeded
 from proxylab.importer.reading import KubectlOutput, Raw, at, namespaced
 from proxylab.importer.unique_names import Names
 
@@ -63,29 +63,34 @@ class Converted(Struct, frozen=True, kw_only=True):
     names: Names
 
 
-def convert(kubectl_output: KubectlOutput, left: Leftovers) -> Converted:
-    """Make the parts of the scenario; ``left`` gets what they leave out."""
+def convert(kubectl_output: KubectlOutput, omissions: Omissions) -> Converted:
+    """Make the parts of the scenario; ``omissions`` gets what they leave out."""
     services = {namespaced(each): each for each in kubectl_output.services}
-    slices = [each for each in kubectl_output.slices if _is_of_use(each, services, left)]
+    slices = [each for each in kubectl_output.slices if _is_of_use(each, services, omissions)]
     pods = list(map(read_pod, kubectl_output.pods))
     nodes = _nodes(kubectl_output, pods, slices)
-    backing = Backing(pods, nodes, left)
+    backing = Backing(pods, nodes, omissions)
     backing.follow_slices(slices)
     backing.follow_selectors(services, slices)
-    return _Converter(kubectl_output, slices, nodes, backing, left).converted()
+    return _Converter(kubectl_output, slices, nodes, backing, omissions).converted()
 
 
 class _Converter:
     """Gives the needed nodes, pods and hosts their names and addresses."""
 
     def __init__(
-        self, kubectl_output: KubectlOutput, slices: list[Raw], nodes: list[LiveNode], backing: Backing, left: Leftovers
+        self,
+        kubectl_output: KubectlOutput,
+        slices: list[Raw],
+        nodes: list[LiveNode],
+        backing: Backing,
+        omissions: Omissions,
     ) -> None:
         self._kubectl_output = kubectl_output
         self._slices = slices
         self._nodes = nodes
         self._backing = backing
-        self._left = left
+        self._omissions = omissions
         self._names = Names()
         self._selected: dict[str, set[str]] = {}
         for raw in kubectl_output.services:
@@ -97,7 +102,12 @@ class _Converter:
         """Nodes choose their names first, then pods, then hosts."""
         networks = self._networks
         note_unneeded(
-            self._kubectl_output, self._backing.pods.values(), self._backing.ports, self._nodes, networks, self._left
+            self._kubectl_output,
+            self._backing.pods.values(),
+            self._backing.ports,
+            self._nodes,
+            networks,
+            self._omissions,
         )
         nodes = {self._node_name(each.name): self._node_entry(each) for each in self._nodes}
         pods = {self._pod_name(key): self._pod_entry(key) for key in self._backing.ports}
@@ -131,13 +141,15 @@ class _Converter:
     def _node_name(self, name: str) -> str:
         here = self._names.of(("node", name), name, name.partition(".")[0])
         if here != name:
-            self._left.add("names that a lab's nodes cannot have", f"{name} is called {here}")
+            self._omissions.add("names that a lab's nodes cannot have", f"{name} is called {here}")
         return here
 
     def _pod_name(self, key: PodKey) -> str:
         here = self._names.of(("pod", *key), key[1], f"{key[0]}-{key[1]}")
         if here != key[1]:
-            self._left.add("names of pods that others have, or that are too long", f"{'/'.join(key)} is called {here}")
+            self._omissions.add(
+                "names of pods that others have, or that are too long", f"{'/'.join(key)} is called {here}"
+            )
         return here
 
     def _listener_name(self, listener: Listener) -> str:
@@ -145,7 +157,7 @@ class _Converter:
             return self._pod_name(listener)
         what = "addresses outside the cluster; hosts with other addresses stand for them"
         name = self._names.of(("host", str(listener)), f"outside-{list(self._backing.strangers).index(listener) + 1}")
-        self._left.add(what, f"{listener} is {name}")
+        self._omissions.add(what, f"{listener} is {name}")
         return name
 
     def _node_entry(self, node: LiveNode) -> Data:
@@ -180,13 +192,13 @@ class _Converter:
         return [str(self._here.get(each, each)) for each in addresses if Family.of(each) in families]
 
 
-def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], left: Leftovers) -> bool:
+def _is_of_use(raw: Raw, services: Mapping[tuple[str, str], Raw], omissions: Omissions) -> bool:
     namespace, name = namespaced(raw)
     if (namespace, at(raw, "metadata", "labels", SERVICE_NAME_LABEL)) not in services:
-        left.add("EndpointSlices of no Service that is there", f"{namespace}/{name}")
+        omissions.add("EndpointSlices of no Service that is there", f"{namespace}/{name}")
         return False
     if at(raw, "addressType") not in list(Family):
-        left.add("EndpointSlices of names instead of addresses, which no proxy looks at", f"{namespace}/{name}")
+        omissions.add("EndpointSlices of names instead of addresses, which no proxy looks at", f"{namespace}/{name}")
         return False
     return True
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
 from proxylab.importer.conversion import Converted, convert
-from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
+from proxylab.importer.omissions import Omissions
 from proxylab.importer.probes import Probes
 from proxylab.importer.reading import COMMAND, KubectlOutput
 from proxylab.scenario.reading import read
@@ -40,18 +40,18 @@ def import_cluster(kubectl_output: KubectlOutput, name: str) -> Imported:
     Raises:
         ScenarioError: a Service or EndpointSlice is not as an API server prints it.
     """
-    left = Leftovers()
+    omissions = Omissions()
     try:
-        converted = convert(kubectl_output, left)
+        converted = convert(kubectl_output, omissions)
         services = list(map(_service, converted.services))
         slices = [made for made in map(_slice, converted.slices) if made is not None]
     except (ValidationError, ValueError, LookupError, TypeError, AttributeError) as error:
         what = str(error).splitlines()[0]
         problem = f"an object is not as an API server prints it: {what}; import the output of `{COMMAND}`"
         raise ScenarioError([problem]) from error
-    probes = Probes(converted, slices, left)
+    probes = Probes(converted, slices, omissions)
     written = [probe for service in services for probe in probes.of(service)]
-    lines = tuple(left.lines())
+    lines = tuple(omissions.lines())
     return Imported(scenario_text(name, converted, probes.clients, written, lines), lines, len(written))
 
 

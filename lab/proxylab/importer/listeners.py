@@ -5,8 +5,8 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Protocol, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL
-from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.live_objects import LiveNode, LivePod, PortKey
+from proxylab.importer.omissions import Omissions
 from proxylab.importer.reading import Raw, at, namespaced
 
 __all__ = ["Backing", "Listener", "PodKey"]
@@ -28,12 +28,12 @@ class Backing:
         listeners: the pod or machine that listens at an address and port.
     """
 
-    def __init__(self, pods: Iterable[LivePod], nodes: Iterable[LiveNode], left: Leftovers) -> None:
+    def __init__(self, pods: Iterable[LivePod], nodes: Iterable[LiveNode], omissions: Omissions) -> None:
         self.pods: dict[PodKey, LivePod] = {(pod.namespace, pod.name): pod for pod in pods}
         self.ports: dict[PodKey, dict[PortKey, str]] = {}
         self.strangers: dict[IPAddress, None] = {}
         self.listeners: dict[tuple[IPAddress, PortKey], Listener] = {}
-        self._left = left
+        self._omissions = omissions
         self._node_of = {address: node.name for node in nodes for address in node.addresses}
         self._by_address = {
             address: pod
@@ -88,7 +88,7 @@ class Backing:
         protocol, number = port
         name = f"{node.partition('.')[0]}-{protocol.lower()}-{number}"
         what = f"{node}, {protocol} port {number}"
-        self._left.add("programs on nodes; pods with their nodes' network stand for them", what)
+        self._omissions.add("programs on nodes; pods with their nodes' network stand for them", what)
         made = LivePod(name=name, node=node, addresses=(address,), host_network=True, ports={port: ""})
         return self.pods.setdefault((made.namespace, name), made)
 

@@ -20,8 +20,8 @@ from proxylab.cluster.objects import (
 )
 from proxylab.importer.conversion import Converted
 from proxylab.importer.expected_results import Caller, ExpectedResult, through_cluster_ip, through_other_frontend
-from proxylab.importer.leftovers import Leftovers
 from proxylab.importer.manifests import Data
+from proxylab.importer.omissions import Omissions
 from proxylab.statistics import flows_to_hit_all, flows_to_stick
 
 __all__ = ["Probes"]
@@ -44,11 +44,11 @@ class Probes:
         clients: the client pods by name, for ``spec.pods``.
     """
 
-    def __init__(self, converted: Converted, slices: Sequence[EndpointSlice], left: Leftovers) -> None:
+    def __init__(self, converted: Converted, slices: Sequence[EndpointSlice], omissions: Omissions) -> None:
         self.clients: dict[str, Data] = {}
         self._converted = converted
         self._slices = slices
-        self._left = left
+        self._omissions = omissions
         self._families = [Family(each) for each in converted.network["families"]]
         self._pod_networks = [ip_network(each) for each in converted.network["podCIDR"]]
         first = (converted.workers or tuple(converted.nodes))[0]
@@ -63,9 +63,9 @@ class Probes:
         """The probes of one Service."""
         name = f"{service.namespace}/{service.name}"
         if service.type is ServiceType.EXTERNAL_NAME:
-            self._left.add("Services that are only a name for another: nothing to dial", name)
+            self._omissions.add("Services that are only a name for another: nothing to dial", name)
         elif SERVICE_PROXY_NAME_LABEL in service.labels:
-            self._left.add("Services that are another proxy's: nothing to dial", name)
+            self._omissions.add("Services that are another proxy's: nothing to dial", name)
         elif service.headless:
             yield from self._headless(service)
         else:
@@ -88,7 +88,9 @@ class Probes:
                         what = f"{service.namespace} {service.name}, headless, at {name}"
                         yield _probe(what, self._client(self._callers[0]), target, port.protocol, _untranslated(name))
                         return
-        self._left.add("headless Services without a ready pod: nothing to dial", f"{service.namespace}/{service.name}")
+        self._omissions.add(
+            "headless Services without a ready pod: nothing to dial", f"{service.namespace}/{service.name}"
+        )
 
     def _cluster_ip(self, service: Service, port: ServicePort) -> Iterator[Data]:
         caller, several = self._callers[0], len(service.cluster_ips) > 1
@@ -102,7 +104,7 @@ class Probes:
         for family in families if port.node_port else []:
             clear = self._first_clear(service, port, family)
             if clear is None:
-                self._left.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
+                self._omissions.add(_MIXED, f"nodePort {port.node_port} of {service.namespace}/{service.name}")
                 continue
             caller, promise = clear
             own = [each for each in self._converted.node_addresses[caller.node] if Family.of(each) is family]
@@ -117,7 +119,7 @@ class Probes:
         for number, (family, address) in enumerate(self._by_family(addresses), 1):
             clear = self._first_clear(service, port, family, allowed)
             if clear is None:
-                self._left.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
+                self._omissions.add(_MIXED, f"{via} {address} of {service.namespace}/{service.name}")
                 continue
             several = len(addresses) > 1
             frontend = Frontend(via, str(number), {"address": str(address)}) if several else Frontend(via)
@@ -148,9 +150,9 @@ class Probes:
         for each in service.load_balancer_ingress:
             where = f"{service.namespace}/{service.name} ({each.ip or each.hostname})"
             if each.ip is None:
-                self._left.add("balancers that are known by name only: nodes have no rules for them", where)
+                self._omissions.add("balancers that are known by name only: nodes have no rules for them", where)
             elif each.ip_mode != "VIP":
-                self._left.add("balancers that translate themselves: nodes have no rules for them", where)
+                self._omissions.add("balancers that translate themselves: nodes have no rules for them", where)
             else:
                 found.append(each.ip)
         return found

@@ -26,8 +26,8 @@ class Questions:
         self,
         service: Service,
         target: ServiceTarget,
-        asked: Transport | None,
-        home: str | None,
+        probe_protocol: Transport | None,
+        pod_namespace: str | None,
         addresses_by_name: Mapping[str, tuple[IPAddress, ...]],
     ) -> Question:
         """The question for a Service's name.
@@ -35,21 +35,21 @@ class Questions:
         Args:
             service: with everything allocated.
             target: the probe's target.
-            asked: the protocol that the probe names.
-            home: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
+            probe_protocol: the protocol that the probe names.
+            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
             addresses_by_name: the addresses of every node, pod and host.
 
         Raises:
             UnresolvableError: the lab has no name server, or the Service has no such port.
         """
-        self._refuse_silence()
-        port, protocol = _declared_port(service, target, asked)
+        self._require_name_server()
+        port, protocol = _declared_port(service, target, probe_protocol)
         wanted = target.address
         families = [family for family in service.ip_families or self._families if family in self._families]
         if target.family is not None:
             families = [target.family]
         return Question(
-            names=_names(service, home),
+            names=_names(service, pod_namespace),
             families=tuple(families) if wanted is None else (Family.of(wanted),),
             resolvers=self._resolvers,
             servers=self._servers,
@@ -62,19 +62,19 @@ class Questions:
             wanted=wanted,
         )
 
-    def about_name(self, name: str, home: str | None) -> Question:
+    def about_name(self, name: str, pod_namespace: str | None) -> Question:
         """The question of a program for any name, for addresses of all families.
 
         Args:
             name: absolute if it ends in a dot.
-            home: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
+            pod_namespace: the Kubernetes namespace of the pod that sends it; ``None`` for other senders.
 
         Raises:
             UnresolvableError: the lab has no name server.
         """
-        self._refuse_silence()
+        self._require_name_server()
         return Question(
-            names=candidates(name, home),
+            names=candidates(name, pod_namespace),
             families=self._families,
             resolvers=self._resolvers,
             servers=self._servers,
@@ -83,33 +83,33 @@ class Questions:
             protocol=Transport.TCP,
         )
 
-    def _refuse_silence(self) -> None:
+    def _require_name_server(self) -> None:
         if not self._resolvers:
             raise UnresolvableError(f"to.via: the lab has no name server: there is no {KUBE_DNS} with an address")
 
 
-def candidates(name: str, home: str | None) -> tuple[str, ...]:
+def candidates(name: str, pod_namespace: str | None) -> tuple[str, ...]:
     """The names that a resolver tries for a name, in order, with a pod's resolv.conf (resolv.conf(5), ``ndots``)."""
     whole = name.rstrip(".").lower()
-    if home is None or name.endswith("."):
+    if pod_namespace is None or name.endswith("."):
         return (whole,)
-    below = tuple(f"{whole}.{domain}" for domain in search_domains(home))
+    below = tuple(f"{whole}.{domain}" for domain in search_domains(pod_namespace))
     return (*below, whole) if whole.count(".") < NDOTS else (whole, *below)
 
 
-def _names(service: Service, home: str | None) -> tuple[str, ...]:
+def _names(service: Service, pod_namespace: str | None) -> tuple[str, ...]:
     """From a pod, the Service's shortest name below each search domain; from elsewhere, its whole name."""
-    if home is None:
+    if pod_namespace is None:
         return (f"{service.name}.{service.namespace}.svc.{DOMAIN}",)
-    short = service.name if home == service.namespace else f"{service.name}.{service.namespace}"
-    return tuple(f"{short}.{domain}" for domain in search_domains(home))
+    short = service.name if pod_namespace == service.namespace else f"{service.name}.{service.namespace}"
+    return tuple(f"{short}.{domain}" for domain in search_domains(pod_namespace))
 
 
-def _declared_port(service: Service, target: ServiceTarget, asked: Transport | None) -> tuple[int, Transport]:
+def _declared_port(service: Service, target: ServiceTarget, probe_protocol: Transport | None) -> tuple[int, Transport]:
     """The port that a client of a name dials: the declared one, or for an ExternalName without ports the probe's."""
-    if asked is Transport.ICMP:
-        return 0, asked
+    if probe_protocol is Transport.ICMP:
+        return 0, probe_protocol
     if not service.ports and isinstance(target.port, int):
-        return target.port, asked or Transport.TCP
-    port = service_port(service, target.port, asked)
-    return port.port, asked or Transport(port.protocol)
+        return target.port, probe_protocol or Transport.TCP
+    port = service_port(service, target.port, probe_protocol)
+    return port.port, probe_protocol or Transport(port.protocol)

@@ -53,12 +53,12 @@ class Sender(Record, frozen=True, kw_only=True):
         """All addresses that it sends from, in turn."""
         return (self.address, *self.others)
 
-    def of(self, flow: int) -> IPAddress:
+    def address_of_flow(self, flow: int) -> IPAddress:
         """The source address of a flow."""
         return self.addresses[flow % (len(self.others) + 1)] if self.others else self.address
 
     @property
-    def framed_to(self) -> str:
+    def destination_mac(self) -> str:
         """The destination MAC of flows: the author's choice, or the next hop. Sentinel packets go to the next hop."""
         return self.frame_mac or self.next_hop_mac
 

@@ -3,7 +3,7 @@
 from proxylab.errors import CapabilityError, EngineError, InternalError, LabEndedError, LabError, ScenarioError
 from proxylab.protocol.messages import Fault
 
-__all__ = ["fault_of", "raised"]
+__all__ = ["error_of", "fault_of"]
 
 
 def fault_of(error: LabError) -> Fault:
@@ -21,7 +21,7 @@ def fault_of(error: LabError) -> Fault:
             return Fault("internal", (str(error),))
 
 
-def raised(fault: Fault) -> LabError:
+def error_of(fault: Fault) -> LabError:
     """The error that ``fault`` carries, for the caller to raise."""
     match fault.kind, fault.words:
         case "capability", (missing, cure):

@@ -17,7 +17,7 @@ from proxylab.encoding import Record, TaggedRecord
 from proxylab.engines.protocol import EngineChoice
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
@@ -214,7 +214,7 @@ class LookedUp(TaggedRecord, frozen=True):
 class Conversed(TaggedRecord, frozen=True):
     """The evidence of a dialogue."""
 
-    spoken: Spoken
+    spoken: DialogueRecord
 
 
 class Dumped(TaggedRecord, frozen=True):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from proxylab.client.bundles import BundleStore
     from proxylab.client.open_lab import OpenLab
     from proxylab.evidence.evidence import Lookup
-    from proxylab.evidence.segments import Spoken
+    from proxylab.evidence.segments import DialogueRecord
     from proxylab.plan.dialogue import Turn
     from proxylab.protocol.messages import Executed
     from proxylab.scenario.model import Probe
@@ -119,7 +119,7 @@ class Lab:
         *,
         to: Mapping[str, object],
         unproven: Collection[int] = (),
-    ) -> "Spoken":
+    ) -> "DialogueRecord":
         """Exchange crafted TCP segments, and return what every tap saw.
 
         The lab keeps the expected segments from both kernels. A segment that reaches the client from another address

@@ -179,7 +179,7 @@ def _conntrack(verdict: ProbeVerdict) -> Iterator[str]:
 
 def _entry(resolved: ResolvedProbe, port: int, tracked: TrackedFlow) -> TableEntry:
     """The conntrack entry of a flow on a node."""
-    dialled = (resolved.sender.of(tracked.flow), port, resolved.destination, resolved.port)
+    dialled = (resolved.sender.address_of_flow(tracked.flow), port, resolved.destination, resolved.port)
     answers = (tracked.reply_source, tracked.reply_source_port, tracked.reply_destination)
     return TableEntry(tracked.node, resolved.protocol, *dialled, *answers, tracked.reply_destination_port)
 

@@ -21,7 +21,7 @@ from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 
-__all__ = ["briefly", "command", "explain", "intent", "summary"]
+__all__ = ["briefly", "command", "explain", "sent_line", "summary"]
 
 _INDENT = "  "
 _MOST_PODS = 12
@@ -50,7 +50,7 @@ def explain(verdict: ProbeVerdict | StepVerdict, width: int = WIDTH) -> tuple[st
 
 def _of_probe(verdict: ProbeVerdict, width: int) -> list[str]:
     case = case_of(verdict)
-    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(intent(verdict), _INDENT, width=width)]
+    lines = [*_title(verdict, verdict.probe.name, width), *wrapped(sent_line(verdict), _INDENT, width=width)]
     lines += ["", *_verdicts(verdict, width), *_reasons(verdict, width)]
     for section in (
         hop_table(case, verdict.traced, _main(verdict).example, width),
@@ -142,7 +142,7 @@ def _title(verdict: ProbeVerdict | StepVerdict, name: str, width: int) -> list[s
     return [*wrapped(f"{_main(verdict).position}: {verdict.overall.upper()}: {name}", rest=_INDENT, width=width)]
 
 
-def intent(verdict: ProbeVerdict) -> str:
+def sent_line(verdict: ProbeVerdict) -> str:
     """What the probe sent: sender, target, the address dialled, and the number of flows."""
     resolved = verdict.resolved
     sent = f"{amount(resolved.flows, 'flow')} of {resolved.protocol} by {resolved.manner}"

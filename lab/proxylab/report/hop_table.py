@@ -153,7 +153,7 @@ def _answerer(case: Case, flow: Flow) -> tuple[IPAddress, int]:
 
 def _client(case: Case, flow: Flow) -> str:
     left = flow.departures[0] if flow.departures else None
-    return endpoint(case.resolved.sender.of(flow.number), left.source_port if left else 0)
+    return endpoint(case.resolved.sender.address_of_flow(flow.number), left.source_port if left else 0)
 
 
 def _ends(seen: Observation) -> tuple[str, str]:
@@ -184,7 +184,7 @@ def _tracked(case: Case, flow: Flow) -> Iterator[str]:
     for entry in flow.tracked:
         there = (entry.reply_source, entry.reply_source_port)
         back = endpoint(entry.reply_destination, entry.reply_destination_port)
-        if there != sent or entry.reply_destination != case.resolved.sender.of(flow.number):
+        if there != sent or entry.reply_destination != case.resolved.sender.address_of_flow(flow.number):
             yield f"conntrack on {entry.node}: {endpoint(*there)} answers, to {back}"
 
 

@@ -1,6 +1,6 @@
 """The path of a probe through a lab's network, for drawings; ``seen_path`` builds one from evidence.
 
-``forecast`` builds the path of a probe before a run; ``drawing`` and ``svg`` draw paths.
+``planned_path`` builds the path of a probe before a run; ``drawing`` and ``svg`` draw paths.
 """
 
 from collections.abc import Iterator

@@ -42,7 +42,7 @@ def _how_it_went(case: Case) -> str:
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:
         arrival, reply = flow.arrivals[0], flow.replies[0]
-        kept = arrival.source == case.resolved.sender.of(flow.number)
+        kept = arrival.source == case.resolved.sender.address_of_flow(flow.number)
         source = f"from {case.resolved.sender.name}'s own address" if kept else f"from {arrival.source}"
         back = endpoint(reply.source, reply.source_port)
         return f"{arrival.netns_name} got the request {source}, and the reply came back from {back}."

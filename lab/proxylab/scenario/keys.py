@@ -133,11 +133,11 @@ class Read(Struct, frozen=True):
 
 
 class Form(Struct, frozen=True):
-    """What an author writes for a type that is not what the file holds.
+    """How an author writes a value that the model holds as another type, such as a mapping for a tuple of records.
 
     Attributes:
         written: the annotation of what the author writes.
-        make: makes the value of the model from it.
+        make: makes the model's value from what the author wrote.
     """
 
     written: Any

@@ -1,7 +1,7 @@
 """Answers the requests of clients, one after the other.
 
-``converse`` serves one client until it hangs up, and ``accept_clients`` the clients at the control socket of a detached
-lab.
+``serve_client`` serves one client until it hangs up, and ``accept_clients`` the clients at the control socket of a
+detached lab.
 
 Requests of several clients take turns (the request handler sees to that); feeds run beside them. When the first client
 hangs up, its unfinished requests are cancelled, and its lab ends unless it is detached. When any other client hangs up,
@@ -23,7 +23,7 @@ from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 
-__all__ = ["RequestHandler", "accept_clients", "converse", "first_of"]
+__all__ = ["RequestHandler", "accept_clients", "first_of", "serve_client"]
 
 _CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
 _FEEDS: Final = get_args(Feed)
@@ -42,7 +42,7 @@ class RequestHandler(Protocol):
         """The answers to a feed."""
 
 
-async def converse(channel: AsyncChannel, handler: RequestHandler) -> None:
+async def serve_client(channel: AsyncChannel, handler: RequestHandler) -> None:
     """Answer one request after the other; when the client hangs up, end at once, even during an answer."""
     requests: asyncio.Queue[tuple[AnyRequest, list[int]]] = asyncio.Queue()
     signals: asyncio.Queue[Signal] = asyncio.Queue()
@@ -103,7 +103,7 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
 async def _receive(connection: socket.socket, handler: RequestHandler) -> None:
     channel = AsyncChannel(connection)
     try:
-        await converse(channel, handler)
+        await serve_client(channel, handler)
     finally:
         channel.close()
 

@@ -23,7 +23,7 @@ from proxylab.kernel.capabilities import examine
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant, choose_iptables
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.leftovers import Census, Departed, leftovers
+from proxylab.kernel.sandbox.leftovers import ClosedLab, HeldResources, leftovers
 from proxylab.kernel.sandbox.limits import limit_reached
 from proxylab.kernel.sandbox.origins import Origins
 from proxylab.protocol.channel import AsyncChannel
@@ -68,7 +68,7 @@ from proxylab.protocol.standing_labs import (
     ObjectList,
     Remember,
 )
-from proxylab.server.client_connections import accept_clients, converse, first_of
+from proxylab.server.client_connections import accept_clients, first_of, serve_client
 from proxylab.server.detachment import Detachment
 from proxylab.server.feeds import Signals, feed
 from proxylab.server.lab import Lab
@@ -77,7 +77,7 @@ from proxylab.timing import Deadline, DeadlineExceededError, wait_while_fewer
 
 __all__ = ["serve"]
 
-_SEE_OFF_SECONDS: Final = 5.0
+_GONE_SECONDS: Final = 5.0
 _CLEANUP_SECONDS: Final = 20.0
 
 
@@ -120,7 +120,7 @@ async def _serve(
 
 async def _serve_first_client(channel: AsyncChannel, handler: "_RequestHandler") -> None:
     """Serve the first client; then, if the lab is detached, wait for the end of its time."""
-    await converse(channel, handler)
+    await serve_client(channel, handler)
     await handler.detachment.wait_until_over()
 
 
@@ -154,16 +154,16 @@ class _RequestHandler:
     """Carries out requests, and owns the lab."""
 
     def __init__(
-        self, launcher: Launcher, origins: Origins | None = None, *, see_off_seconds: float = _SEE_OFF_SECONDS
+        self, launcher: Launcher, origins: Origins | None = None, *, gone_seconds: float = _GONE_SECONDS
     ) -> None:
         self._launcher = launcher
         self._origins = origins or Origins()
-        self._see_off_seconds = see_off_seconds
+        self._gone_seconds = gone_seconds
         self._variants: dict[str, IptablesVariant] = {}
         self._lab: Lab | None = None
         self._labs = 0
-        self._departed: list[Departed] = []
-        self._before: Census | None = None
+        self._closed_labs: list[ClosedLab] = []
+        self._before: HeldResources | None = None
         self._cleanup = Cleanup()
         self._turn = asyncio.Lock()
         self.detachment = Detachment()
@@ -187,7 +187,7 @@ class _RequestHandler:
     ) -> AsyncGenerator[AnyResponse, None]:
         """The answers to a feed, concurrent with other requests."""
         try:
-            async with aclosing(feed(request, self._standing(), descriptors, signals)) as answers:
+            async with aclosing(feed(request, self._current_lab(), descriptors, signals)) as answers:
                 async for each in answers:
                     yield each
         except (LabError, OSError) as error:
@@ -202,13 +202,13 @@ class _RequestHandler:
             case Close():
                 return await self._close()
             case ListObjects():
-                lab = self._standing()
+                lab = self._current_lab()
                 objects = lab.objects()
                 return ObjectList(objects, tuple(lab.control_plane.store.revision_of(each.key) for each in objects))
             case Inspect():
-                return await self._standing().control_plane.inspect()
+                return await self._current_lab().control_plane.inspect()
             case Advance() | Conclude() | Send() | LookUp() | Converse() | Dump() | CollectState() | Execute():
-                return await self._ask_lab(request, self._standing())
+                return await self._ask_lab(request, self._current_lab())
             case _:
                 raise InternalError(f"{type(request).__name__} came without a feed that it could be for")
 
@@ -243,8 +243,8 @@ class _RequestHandler:
 
     async def _build(self, request: Build) -> Built:
         variant = await self._iptables(request.engine.iptables)
-        await self._see_off()
-        self._before = self._before or Census.take()
+        await self._wait_until_gone()
+        self._before = self._before or HeldResources.take()
         began = time.monotonic()
         self._labs += 1
         network = Network.build(self._labs, request.plan, self._launcher)
@@ -255,7 +255,7 @@ class _RequestHandler:
         try:
             lab = await Lab.build(request, self._launcher, variant, network, laid)
         except BaseException:
-            self._departed.append(network.close(self._cleanup))
+            self._closed_labs.append(network.close(self._cleanup))
             raise
         before, self._lab = self._lab, lab
         if before is not None:
@@ -266,7 +266,7 @@ class _RequestHandler:
         lab, self._lab = self._lab, None
         if lab is not None:
             await self._end(lab)
-        await self._see_off()
+        await self._wait_until_gone()
         if self._before is not None:
             await self._expect_none(partial(self._before.since, self._origins), "all labs were closed")
         await self._cleanup.finish(_CLEANUP_SECONDS)
@@ -284,26 +284,26 @@ class _RequestHandler:
         try:
             await lab.stop()
         finally:
-            self._departed.append(lab.network.close(self._cleanup))
+            self._closed_labs.append(lab.network.close(self._cleanup))
 
-    async def _see_off(self) -> None:
+    async def _wait_until_gone(self) -> None:
         """Wait until nothing uses the closed labs any more; usually that was long ago.
 
         Raises:
             InternalError: naming what does.
         """
-        departed, self._departed = self._departed, []
-        for lab in departed:
+        closed, self._closed_labs = self._closed_labs, []
+        for lab in closed:
             await self._expect_none(partial(leftovers, lab, self._origins), f"{lab.lab} was closed")
 
     async def _expect_none(self, look: Callable[[], list[str]], after: str) -> None:
         """Wait until ``look`` finds nothing: threads that close sockets, and killed processes, take their time."""
         try:
-            await wait_while_fewer(lambda: len(look()), self._see_off_seconds, f"nothing to be left when {after}")
+            await wait_while_fewer(lambda: len(look()), self._gone_seconds, f"nothing to be left when {after}")
         except DeadlineExceededError:
             raise InternalError(f"{after} and left behind: {'; '.join(look())}") from None
 
-    def _standing(self) -> Lab:
+    def _current_lab(self) -> Lab:
         if self._lab is None:
             raise InternalError("there is no lab: Build comes first")
         return self._lab

@@ -27,7 +27,7 @@ from proxylab.protocol.standing_labs import (
 from proxylab.server.lab import Lab
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 
-__all__ = ["feed", "news"]
+__all__ = ["feed", "new_lines"]
 
 _HANG_UP_SECONDS: Final = 1.0
 _STANDARD: Final = 3
@@ -85,7 +85,7 @@ async def _log(request: Log, lab: Lab, signals: Signals) -> AsyncGenerator[AnyRe
     known: tuple[str, ...] = ()
     while True:
         log = lab.log(request.node)
-        fresh = news(known, log)
+        fresh = new_lines(known, log)
         if fresh or not request.follow:
             yield Lines(fresh)
         if not request.follow or not signals.empty():
@@ -104,11 +104,11 @@ async def _wait_for_lines(lab: Lab, node: str, known: tuple[str, ...], signals: 
         )
 
 
-def news(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
+def new_lines(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
     """The lines of ``now`` that a bounded log did not have before: those behind the longest end of ``before`` in it.
 
     Example:
-        >>> news(("a", "b", "c"), ("b", "c", "d"))
+        >>> new_lines(("a", "b", "c"), ("b", "c", "d"))
         ('d',)
     """
     for length in range(min(len(before), len(now)), 0, -1):

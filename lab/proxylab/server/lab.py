@@ -1,8 +1,8 @@
-"""A lab: its network, its engines and its traffic.
+"""A lab inside the lab process: its network, its engines and its traffic.
 
 ``Lab`` starts engines and responders on a network, and stops them in reverse order. The network
 (``proxylab.server.network``) and the engines with their API server (``proxylab.server.control_plane``) are modules of
-their own.
+their own. ``proxylab.server.main`` is where the lab process starts, and ``proxylab.client.session`` starts it.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from proxylab.engines.barrier import is_barrier, without_barrier
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence, Lookup
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.iptables_tool import IptablesVariant
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.connections import end_connections
@@ -147,7 +147,7 @@ class Lab(Struct, frozen=True):
         async with self.runner.packet_lock:
             return await ask(self.netns(netns_name), query, deadline)
 
-    async def converse(self, dialogue: Dialogue) -> Spoken:
+    async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments, by its client's policy route if it has one.
 
         Raises:

@@ -13,7 +13,7 @@ from msgspec import Struct
 from proxylab.kernel.netlink.build import Wiring, realise
 from proxylab.kernel.netlink.cleanup import Cleanup
 from proxylab.kernel.sandbox.launcher import Launcher
-from proxylab.kernel.sandbox.leftovers import Departed, end_processes, note_departure
+from proxylab.kernel.sandbox.leftovers import ClosedLab, end_processes, remember_namespaces
 from proxylab.plan.model import Plan
 from proxylab.traffic.watch import Watch
 
@@ -42,14 +42,14 @@ class Network(Struct, frozen=True):
             stack.callback(watch.close)
             return cls(number, wiring, watch, stack.pop_all())
 
-    def close(self, cleanup: Cleanup) -> Departed:
+    def close(self, cleanup: Cleanup) -> ClosedLab:
         """Release the namespaces; the kernel destroys them in its own time, which ``cleanup`` can wait for.
 
         Threads close the taps and take their time; ``leftovers`` lists what still uses the namespaces.
         """
         lab = f"lab {self.number}"
-        departed = note_departure(lab, self.wiring.namespaces, f"{self.number}/")
+        closed = remember_namespaces(lab, self.wiring.namespaces, f"{self.number}/")
         cleanup.follow(lab, self.wiring.namespaces.values())
         self._stack.close()
-        end_processes(departed)
-        return departed
+        end_processes(closed)
+        return closed

@@ -124,12 +124,12 @@ class _Meter:
         self._meters: dict[int, tuple[NodeMode, Meter]] = {}
 
     @property
-    def room(self) -> int | None:
-        return self._now.room
+    def max_frames_in_flight(self) -> int | None:
+        return self._now.max_frames_in_flight
 
     @property
-    def is_whole(self) -> bool:
-        return self._now.is_whole
+    def is_complete(self) -> bool:
+        return self._now.is_complete
 
     async def begin(self, resolved: ResolvedProbe) -> None:
         await self._now.begin(resolved)
@@ -137,8 +137,8 @@ class _Meter:
     async def end(self) -> tuple[RuleCount, ...]:
         return await self._now.end()
 
-    def texts(self) -> dict[tuple[str, str], list[str]]:
-        return self._now.texts()
+    def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
+        return self._now.rules_by_chain()
 
     def close(self) -> None:
         for _, meter in self._meters.values():

@@ -136,7 +136,7 @@ def _template(resolved: ResolvedProbe, content: Any, checksum_at: int, zero: int
     """The template of a probe's packets with this transport content. Its source address is zero."""
     sender, destination = resolved.sender, resolved.destination
     unspecified = type(destination)(0)
-    frame = framed((sender.mac, sender.framed_to), (unspecified, destination), content)
+    frame = framed((sender.mac, sender.destination_mac), (unspecified, destination), content)
     return _Template.of(frame, checksum_at, zero)
 
 
@@ -149,7 +149,7 @@ def _echo_request(version: int) -> Any:
 
 
 def _init(resolved: ResolvedProbe, address: IPAddress, port: int, tag: int) -> bytes:
-    macs = (_packed(resolved.sender.mac), _packed(resolved.sender.framed_to))
+    macs = (_packed(resolved.sender.mac), _packed(resolved.sender.destination_mac))
     packet = init(port, resolved.port, tag)
     return enveloped(macs, (address, resolved.destination), resolved.protocol_number, packet)
 

@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.segments import Segment, Spoken
+from proxylab.evidence.segments import DialogueRecord, Segment
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import FLAGS, Dialogue, Speaker, Turn
@@ -92,7 +92,7 @@ class Conversation:
         self._segments: list[Segment] = []
         self._unproven: list[int] = []
 
-    async def hold(self) -> Spoken:
+    async def hold(self) -> DialogueRecord:
         """Take every turn that can be taken, and return what the taps saw.
 
         Raises:
@@ -121,7 +121,7 @@ class Conversation:
         finally:
             bypass.close()
         doubt = f"the dialogue could not be kept on one CPU: {unpinned}" if unpinned else ""
-        return Spoken(
+        return DialogueRecord(
             client=dialogue.there.sender.name,
             server=dialogue.back.sender.name,
             turns=dialogue.turns,

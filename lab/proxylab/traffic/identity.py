@@ -9,7 +9,7 @@ A token is 48 bytes of text, so that it can be read in any capture::
              |     |                |       number of the flow, or of the sentinel packet
              |     |                run of a probe, counted over the whole lab
              |     nonce of the lab, made of the run's seed
-             probe, reply, guard (a sentinel packet) or pulse (a stream packet)
+             five letters: probe, reply, guard (a sentinel packet) or pulse (a stream packet)
 
 A listener would not see a payload in a crafted SYN, so its initial sequence number is its identity: NAT leaves sequence
 numbers alone (only helpers such as FTP's shift them), a SYN/ACK or a reset acknowledges the number plus one (RFC 9293,
@@ -121,7 +121,7 @@ class Identity:
         """The token of a flow, or of a sentinel packet, by its number."""
         return b"%s%08x" % (self.stem(kind), number)
 
-    def packet(self, number: int) -> bytes:
+    def stream_token(self, number: int) -> bytes:
         """The token of a stream packet: it belongs to no flow of a run, so ``read`` does not know it."""
         return b"%s%s%08x" % (_STREAM_WORD, self._stem, number & 0xFFFFFFFF)
 

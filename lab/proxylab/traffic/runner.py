@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Transport
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
-from proxylab.evidence.segments import Spoken
+from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.sandbox.netns import NetNs
@@ -211,7 +211,7 @@ class Runner:
         async with self._packet_lock:
             return await self._run(resolved, trace=trace)
 
-    async def converse(self, dialogue: Dialogue) -> Spoken:
+    async def converse(self, dialogue: Dialogue) -> DialogueRecord:
         """Hold a dialogue by crafted segments. Runs wait for each other.
 
         Raises:
@@ -239,7 +239,7 @@ class Runner:
             )
             spoken = await conversation.hold()
             counts = await together(meter.end() for meter in meters.values())
-        uncounted = tuple(node for node, meter in meters.items() if not meter.is_whole)
+        uncounted = tuple(node for node, meter in meters.items() if not meter.is_complete)
         return replace(spoken, counts=tuple(chain.from_iterable(counts)), uncounted=uncounted)
 
     async def _run(self, resolved: ResolvedProbe, *, trace: bool) -> Evidence:
@@ -262,7 +262,7 @@ class Runner:
         entries = tuple(self._conntrack.entries(resolved)) if resolved.tables else None
         steps: tuple[TraceStep, ...] = ()
         if tracing is not None:
-            steps = tracing.finish(identity, {node: meter.texts() for node, meter in meters.items()})
+            steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = await together(meter.end() for meter in meters.values())
         return Evidence(
@@ -270,7 +270,7 @@ class Runner:
             observations=turns.matcher.observations,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
-            counted=tuple(node for node, meter in meters.items() if meter.is_whole),
+            counted=tuple(node for node, meter in meters.items() if meter.is_complete),
             foreign=tuple(chain.from_iterable(foreign_rules)),
             sentinels=turns.sentinels.reports(),
             unpinned=turns.unpinned,
@@ -325,8 +325,8 @@ class Runner:
         stacks = {each.namespace for each in resolved.receivers if each.device == STACK}
         for node in sorted(stacks.union(terminating)):
             self._watch.tap(node, STACK)
-        rooms = [meter.room for meter in self._meters.values() if meter.room is not None]
-        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *rooms])
+        of_meters = [meter.max_frames_in_flight for meter in self._meters.values()]
+        room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *filter(None, of_meters)])
         sending: Sending
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)

@@ -51,7 +51,7 @@ class Ledger:
 
     def issue(self) -> bytes:
         """The token of the next packet, which the caller sends now."""
-        token = self._identity.packet(self._next)
+        token = self._identity.stream_token(self._next)
         self._out[answer_to(token) or b""] = _Sent(self._next, time.time_ns(), token)
         self._next += 1
         return token

@@ -33,13 +33,13 @@ from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_na
 from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.counted_rules import Rule, ending, read_all
 from proxylab.verdict.doubts import (
+    conntrack_contradiction,
     counted_as_dropped,
     disagreement,
     doubts_about,
-    mistracked,
     packets_of,
     packets_until,
-    silence_of,
+    reasons_it_may_be_late,
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
 from proxylab.verdict.model import ProbeVerdict
@@ -133,7 +133,7 @@ class Case(Struct, frozen=True):
             return {self.resolved.sender.address: set(self.found)}
         found: dict[IPAddress, set[str]] = {}
         for flow in self.arrived:
-            found.setdefault(self.resolved.sender.of(flow.number), set()).update(flow.reached)
+            found.setdefault(self.resolved.sender.address_of_flow(flow.number), set()).update(flow.reached)
         return found
 
     @property
@@ -172,7 +172,7 @@ class Case(Struct, frozen=True):
 
     def due_source(self, flow: Flow) -> IPAddress | None:
         """The source that a flow's backend must see; ``None`` where the author or the network does not say."""
-        own = self.resolved.sender.of(flow.number)
+        own = self.resolved.sender.address_of_flow(flow.number)
         match self.wanted_source(flow):
             case Preserved():
                 return own
@@ -265,7 +265,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
     second_nats: dict[int, SecondNat] = {}
     if evidence.tracked is not None:
         for flow, fate in zip(flows, fates, strict=True):
-            clause = mistracked(flow, fate, resolved)
+            clause = conntrack_contradiction(flow, fate, resolved)
             if clause and (second := second_nat(flow, resolved)) is not None:
                 second_nats[flow.number] = second
             elif clause:
@@ -292,7 +292,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
         tuple(doubts_about(resolved, evidence, flows)),
         ()
         if counted_as_dropped(resolved, evidence, flows, fates)
-        else tuple(silence_of(resolved, evidence, flows, fates)),
+        else tuple(reasons_it_may_be_late(resolved, evidence, flows, fates)),
         second_nats,
         lost,
         lost_replies,

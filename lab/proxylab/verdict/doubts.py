@@ -11,13 +11,13 @@ from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.drops import ended_by, kernel_drop
 
 __all__ = [
+    "conntrack_contradiction",
     "counted_as_dropped",
     "disagreement",
     "doubts_about",
-    "mistracked",
     "packets_of",
     "packets_until",
-    "silence_of",
+    "reasons_it_may_be_late",
 ]
 
 _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
@@ -80,7 +80,7 @@ def counted_as_dropped(
     return kernel_drop(resolved, evidence, packets) is not None or ended_by(evidence, packets) is not None
 
 
-def silence_of(
+def reasons_it_may_be_late(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> Iterator[str]:
     """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
@@ -156,7 +156,7 @@ def _from_dialled(flow: Flow, reply: Observation) -> bool:
     return not dialled or (reply.source, reply.source_port) in dialled
 
 
-def mistracked(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
+def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> str:
     """How connection tracking contradicts the tap at the pod that a flow reached; empty where they agree.
 
     One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An

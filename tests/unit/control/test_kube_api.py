@@ -31,7 +31,7 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
-from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import manifest
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.selectors import Selection
@@ -71,19 +71,19 @@ def get(api: KubeApi, path: str, query: str = "") -> tuple[int, Any]:
     return int(reply.code), json.loads(reply.body)
 
 
-def watch(api: KubeApi, path: str, query: str) -> Following:
+def watch(api: KubeApi, path: str, query: str) -> OpenWatch:
     reply = api.answer("GET", path, query, b"", "")
     assert isinstance(reply, WatchReply), reply
-    return reply.following
+    return reply.open_watch
 
 
-def events(following: Following, size: int = 1 << 20) -> list[Any]:
-    return [json.loads(line) for line in following.news(size).splitlines()]
+def events(open_watch: OpenWatch, size: int = 1 << 20) -> list[Any]:
+    return [json.loads(line) for line in open_watch.new_lines(size).splitlines()]
 
 
-def told(following: Following, size: int = 1 << 20) -> list[tuple[str, str]]:
+def told(open_watch: OpenWatch, size: int = 1 << 20) -> list[tuple[str, str]]:
     """What is new, as pairs of the kind of event and the name of the object."""
-    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(following, size)]
+    return [(each["type"], each["object"]["metadata"].get("name", "")) for each in events(open_watch, size)]
 
 
 def names(document: Any) -> list[str]:
@@ -105,8 +105,8 @@ def test_a_list_has_what_its_selectors_ask_for() -> None:
 
 def test_a_streaming_list_ends_with_its_bookmark_and_goes_on() -> None:
     api = api_with(ECHO, HEADLESS)
-    following = watch(api, "/api/v1/services", f"{STREAMED}&{KUBE_PROXY}")
-    added, bookmark = events(following)
+    open_watch = watch(api, "/api/v1/services", f"{STREAMED}&{KUBE_PROXY}")
+    added, bookmark = events(open_watch)
     assert (added["type"], added["object"]["metadata"]["name"]) == ("ADDED", "echo")
     assert bookmark == {
         "type": "BOOKMARK",
@@ -121,28 +121,28 @@ def test_a_streaming_list_ends_with_its_bookmark_and_goes_on() -> None:
         },
     }
     api.store.apply(replace(ECHO, annotations={"a": "b"}))
-    assert told(following) == [("MODIFIED", "echo")]
-    assert told(following) == []
+    assert told(open_watch) == [("MODIFIED", "echo")]
+    assert told(open_watch) == []
 
 
 def test_a_client_takes_lines_piece_by_piece_while_objects_change() -> None:
     api = api_with(ECHO, HEADLESS)
-    following = watch(api, "/api/v1/services", STREAMED)
-    assert told(following, size=1) == [("ADDED", "echo")]
+    open_watch = watch(api, "/api/v1/services", STREAMED)
+    assert told(open_watch, size=1) == [("ADDED", "echo")]
     api.store.delete(HEADLESS.key)
     api.store.apply(replace(ECHO, annotations={"a": "b"}))
-    taken = [told(following, size=1) for _ in range(5)]
+    taken = [told(open_watch, size=1) for _ in range(5)]
     assert taken == [[("ADDED", "headless")], [("BOOKMARK", "")], [("DELETED", "headless")], [("MODIFIED", "echo")], []]
 
 
 def test_what_stops_being_selected_is_deleted_and_what_begins_is_added() -> None:
     api = api_with(ECHO)
-    following = watch(api, "/api/v1/services", f"watch=1&resourceVersion=1&{KUBE_PROXY}")
+    open_watch = watch(api, "/api/v1/services", f"watch=1&resourceVersion=1&{KUBE_PROXY}")
     api.store.apply(replace(ECHO, labels={"service.kubernetes.io/service-proxy-name": "other"}))
     api.store.apply(replace(ECHO, labels={"service.kubernetes.io/service-proxy-name": "third"}))
     api.store.apply(ECHO)
     api.store.delete(ECHO.key)
-    lines = events(following)
+    lines = events(open_watch)
     assert [line["type"] for line in lines] == ["DELETED", "ADDED", "DELETED"]
     # A deletion bears the revision of the change that made it, and the object as it was last selected.
     assert [line["object"]["metadata"]["resourceVersion"] for line in lines] == ["2", "4", "5"]
@@ -160,14 +160,14 @@ def test_a_watch_goes_on_from_a_revision_or_says_that_it_cannot() -> None:
 
 def test_a_watch_that_falls_behind_the_history_is_told_and_ends() -> None:
     api = api_with(ECHO, history=2)
-    following = watch(api, "/api/v1/services", STREAMED)
-    assert told(following) == [("ADDED", "echo"), ("BOOKMARK", "")]
+    open_watch = watch(api, "/api/v1/services", STREAMED)
+    assert told(open_watch) == [("ADDED", "echo"), ("BOOKMARK", "")]
     for number in range(3):
         api.store.apply(replace(ECHO, annotations={"n": str(number)}))
-    (line,) = events(following)
+    (line,) = events(open_watch)
     assert (line["type"], line["object"]["code"], line["object"]["reason"]) == ("ERROR", 410, "Expired")
-    assert following.ended
-    assert following.news(1) == b""
+    assert open_watch.ended
+    assert open_watch.new_lines(1) == b""
 
 
 def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:

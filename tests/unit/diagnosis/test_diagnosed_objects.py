@@ -24,7 +24,7 @@ from proxylab.diagnosis.endpoints_stage import Dial, judge_endpoints, ready_endp
 from proxylab.diagnosis.engine_stage import judge_engines
 from proxylab.diagnosis.model import Finding, Stage, Standing
 from proxylab.diagnosis.name_stage import judge_name, judge_name_server, missing_service
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.engine_progress import Progress, ProxyRecord
 from proxylab.evidence.evidence import Lookup, NamedRecord
 
@@ -54,9 +54,9 @@ def pod(number: int, node: str = "node-a", **changes: object) -> Pod:
 BOTH = (pod(1), pod(2, "node-b"))
 
 
-def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ()) -> Subject:
+def subject(service: Service, *pods: Pod, given: tuple[EndpointSlice, ...] = ()) -> DiagnosedService:
     objects: tuple[KubeObject, ...] = (service, *pods, *NODES, *derive_slices([service], pods, NODES), *given)
-    return Subject.of(service, objects, (Family.IPV4,))
+    return DiagnosedService.of(service, objects, (Family.IPV4,))
 
 
 FAULTS = {
@@ -184,7 +184,7 @@ def lookup(*addresses: str, alias: str = "", error: str = "", server: str = "10.
     )  # fmt: skip
 
 
-def named(about: Subject, *lookups: Lookup) -> Finding:
+def named(about: DiagnosedService, *lookups: Lookup) -> Finding:
     return judge_name(about, "client", lookups)
 
 

@@ -14,7 +14,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.objects import Node
 from proxylab.diagnosis.model import Finding, Stage, Standing
 from proxylab.diagnosis.rules_stages import Rules, judge_balancing, judge_entries, judge_targets
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.engines.modes import MODES
 from proxylab.engines.programmed import Way
 
@@ -24,14 +24,14 @@ FILES = [(file.name.split(".")[0], Family("IPv" + file.name[-7])) for file in so
 FILES = [(name, family) for name, family in FILES if name != "empty"]
 
 
-def subject_of(case: Case, family: Family) -> Subject:
+def subject_of(case: Case, family: Family) -> DiagnosedService:
     service = next(each for each in case.cluster.services if each.name == "echo")
     zone = {} if not case.node.zone else {"topology.kubernetes.io/zone": case.node.zone}
     nodes = (Node(name=HERE, labels=zone), Node(name=ELSEWHERE))
-    return Subject.of(service, (*case.cluster.services, *case.cluster.slices, *nodes), (family,))
+    return DiagnosedService.of(service, (*case.cluster.services, *case.cluster.slices, *nodes), (family,))
 
 
-def judged(subject: Subject, rules: Rules) -> Finding:
+def judged(subject: DiagnosedService, rules: Rules) -> Finding:
     """The first of the stations in rules that breaks; else the last."""
     entries = judge_entries(subject, rules, NODES)
     if entries.stops:
@@ -48,7 +48,7 @@ def test_the_rules_of_a_sound_proxy_hold(name: str, family: Family) -> None:
     assert found.standing is Standing.HOLDS, found.cause
 
 
-def saved(name: str = "node-port") -> tuple[Subject, str]:
+def saved(name: str = "node-port") -> tuple[DiagnosedService, str]:
     subject = subject_of(CASES[name](Addresses(Family.IPV4)), Family.IPV4)
     return subject, (SAVED / f"{name}.ipv4.saved").read_text()
 
@@ -114,7 +114,9 @@ def test_a_node_that_refuses_what_has_endpoints_is_told() -> None:
 def test_a_service_of_another_proxy_has_no_rules() -> None:
     addresses = Addresses(Family.IPV4)
     service = echo(addresses, labels={"service.kubernetes.io/service-proxy-name": "mesh"})
-    subject = Subject.of(service, (service, slice_of(service, addresses, *here_and_there(addresses))), (Family.IPV4,))
+    subject = DiagnosedService.of(
+        service, (service, slice_of(service, addresses, *here_and_there(addresses))), (Family.IPV4,)
+    )
     assert "hands it to the proxy 'mesh'" in judge_entries(subject, {}, NODES).cause
 
 

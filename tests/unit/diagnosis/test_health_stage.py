@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoint, EndpointSlice, Node, PodPort, Service, ServicePort
-from proxylab.diagnosis.health_stage import Checked, due_on, judge_health
+from proxylab.diagnosis.health_stage import Checked, expected_on, judge_health
 from proxylab.diagnosis.model import Standing
 from proxylab.diagnosis.path_tests import Dialler, Kind, Terms, askers, nodes_at
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 
 A, B = ip_address("172.18.0.2"), ip_address("172.18.0.3")
 PORTS = (PodPort(name="web", port=8080), PodPort(name="admin", port=9090))
@@ -26,7 +26,7 @@ SERVICE = Service(
     ports=(ServicePort(name="web", port=80, target_port=8080), ServicePort(name="admin", port=90, target_port=9090)),
     health_check_node_port=31000,
 )
-SUBJECT = Subject(
+SUBJECT = DiagnosedService(
     service=SERVICE,
     slices=(EndpointSlice(name="echo-1", service="echo", address_type=Family.IPV4, ports=PORTS, endpoints=ENDPOINTS),),
     pods=(),
@@ -38,9 +38,9 @@ TWO = Checked(node="node-b", address=B, sender="outside", status=200, reported=2
 
 
 def test_ready_endpoints_count_once_and_leaving_ones_do_not() -> None:
-    assert due_on(SUBJECT, "node-b", Family.IPV4) == ("echo-1", "echo-2")
-    assert due_on(SUBJECT, "node-b", Family.IPV6) == ()
-    assert due_on(SUBJECT, "node-a", Family.IPV4) == ()
+    assert expected_on(SUBJECT, "node-b", Family.IPV4) == ("echo-1", "echo-2")
+    assert expected_on(SUBJECT, "node-b", Family.IPV6) == ()
+    assert expected_on(SUBJECT, "node-a", Family.IPV4) == ()
 
 
 def test_who_says_what_is_there_holds() -> None:

@@ -12,19 +12,26 @@ from proxylab.diagnosis.model import Finding, Standing
 from proxylab.diagnosis.path_test_results import PathTestResult, judge_hairpin, judge_masquerade, judge_translation
 from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest
 from proxylab.diagnosis.rules_stages import Rules
-from proxylab.diagnosis.subject import FrontendAddress, Subject
+from proxylab.diagnosis.subject import DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Hook, Programmed
 from proxylab.scenario.model import Frontend
 from proxylab.verdict.model import ProbeVerdict
 
 PORT = ServicePort(port=80, target_port=8080)
 SERVICE = Service(name="echo", cluster_ips=(ip_address("10.96.0.10"),), ip_families=(Family.IPV4,), ports=(PORT,))
-SUBJECT = Subject(service=SERVICE, slices=(), pods=(), nodes=(Node(name="node-a"),), families=(Family.IPV4,))
+SUBJECT = DiagnosedService(service=SERVICE, slices=(), pods=(), nodes=(Node(name="node-a"),), families=(Family.IPV4,))
 FRONT = FrontendAddress(
-    via=Frontend.CLUSTER_IP, address=SERVICE.cluster_ips[0], number=80, port=PORT, family=Family.IPV4
+    via=Frontend.CLUSTER_IP, address=SERVICE.cluster_ips[0], port_number=80, port=PORT, family=Family.IPV4
 )
 PROGRAMMED = Programmed(
-    hooked=frozenset({Hook.LEAVING}), reaches={}, entries=(), leads={}, ways={}, in_turn=True, masquerades=True
+    hooked=frozenset({Hook.LEAVING}),
+    reaches={},
+    entries=(),
+    leads={},
+    ways={},
+    local=frozenset(),
+    in_turn=True,
+    masquerades=True,
 )
 RULES: Rules = {("node-a", Family.IPV4): PROGRAMMED}
 
@@ -39,7 +46,7 @@ def walked(verdict: ProbeVerdict, *, hidden: bool | None = None) -> PathTestResu
         frontend=FRONT,
         node="node-a",
         at=None,
-        due=tuple((each.destination, each.destination_port) for each in arrivals),
+        expected=tuple((each.destination, each.destination_port) for each in arrivals),
         hidden=hidden,
     )
     return replace(seen, path_test=path_test)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from proxylab.cluster.configuration import DetectLocalMode, NftablesConfiguration, ProxyConfiguration
 from proxylab.cluster.objects import LoadBalancerIngress, Service
 from proxylab.diagnosis.path_tests import Dialler, Terms, diallers, hairpin_tests, path_tests
-from proxylab.diagnosis.subject import Subject
+from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
@@ -37,14 +37,14 @@ NODES = ("node-a", "node-b")
 TERMS = Terms()
 
 
-def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, Subject, tuple[Dialler, ...]]:
+def world(spec: str = "", text: str = TEXT) -> tuple[Scenario, DiagnosedService, tuple[Dialler, ...]]:
     with NamedTemporaryFile("w", suffix=".lab.yaml") as file:
         file.write(text.replace("SPEC", spec))
         file.flush()
         scenario = load_scenario(Path(file.name))
     assembly = assemble(scenario)
     service = next(each for each in assembly.objects if isinstance(each, Service) and each.name == "echo")
-    subject = Subject.of(service, assembly.objects, scenario.network.families)
+    subject = DiagnosedService.of(service, assembly.objects, scenario.network.families)
     return scenario, subject, diallers(subject, scenario, assembly.addresses)
 
 
@@ -146,4 +146,4 @@ def test_the_source_is_open_where_the_network_itself_masquerades() -> None:
 def test_only_endpoints_reach_themselves() -> None:
     _, subject, diallers = world()
     (loop,) = hairpin_tests(subject, dict.fromkeys(NODES, TERMS), diallers, NODES)
-    assert (loop.dialler.name, loop.node, loop.due) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))
+    assert (loop.dialler.name, loop.node, loop.expected) == ("echo", "node-a", ((ip_address("10.244.0.10"), 8080),))

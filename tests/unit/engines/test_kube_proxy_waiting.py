@@ -9,7 +9,7 @@ import pytest
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.cluster.store import Store
-from proxylab.engines.barrier import Barrier, reached
+from proxylab.engines.barrier import Barrier, highest_number_in
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
 from proxylab.errors import EngineError
@@ -118,8 +118,8 @@ def test_one_that_goes_from_a_name_to_the_next_but_one_has_caught_up_with_the_fi
     async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
         waiting = synced(engine, proxy)
         assert await is_waiting(waiting)
-        proxy.barrier.again()  # since another node's proxy was quicker
-        proxy.programmed = proxy.barrier.again()
+        proxy.barrier.advance_anyway()  # since another node's proxy was quicker
+        proxy.programmed = proxy.barrier.advance_anyway()
         await waiting
 
     tell(story)
@@ -303,4 +303,4 @@ def test_every_family_must_have_been_synchronised(before: dict[str, int], now: d
     ],
 )
 def test_the_highest_number_is_what_rules_have_reached(rules: list[bytes], number: int) -> None:
-    assert reached(rules) == number
+    assert highest_number_in(rules) == number

@@ -26,11 +26,11 @@ def test_they_have_the_ready_endpoints_of_all_slices_of_the_first_family() -> No
     store.apply(first)
     six = Addresses(Family.IPV6)
     store.apply(slice_of(echo(six, name="other"), six, endpoint(six, 9)))
-    barrier.again()
+    barrier.advance_anyway()
     assert subsets(store) == [(["10.42.0.10"], [8080])]
     assert store.get(Key("Endpoints", "default", "other")) is None
     store.delete(first.key)
-    barrier.again()
+    barrier.advance_anyway()
     assert store.get(KEY) is None
 
 
@@ -40,13 +40,13 @@ def test_those_of_the_barrier_change_last() -> None:
     store.subscribe(seen.append)
     for name in ("aaa", "zzz"):
         store.apply(slice_of(echo(A, name=name), A, endpoint(A, 10)))
-    barrier.again()
+    barrier.advance_anyway()
     assert [is_barrier(each.object) for each in seen if isinstance(each.object, Endpoints)] == [False, False, True]
 
 
 def test_other_proxies_get_none() -> None:
     store = Store()
-    Barrier(store, (Family.IPV4,)).again()
+    Barrier(store, (Family.IPV4,)).advance_anyway()
     assert store.list(Endpoints) == ()
 
 

@@ -80,7 +80,7 @@ def test_pods_among_their_nodes_keep_their_places_in_slices_by_other_addresses()
         (kind, ["names of pods that others have, or that are too long: staging/db-0 is called staging-db-0"]),
         (kind, ["Services that are only a name for another: nothing to dial: shop/payments"]),
         (k3s, ["programs on nodes; pods with their nodes' network stand for them: k3s-server, TCP port 6443"]),
-        (k3s, ["that nodes are not ready: in the lab they are: k3s-agent-2"]),
+        (k3s, ["the NotReady state of nodes, since nodes of a lab are ready: k3s-agent-2"]),
         (cloud, ["addresses outside the cluster; hosts with other addresses stand for them: 172.16.0.2 is outside-1"]),
         (cloud, ["balancers that are known by name only: nodes have no rules for them: edge/gateway-proxied"]),
         (cloud, ["external addresses of nodes: gke-prod-default-pool-1a2b3c4d-"]),

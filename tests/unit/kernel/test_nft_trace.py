@@ -102,9 +102,9 @@ async def nothing() -> str:
 
 def test_a_socket_that_holds_few_reports_lets_few_flows_go_at_once() -> None:
     meter: Any = TraceMeter(NetNs("node-a", -1), Family.IPV4, TABLE, nothing)
-    assert meter.room is None, "it has no socket yet"
+    assert meter.max_frames_in_flight is None, "it has no socket yet"
     flows = []
     for reports in (100_000, 332, 5):
         meter._trace = SimpleNamespace(room=reports)
-        flows.append(meter.room // 8)
+        flows.append(meter.max_frames_in_flight // 8)
     assert flows == [3125, 10, 1]

@@ -30,17 +30,17 @@ def framed(name: str, frame_to: str) -> tuple[ResolvedProbe, Plan]:
 
 def test_a_frame_to_a_node_bears_the_address_of_its_device_on_the_link() -> None:
     by_host, plan = framed("neighbour", "node-b")
-    assert by_host.sender.framed_to == plan.end("node-b", "eth0").mac
-    assert by_host.sender.next_hop_mac != by_host.sender.framed_to, "fences go where routing says"
+    assert by_host.sender.destination_mac == plan.end("node-b", "eth0").mac
+    assert by_host.sender.next_hop_mac != by_host.sender.destination_mac, "fences go where routing says"
     assert "node-b" in [sentinel.name for sentinel in by_host.sentinels]
     by_pod, plan = framed("echo", "node-b")
-    assert by_pod.sender.framed_to == plan.peer("echo", "eth0").mac
+    assert by_pod.sender.destination_mac == plan.peer("echo", "eth0").mac
 
 
 def test_a_frame_goes_to_the_chosen_address_or_to_the_next_hop() -> None:
-    assert framed("neighbour", "02:aa:00:00:00:01")[0].sender.framed_to == "02:aa:00:00:00:01"
+    assert framed("neighbour", "02:aa:00:00:00:01")[0].sender.destination_mac == "02:aa:00:00:00:01"
     left_alone = framed("neighbour", "")[0].sender
-    assert left_alone.framed_to == left_alone.next_hop_mac
+    assert left_alone.destination_mac == left_alone.next_hop_mac
 
 
 @pytest.mark.parametrize(("name", "there"), [("outside", "router"), ("echo", "node-b")])

@@ -15,7 +15,7 @@ from proxylab.protocol.channel import AsyncChannel
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Answer, Dump, Dumped, Failed, Request
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Ended, Feed, Lines, Log, Signal
-from proxylab.server.client_connections import accept_clients, converse
+from proxylab.server.client_connections import accept_clients, serve_client
 
 
 class RequestHandler:
@@ -169,7 +169,7 @@ def test_a_conversation_ends_when_an_error_takes_the_place_of_its_cancellation()
         handler = Tidy()
         ours, theirs = socket.socketpair()
         client = AsyncChannel(ours)
-        conversing = asyncio.create_task(converse(AsyncChannel(theirs), handler))
+        conversing = asyncio.create_task(serve_client(AsyncChannel(theirs), handler))
         await client.send(Dump("node-a"))
         await handler.begun.wait()
         conversing.cancel()

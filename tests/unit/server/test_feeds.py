@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxylab.server.feeds import news
+from proxylab.server.feeds import new_lines
 
 
 @pytest.mark.parametrize(
@@ -18,4 +18,4 @@ from proxylab.server.feeds import news
     ],
 )
 def test_news_are_what_was_not_there(before: tuple[str, ...], now: tuple[str, ...], new: tuple[str, ...]) -> None:
-    assert news(before, now) == new
+    assert new_lines(before, now) == new

@@ -49,7 +49,7 @@ def test_an_answer_after_the_end_of_its_step_is_late_and_no_longer_lost() -> Non
 def test_a_line_that_answers_no_packet_is_ignored() -> None:
     kept = ledger()
     token = kept.issue()
-    kept.answered(answer(Identity(b"12345678", 2, 4, 1).packet(0)), 1)
+    kept.answered(answer(Identity(b"12345678", 2, 4, 1).stream_token(0)), 1)
     kept.answered(b"HTTP/1.1 200 OK\n", 1)
     kept.rejected(b"", "EHOSTUNREACH")
     assert kept.outstanding

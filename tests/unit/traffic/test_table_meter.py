@@ -51,7 +51,7 @@ class Node:
 
     async def rules(self) -> list[str]:
         await self.meter.begin(None)  # type: ignore[arg-type] # the meter ignores the probe
-        return self.meter.texts()["filter", "INPUT"]
+        return self.meter.rules_by_chain()["filter", "INPUT"]
 
 
 def test_rules_that_change_while_they_are_printed_are_printed_again() -> None:

@@ -1,6 +1,6 @@
 """The API of one cluster: the response to each request.
 
-The response to a watch is a ``Following``, from which the owner of the socket takes lines. Events are the only objects
+The response to a watch is an ``OpenWatch``, from which the owner of the socket takes lines. Events are the only objects
 that clients create and change.
 """
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from proxylab.cluster.objects import ClusterEvent, Key
 from proxylab.cluster.store import Store
-from proxylab.control.kubeapi.following import Following
+from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
@@ -40,10 +40,10 @@ class Reply(Struct, frozen=True):
 
 
 class WatchReply(Struct, frozen=True):
-    """A streaming response: the lines of ``following``, for as long as ``watch`` allows."""
+    """A streaming response: the lines of ``open_watch``, for as long as ``watch`` allows."""
 
     watch: Watch
-    following: Following
+    open_watch: OpenWatch
 
 
 class KubeApi:
@@ -74,7 +74,7 @@ class KubeApi:
             case List() as wanted:
                 return self._listed(wanted)
             case Watch() as watch:
-                return WatchReply(watch, Following(watch, self.store, self._encoder))
+                return WatchReply(watch, OpenWatch(watch, self.store, self._encoder))
             case Report() as report:
                 return self._reported(report, body, content_type)
 

@@ -1,6 +1,6 @@
 """One watch: how far a client has come, and the lines that it gets next.
 
-Owns ``Following``; its owner takes lines from it whenever the store has changed, and sends them.
+Owns ``OpenWatch``; its owner takes lines from it whenever the store has changed, and sends them.
 
 Theory of operation. A watch keeps only the revision of the last event sent, and reads newer events from the store's
 history when its client is ready. So a slow client costs no memory. A client that falls behind the history gets 410
@@ -22,12 +22,12 @@ from proxylab.control.kubeapi.manifest import Document, Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Watch
 
-__all__ = ["Following"]
+__all__ = ["OpenWatch"]
 
 _INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
-class Following:
+class OpenWatch:
     """A watch under way.
 
     Args:
@@ -65,19 +65,19 @@ class Following:
                 raise Refusal.expired(self._sent) from None
 
     def finish(self) -> None:
-        """Let the next news be the last, with a bookmark for the client's next watch, if it wants any."""
+        """Let the next lines be the last, with a bookmark for the client's next watch, if it wants any."""
         self._is_last = True
 
-    def news(self, size: int) -> bytes:
+    def new_lines(self, size: int) -> bytes:
         """The next lines, of ``size`` bytes or little more; empty where the client knows everything."""
         piece = bytearray()
-        for line in self._news():
+        for line in self._new_lines():
             piece += line
             if len(piece) >= size:
                 break
         return bytes(piece)
 
-    def _news(self) -> Iterator[bytes]:
+    def _new_lines(self) -> Iterator[bytes]:
         """A line for each event that the client does not know; it knows those of the lines that are taken."""
         if self.ended:
             return

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec import Struct
 
 from proxylab.addresses import Family
+from proxylab.engines.modes import MODES
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -25,8 +26,7 @@ _FULL: Final = "kubeproxy_sync_full_proxy_rules_duration_seconds"
 _PARTIAL: Final = "kubeproxy_sync_partial_proxy_rules_duration_seconds"
 _SYNCED: Final = f"{_PREFIX}last_timestamp_seconds"
 _QUEUED: Final = f"{_PREFIX}last_queued_timestamp_seconds"
-_RESTORE_FAILURES: Final = f"{_PREFIX}iptables_restore_failures_total"
-_NFT_FAILURES: Final = f"{_PREFIX}nftables_sync_failures_total"
+_FAILURES: Final = {name: f"{_PREFIX}{mode.failures}_total" for name, mode in MODES.items()}
 _RULES: Final = f"{_PREFIX}iptables_last"
 _WITHOUT_LOCAL: Final = f"{_PREFIX}no_local_endpoints_total"
 _FORGOTTEN: Final = "kubeproxy_conntrack_reconciler_deleted_entries_total"
@@ -41,8 +41,7 @@ _HELP: Final = {
     _PARTIAL: "SyncProxyRules latency in seconds for partial resyncs",
     _SYNCED: "The last time proxy rules were successfully synced",
     _QUEUED: "The last time a sync of proxy rules was queued",
-    _RESTORE_FAILURES: "Cumulative proxy iptables restore failures",
-    _NFT_FAILURES: "Cumulative proxy nftables sync failures",
+    **{_FAILURES[name]: f"Cumulative proxy {mode.failures.replace('_', ' ')}" for name, mode in MODES.items()},
     _RULES: "Number of iptables rules written by kube-proxy in last sync",
     _WITHOUT_LOCAL: "Number of services with a Local traffic policy and no endpoints",
     _FORGOTTEN: "Cumulative conntrack flows deleted by conntrack reconciler",
@@ -116,9 +115,7 @@ class SyncMetrics:
     def failed(self, family: Family, loads: int) -> None:
         """The kernel refused as many loads."""
         if loads:
-            # All other modes load rules with iptables-restore.
-            name = _NFT_FAILURES if self.mode == "nftables" else _RESTORE_FAILURES
-            self._values[name][family,] += loads
+            self._values[_FAILURES[self.mode]][family,] += loads
 
     def forgot(self, family: Family, entries: int) -> None:
         """The engine deleted conntrack entries."""

@@ -36,7 +36,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     Attributes:
         prepare: makes the API server listen in the node, and checks that the tools of kube-proxy are there.
         launch: starts kube-proxy; calls its argument with each line of output.
-        reached: how far the rules of a family have come (``proxylab.engines.barrier.reached``).
+        reached: how far the rules of a family have come (``proxylab.engines.barrier.highest_number_in``).
         state: kube-proxy's sync metrics; ``None`` where it does not answer.
         zone: the zone label of the Node, empty where it has none; ``None`` where the API has no such Node.
         move: sets or removes the zone label of the Node.
@@ -103,8 +103,8 @@ class KubeProxyEngine:
 
         kube-proxy runs one sync after the other. After the rules, a sync opens and closes health-check node ports and
         deletes the conntrack entries of UDP flows that have lost their endpoint. So where there are such ports, and
-        after the first sync, where there may be such flows, the lab raises the barrier once more: rules for its second
-        name mean that the previous sync is over. The first sync of a node with a zone needs this too
+        after the first sync, where there may be such flows, the lab advances the barrier once more: rules for its
+        second name mean that the previous sync is over. The first sync of a node with a zone needs this too
         (``_take_up_zone``).
 
         kube-proxy answers a changed zone of its Node with a full sync. A Node that is leaving shows only in /healthz,
@@ -115,7 +115,7 @@ class KubeProxyEngine:
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
         """
-        number = self._barrier.after(revision)
+        number = self._barrier.number_for(revision)
         flushed, nodes = self._before_flush, self._before_nodes
         self._before_flush = self._before_nodes = None
         if flushed is not None:
@@ -129,14 +129,14 @@ class KubeProxyEngine:
         if self._zone and not self._synced:
             await self._take_up_zone(self._zone, deadline)
         if self._synced or self._zone or self._node_of_proxy.serves():
-            await self._wait_for(self._barrier.again(), deadline)
+            await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
 
     async def progress(self, deadline: Deadline) -> Progress:
         """How far it has come, once it is up to date or the deadline passes. Flushed rules show no revision."""
         running = self._running
         ended = running is None or running.has_ended
-        number = 0 if ended else self._barrier.after(self._barrier.newest)
+        number = 0 if ended else self._barrier.number_for(self._barrier.newest)
         with suppress(DeadlineExceededError):
             await wait_until(
                 lambda: running is None or running.has_ended or self._reached() >= number,

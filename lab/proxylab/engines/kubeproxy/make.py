@@ -12,7 +12,7 @@ from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
-from proxylab.engines.barrier import balanced, reached
+from proxylab.engines.barrier import balanced, highest_number_in
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
@@ -65,7 +65,7 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
         return "".join([await on_node.dump(family) for family in choice.families])
 
     def rules(family: Family) -> int:
-        return reached(on_node.written(family))
+        return highest_number_in(on_node.written(family))
 
     launch: _Launch = partial(_launch, context, argv, config)
     caught_up: Callable[[Family], int] = rules

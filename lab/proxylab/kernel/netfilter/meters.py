@@ -12,11 +12,11 @@ class Meter(Protocol):
     """Counts between ``begin`` and ``end``."""
 
     @property
-    def room(self) -> int | None:
+    def max_frames_in_flight(self) -> int | None:
         """How many frames may be under way before the event loop must run; ``None`` for any number."""
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the count covers everything between ``begin`` and ``end``."""
 
     async def begin(self, resolved: ResolvedProbe) -> None:
@@ -25,7 +25,7 @@ class Meter(Protocol):
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since."""
 
-    def texts(self) -> dict[tuple[str, str], list[str]]:
+    def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
         """The rules by table and chain, in order, as they were at ``begin``."""
 
     def close(self) -> None:

@@ -1,9 +1,9 @@
 """What a closed lab has left behind, and what the lab process holds when all labs are closed.
 
-``leftovers`` finds the descriptors and processes that still hold a namespace of one closed lab. ``Census`` counts all
-descriptors, threads and processes before the first lab and after the last: it finds files, pipes, sockets of the lab
-process's own namespace, threads that never end, and commands that have left their namespaces. What the kernel does with
-a namespace that no process holds is the matter of ``kernel.netlink.cleanup``.
+``leftovers`` finds the descriptors and processes that still hold a namespace of one closed lab. ``HeldResources`` has
+all descriptors, threads and processes before the first lab and after the last: it finds files, pipes, sockets of the
+lab process's own namespace, threads that never end, and commands that have left their namespaces. What the kernel does
+with a namespace that no process holds is the matter of ``kernel.netlink.cleanup``.
 
 A namespace is known by its inode number, and everything that holds one leads to it: a descriptor of it, a socket made
 in it (SIOCGSKNS, net/socket.c), a process in it. So each leftover is found without knowing its maker, and is named by
@@ -26,12 +26,12 @@ from proxylab.kernel.sandbox.commands import command_of
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.origins import Origins, current_line
 
-__all__ = ["Census", "Departed", "end_processes", "leftovers", "note_departure"]
+__all__ = ["ClosedLab", "HeldResources", "end_processes", "leftovers", "remember_namespaces"]
 
 _SIOCGSKNS: Final = 0x894C  # include/uapi/linux/sockios.h
 
 
-class Departed(Struct, frozen=True):
+class ClosedLab(Struct, frozen=True):
     """A lab that is closing: its namespaces by inode number, and the prefix of its names for the launcher."""
 
     lab: str
@@ -39,20 +39,20 @@ class Departed(Struct, frozen=True):
     prefix: str = ""
 
 
-def note_departure(lab: str, namespaces: Mapping[str, NetNs], prefix: str = "") -> Departed:
+def remember_namespaces(lab: str, namespaces: Mapping[str, NetNs], prefix: str = "") -> ClosedLab:
     """Remember the namespaces of a lab. The caller must still hold them."""
-    return Departed(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
+    return ClosedLab(lab, {os.fstat(netns.fd).st_ino: netns for netns in namespaces.values()}, prefix)
 
 
-def leftovers(departed: Departed, origins: Origins | None = None) -> list[str]:
+def leftovers(closed: ClosedLab, origins: Origins | None = None) -> list[str]:
     """Each descriptor and process that still holds a namespace of the lab, in words."""
-    held = _descriptors(departed, origins or Origins())
-    return [*held, *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(departed))]
+    held = _descriptors(closed, origins or Origins())
+    return [*held, *(f"process {_process_words(pid)} in {netns_name}" for pid, netns_name in _processes(closed))]
 
 
-def end_processes(departed: Departed) -> None:
+def end_processes(closed: ClosedLab) -> None:
     """Kill the processes that commands of the lab have left. All processes of the sandbox belong to the lab."""
-    for pid, _ in _processes(departed):
+    for pid, _ in _processes(closed):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -67,15 +67,15 @@ def _process_words(pid: int) -> str:
     return f"{pid} ({name})" + (f", of {command.argv!r} run by {command.made_by}" if command else "")
 
 
-def _descriptors(departed: Departed, origins: Origins) -> Iterator[str]:
+def _descriptors(closed: ClosedLab, origins: Origins) -> Iterator[str]:
     for number in (int(each.name) for each in Path("/proc/self/fd").iterdir()):
         with suppress(OSError):  # the descriptor of the directory itself is closed already
             target = str(Path(f"/proc/self/fd/{number}").readlink())
             if target.startswith("net:["):
-                netns = departed.spaces.get(os.fstat(number).st_ino)
+                netns = closed.spaces.get(os.fstat(number).st_ino)
                 maker = "" if netns is None else netns.made_by
             elif target.startswith("socket:["):
-                netns = departed.spaces.get(_inode_of_socket(number))
+                netns = closed.spaces.get(_inode_of_socket(number))
                 maker = origins.of_descriptor(number, target)
             else:
                 continue
@@ -91,22 +91,22 @@ def _inode_of_socket(number: int) -> int:
         os.close(netns)
 
 
-def _processes(departed: Departed) -> Iterator[tuple[int, str]]:
+def _processes(closed: ClosedLab) -> Iterator[tuple[int, str]]:
     """Processes in the lab's namespaces, and those of its commands anywhere, each with its node, pod or host."""
     for process in Path("/proc").iterdir():
         if not process.name.isdigit():
             continue
         with suppress(OSError):  # it has ended meanwhile
-            netns = departed.spaces.get((process / "ns/net").stat().st_ino)
+            netns = closed.spaces.get((process / "ns/net").stat().st_ino)
             if netns is not None:
                 yield int(process.name), netns.name
                 continue
         command = command_of(int(process.name))
-        if command is not None and departed.prefix and command.netns_name.startswith(departed.prefix):
-            yield int(process.name), command.netns_name.removeprefix(departed.prefix)
+        if command is not None and closed.prefix and command.netns_name.startswith(closed.prefix):
+            yield int(process.name), command.netns_name.removeprefix(closed.prefix)
 
 
-class Census(Struct, frozen=True):
+class HeldResources(Struct, frozen=True):
     """The descriptors, threads and processes at one moment."""
 
     descriptors: dict[int, str]
@@ -120,7 +120,7 @@ class Census(Struct, frozen=True):
 
     def since(self, origins: Origins) -> list[str]:
         """What is new since then, each with the line of code that made it, if known."""
-        now = Census.take()
+        now = HeldResources.take()
         found = []
         for number, target in now.descriptors.items():
             if self.descriptors.get(number) != target:

@@ -31,7 +31,7 @@ _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _PACKAGE: Final = str(Path(proxylab.__file__).resolve().parent) + os.sep
 _ROOT: Final = str(Path(proxylab.__file__).resolve().parents[1]) + os.sep
 _MOST_FILES: Final = 256
-_BETWEEN: Final = frozenset({__file__, str(Path(__file__).with_name("netns.py"))})
+_SKIPPED_FILES: Final = frozenset({__file__, str(Path(__file__).with_name("netns.py"))})
 """Modules that make things for all others; a line in them says nothing."""
 
 
@@ -95,17 +95,17 @@ def here() -> str:
 
 
 def _line(frame: FrameType | None) -> _Line:
-    """The nearest line outside the standard library, other packages and the modules of ``_BETWEEN``."""
+    """The nearest line outside the standard library, other packages and the files of ``_SKIPPED_FILES``."""
     nearest = frame
     while frame is not None:
         file = frame.f_code.co_filename
-        if file not in _BETWEEN and not file.startswith("<") and not _is_borrowed(file):
+        if file not in _SKIPPED_FILES and not file.startswith("<") and not _is_foreign_code(file):
             return file, frame.f_lineno
         frame = frame.f_back
     return ("", 0) if nearest is None else (nearest.f_code.co_filename, nearest.f_lineno)
 
 
-def _is_borrowed(file: str) -> bool:
+def _is_foreign_code(file: str) -> bool:
     """Whether a file belongs to the standard library or to another package."""
     if file.startswith(_PACKAGE):
         return False

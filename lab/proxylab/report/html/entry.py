@@ -1,7 +1,7 @@
 """One probe or step in the HTML report. An entry is plain text, so an xdist worker can send it to the controller."""
 
 from proxylab.encoding import Record
-from proxylab.report.failure_text import command, explain, intent, summary
+from proxylab.report.failure_text import command, explain, sent_line, summary
 from proxylab.report.html.ladder import ladder
 from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.rule_sections import rules, traced
@@ -128,7 +128,7 @@ def _body(probed: ProbeVerdict) -> Markup:
     cause = why(case, probed)
     shown = next((each.example for each in probed.verdicts if each.judgement is probed.overall), None)
     return joined(
-        tag("p", intent(probed), class_="intent"),
+        tag("p", sent_line(probed), class_="intent"),
         tag("p", tag("b", "Why: "), cause, class_="why") if cause else None,
         _verdicts(probed),
         ladder(case, probed, shown or 0),

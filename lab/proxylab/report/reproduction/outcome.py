@@ -63,7 +63,7 @@ def _one_of(words: Sequence[str]) -> str:
 
 
 def _source(case: Case, flow: Flow, backend: str) -> str:
-    wanted, own = case.probe.expect.source, case.resolved.sender.of(flow.number)
+    wanted, own = case.probe.expect.source, case.resolved.sender.address_of_flow(flow.number)
     if isinstance(wanted, SourceByBackend):
         wanted = wanted.of.get(backend)
     match wanted:

@@ -15,7 +15,7 @@ from proxylab.plan.masquerade import masquerade_text
 from proxylab.plan.model import Plan
 from proxylab.plan.outages import Absences
 from proxylab.plan.resolved import STACK
-from proxylab.report.failure_text import command, intent
+from proxylab.report.failure_text import command, sent_line
 from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
@@ -136,7 +136,7 @@ def _head(verdict: ProbeVerdict, part: Plan, engine: str) -> Iterator[str]:
     paragraphs = [
         wrapped(f"{verdict.overall.upper()}: {probe.name} ({probe.position}, engine {engine})", width=_WIDTH),
         [""],
-        wrapped(intent(verdict), width=_WIDTH),
+        wrapped(sent_line(verdict), width=_WIDTH),
         wrapped(expected(case, flow), "  expected:   ", width=_WIDTH),
         wrapped(line, "  in the lab: ", width=_WIDTH),
         wrapped(why(case, verdict), "why: ", width=_WIDTH) if why(case, verdict) else [],
@@ -235,7 +235,13 @@ def _probe(verdict: ProbeVerdict, targets: frozenset[IPAddress]) -> Iterator[str
     flow, _ = flow_to_send(case)
     chance = len(targets) > 1 and resolved.sender.port is None and verdict.probe.expect.outcome is Outcome.DELIVERED
     times = min(flows_to_hit_all(len(targets)), _MOST_TIMES) if chance else 1
-    words = [resolved.sender.of(flow.number), resolved.sender.port or 0, resolved.destination, resolved.port, times]
+    words = [
+        resolved.sender.address_of_flow(flow.number),
+        resolved.sender.port or 0,
+        resolved.destination,
+        resolved.port,
+        times,
+    ]
     yield from ["", "# --- The probe", "cat > /run/send.py << 'END'"]
     yield from sender(resolved.protocol, resolved.destination.version, resolved.payload).splitlines()
     yield "END"

@@ -34,7 +34,7 @@ def copies(strays: Sequence[Observation]) -> str:
 def copying(flow: Flow, strays: Sequence[Observation], plan: Plan | None) -> str:
     """Which pods or hosts got copies, which node's device sent them there, and which pod answered."""
     clauses = [f"a copy came in at {copies([each])}{_sent_by(each, plan)}" for each in strays]
-    clauses += [f"{each.netns_name} answered it" for each in flow.strange_answers]
+    clauses += [f"{each.netns_name} answered it" for each in flow.answers_from_wrong_address]
     return "; ".join(dict.fromkeys(clauses))
 
 

@@ -59,7 +59,7 @@ class Flow(Struct, frozen=True):
         strays: requests coming in elsewhere than at a node, or at a pod but addressed to another address.
         flooded: requests and replies coming in at a pod or host under another device's MAC.
         answers: replies leaving the pods.
-        strange_answers: replies leaving pods and hosts under an address that is not a receiver's.
+        answers_from_wrong_address: replies leaving pods and hosts under an address that is not a receiver's.
         replies: replies coming in at the sender.
         stray_replies: replies coming in at another pod or host.
         resets: TCP resets coming in at the sender.
@@ -81,7 +81,7 @@ class Flow(Struct, frozen=True):
     strays: tuple[Observation, ...] = ()
     flooded: tuple[Observation, ...] = ()
     answers: tuple[Observation, ...] = ()
-    strange_answers: tuple[Observation, ...] = ()
+    answers_from_wrong_address: tuple[Observation, ...] = ()
     replies: tuple[Observation, ...] = ()
     stray_replies: tuple[Observation, ...] = ()
     resets: tuple[Observation, ...] = ()
@@ -242,7 +242,7 @@ class _Sorter:
             return ""
         if self._receiver(observation, observation.source, observation.source_port):
             return "answers"
-        return "strange_answers" if self._is_reply_off_nodes(observation) else ""
+        return "answers_from_wrong_address" if self._is_reply_off_nodes(observation) else ""
 
     def _is_at_program(self, seen: Observation) -> bool:
         """Whether a program that is neither the sender nor a receiver gets or sends the packet."""

@@ -116,7 +116,7 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         flow.flooded,
         flow.arrivals,
         flow.answers,
-        flow.strange_answers,
+        flow.answers_from_wrong_address,
         flow.replies,
         flow.stray_replies,
         flow.resets,

@@ -12,12 +12,21 @@ from proxylab.plan.device_names import POD_BRIDGE, UPLINK
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
 
-__all__ = ["Crossing", "Port", "bridge_of", "calls_iptables", "filtered", "holder", "is_hairpin", "port_of"]
+__all__ = [
+    "BridgePort",
+    "RefusedEntry",
+    "bridge_of",
+    "calls_iptables",
+    "holder",
+    "is_hairpin",
+    "port_of",
+    "rp_filter_refusal",
+]
 
 _MOST_HOPS = 8
 
 
-class Port(Struct, frozen=True):
+class BridgePort(Struct, frozen=True):
     """A pod's port of a bridge on its node."""
 
     node: str
@@ -25,7 +34,7 @@ class Port(Struct, frozen=True):
     end: LinkEnd
 
 
-class Crossing(Struct, frozen=True):
+class RefusedEntry(Struct, frozen=True):
     """The device by which a packet came into a node, and the one by which the node would answer its source."""
 
     node: str
@@ -38,23 +47,23 @@ class Crossing(Struct, frozen=True):
         return f"rp_filter is 1 there, it came in by {self.device}, {back}"
 
 
-def port_of(plan: Plan, namespace: str, device: str) -> Port | None:
+def port_of(plan: Plan, namespace: str, device: str) -> BridgePort | None:
     """The bridge port at the other end of a pod's link; ``None`` without a bridge."""
     try:
         end = plan.peer(namespace, device)
     except KeyError:
         return None
-    return Port(end.namespace, end.master, end) if end.master else None
+    return BridgePort(end.namespace, end.master, end) if end.master else None
 
 
-def bridge_of(plan: Plan, one: tuple[str, str], other: tuple[str, str]) -> Port | None:
+def bridge_of(plan: Plan, one: tuple[str, str], other: tuple[str, str]) -> BridgePort | None:
     """The bridge port of the first of two pods, if both are on one bridge."""
     first, second = port_of(plan, *one), port_of(plan, *other)
     together = first and second and (first.node, first.bridge) == (second.node, second.bridge)
     return first if together else None
 
 
-def is_hairpin(plan: Plan, port: Port) -> bool:
+def is_hairpin(plan: Plan, port: BridgePort) -> bool:
     """Whether the bridge sends frames back by the port they came in by, or its node takes all of them itself."""
     bridges = plan.namespace(port.node).bridges
     return port.end.hairpin or any(each.promiscuous for each in bridges if each.device == port.bridge)
@@ -92,7 +101,7 @@ def calls_iptables(plan: Plan, node: str, address: IPAddress) -> bool:
     return _value(plan.namespace(node), name) != "0"
 
 
-def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) -> Crossing | None:
+def rp_filter_refusal(plan: Plan, start: str, source: IPAddress, destination: IPAddress) -> RefusedEntry | None:
     """The first node on the path with a reverse path filter that refuses the packet (RFC 3704, strict).
 
     A node with ``rp_filter`` at 1 takes a packet only by the device by which it would answer the packet's source
@@ -113,9 +122,9 @@ def filtered(plan: Plan, start: str, source: IPAddress, destination: IPAddress) 
         try:
             back = route_to(namespace, source)
         except UnreachableError:
-            return Crossing(node, device, "")
+            return RefusedEntry(node, device, "")
         if device not in {back.device, *(hop.device for hop in back.hops)}:
-            return Crossing(node, device, back.device)
+            return RefusedEntry(node, device, back.device)
     return None
 
 

@@ -11,7 +11,7 @@ from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.verdict.account.hops import hop, last_seen
 from proxylab.verdict.causes.failure import Failure, remembered
-from proxylab.verdict.causes.layout import calls_iptables, filtered, is_hairpin, port_of
+from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.drops import ended_by, kernel_drop, policy_drop, rule_words, suspicion
 from proxylab.verdict.rule_words import the_rule
 
@@ -66,10 +66,10 @@ def refused_by_reverse_path(failure: Failure) -> str:
     sender = failure.case.resolved.sender
     if failure.plan is None:
         return ""
-    crossing = filtered(failure.plan, sender.namespace, sender.address, failure.case.resolved.destination)
-    if crossing is None or crossing.node not in {count.node for count in failure.case.evidence.counts}:
+    refused = rp_filter_refusal(failure.plan, sender.namespace, sender.address, failure.case.resolved.destination)
+    if refused is None or refused.node not in {count.node for count in failure.case.evidence.counts}:
         return ""
-    return f"{crossing.node} refused the packet after its PREROUTING rules: {crossing.because(sender.address)}."
+    return f"{refused.node} refused the packet after its PREROUTING rules: {refused.because(sender.address)}."
 
 
 def end_lost(failure: Failure) -> str:

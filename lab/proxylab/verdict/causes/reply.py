@@ -5,7 +5,7 @@ from proxylab.evidence.words import endpoint, listed, times
 from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.hops import stops
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
-from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
 
 __all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
 
@@ -19,8 +19,8 @@ def reply_copied(failure: Failure) -> str:
         return f"the reply was copied on its way: a copy came in at {ended[flow.number]}, and ended there."
     if len(flow.replies) <= max(1, len(flow.answers)) or len({reply.source for reply in flow.replies}) > 1:
         return ""
-    if flow.strange_answers:
-        other = flow.strange_answers[0]
+    if flow.answers_from_wrong_address:
+        other = flow.answers_from_wrong_address[0]
         return f"{other.netns_name} answered as well, from {endpoint(other.source, other.source_port)}."
     sent = f"{listed(flow.reached)} sent it once"
     return f"the reply was copied on its way: {sent}, and it came {times(len(flow.replies))}."
@@ -68,11 +68,11 @@ def reply_lost(failure: Failure) -> str:
     answer, translated = flow.answers[-1], failure.case.translations
     to = endpoint(answer.destination, answer.destination_port)
     broken = f"the way back is broken: {answer.netns_name} replied to {to}, and "
-    crossing = None
+    refused = None
     if plan is not None and translated:
-        crossing = filtered(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
-    if crossing is not None:
-        return f"{broken}{crossing.node} refused the reply: {crossing.because(resolved.destination)}."
+        refused = rp_filter_refusal(plan, translated[0].count.node, resolved.destination, resolved.sender.address)
+    if refused is not None:
+        return f"{broken}{refused.node} refused the reply: {refused.because(resolved.destination)}."
     return failure.with_drop_reason(f"{broken}{resolved.sender.name} heard nothing.")
 
 

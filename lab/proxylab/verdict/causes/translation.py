@@ -175,7 +175,7 @@ def masqueraded(failure: Failure) -> str:
     if not flow.arrivals or _arrived_as_sent(failure) or not changed:
         return ""
     # Only a rule for packets from an endpoint to itself explains such a packet, and it explains no other.
-    client = failure.case.resolved.sender.of(flow.number)
+    client = failure.case.resolved.sender.address_of_flow(flow.number)
     to_itself = flow.arrivals[0].destination == client
     rule = next((rule for rule in failure.marking if is_from_itself(rule, client) is to_itself), None)
     if rule is None:
@@ -187,7 +187,7 @@ def masqueraded(failure: Failure) -> str:
 def _arrived_as_sent(failure: Failure) -> bool:
     """Whether it kept its source, or lost only its port without any rule that masquerades."""
     flow = failure.flow
-    if not flow.arrivals or flow.arrivals[0].source != failure.case.resolved.sender.of(flow.number):
+    if not flow.arrivals or flow.arrivals[0].source != failure.case.resolved.sender.address_of_flow(flow.number):
         return False
     left = [each.source_port for each in flow.departures]
     return not failure.rewriting or flow.arrivals[0].source_port in left

@@ -198,7 +198,7 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
         for icmp in flow.unreachables:
             if icmp.source in pods:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
-            if icmp.destination != resolved.sender.of(flow.number):
+            if icmp.destination != resolved.sender.address_of_flow(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"
     elif fate is Fate.UNSENT and set(case.evidence.refused_sends) != {"EPERM"}:
         yield fate_clause(case, flow, fate)

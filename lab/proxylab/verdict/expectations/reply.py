@@ -67,7 +67,9 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
         if reply.source_port != due[1] or reply.source != due[0]:
             stranger = endpoint(reply.source, reply.source_port)
             return f"the reply came from {stranger}, not from {endpoint(*due)} {which}"
-        if reply.destination != resolved.sender.of(flow.number) or (ports and reply.destination_port not in ports):
+        if reply.destination != resolved.sender.address_of_flow(flow.number) or (
+            ports and reply.destination_port not in ports
+        ):
             other = endpoint(reply.destination, reply.destination_port)
             return f"the reply is addressed to {other}, but the request did not come from there"
     if len(flow.replies) > max(1, len(flow.answers)):

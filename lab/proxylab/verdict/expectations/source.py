@@ -80,7 +80,7 @@ def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> No
     ``changing`` is how many packets the rules that change sources counted.
     """
     wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
-    if sender.device != STACK or source != sender.of(flow.number) or flow.relayed is not None:
+    if sender.device != STACK or source != sender.address_of_flow(flow.number) or flow.relayed is not None:
         return  # a program that opens the connection to the pod hides the sender's port, too
     node, port = sender.namespace, flow.arrivals[0].source_port
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
@@ -143,7 +143,7 @@ def _disagreement(case: Case, flow: Flow) -> str:
 
 def _as_seen(case: Case, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
-    client = case.resolved.sender.of(flow.number)
+    client = case.resolved.sender.address_of_flow(flow.number)
     for arrival in flow.arrivals:
         if arrival.source != client:
             changed = f"the source changed from {client} to {arrival.source} on the way to {arrival.netns_name}"

@@ -9,7 +9,7 @@ from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.plan.model import Plan, Sysctl
 from proxylab.plan.topology import draw
-from proxylab.verdict.causes.layout import bridge_of, calls_iptables, filtered, holder, is_hairpin, port_of
+from proxylab.verdict.causes.layout import bridge_of, calls_iptables, holder, is_hairpin, port_of, rp_filter_refusal
 
 ON_A_BRIDGE = {"pod_network": "bridge"}
 NODE_B = ip_address("172.18.0.3")
@@ -61,15 +61,15 @@ def test_rules_see_what_a_bridge_carries_unless_the_node_says_no() -> None:
 
 def test_a_strict_filter_refuses_what_comes_by_another_way_than_answers_would_go() -> None:
     overlay = plan(inter_node="vxlan")
-    assert filtered(overlay, "sender", POD_ON_A, NODE_B) is None
-    found = filtered(strict(overlay, "node-b"), "sender", POD_ON_A, NODE_B)
+    assert rp_filter_refusal(overlay, "sender", POD_ON_A, NODE_B) is None
+    found = rp_filter_refusal(strict(overlay, "node-b"), "sender", POD_ON_A, NODE_B)
     assert found is not None
     assert (found.node, found.device, found.back) == ("node-b", "eth0", "flannel.1")
 
 
 def test_a_strict_filter_lets_pass_what_comes_the_way_it_would_answer() -> None:
-    assert filtered(strict(plan(), "node-b"), "sender", POD_ON_A, NODE_B) is None
-    assert filtered(strict(plan(inter_node="vxlan"), "node-a"), "sender", POD_ON_A, NODE_B) is None
+    assert rp_filter_refusal(strict(plan(), "node-b"), "sender", POD_ON_A, NODE_B) is None
+    assert rp_filter_refusal(strict(plan(inter_node="vxlan"), "node-a"), "sender", POD_ON_A, NODE_B) is None
 
 
 @pytest.mark.parametrize("network", [{}, ON_A_BRIDGE, {"pod_network": "ptp-unnumbered"}], ids=str)

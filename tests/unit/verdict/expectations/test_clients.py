@@ -33,7 +33,7 @@ def evidence_of(world: World, choice: Choice, clients: int = CLIENTS) -> Evidenc
     for flow in range(world.flows):
         trip = world.round_trip(flow, choice(flow))
         for each, end in zip(trip, ("source", "source", "destination", "destination"), strict=True):
-            seen.append(replace(each, **{end: resolved.sender.of(flow)}))  # type: ignore[arg-type]
+            seen.append(replace(each, **{end: resolved.sender.address_of_flow(flow)}))  # type: ignore[arg-type]
     return world.evidence(seen)
 
 
@@ -77,7 +77,7 @@ def test_it_is_for_each_client_that_a_backend_is_chosen(clients: int, judgement:
 def test_one_client_s_packet_is_not_another_s(key: str, end: str, netns_name: int) -> None:
     evidence = evidence_of(CROWD, by_client)
     seen = list(evidence.observations)
-    stranger = resolved_probe_of(CROWD).sender.of(1)
+    stranger = resolved_probe_of(CROWD).sender.address_of_flow(1)
     seen[netns_name] = replace(seen[netns_name], **{end: stranger})  # type: ignore[arg-type]
     verdict = verdicts(CROWD, replace(evidence, observations=tuple(seen)))[key]
     assert (verdict.judgement, verdict.example) == (FAIL, 0)

@@ -21,14 +21,14 @@ from proxylab.engines.embedded.iptables.matches import (
     to_address,
     transport,
 )
-from proxylab.engines.embedded.iptables.rules import Written, write
-from proxylab.engines.embedded.iptables.scope import Scope
+from proxylab.engines.embedded.iptables.rules import RuleLine, append_line
+from proxylab.engines.embedded.iptables.scope import PortScope
 from proxylab.engines.embedded.settings import LOOPBACK
 
 __all__ = ["dispatch_rules"]
 
 
-def dispatch_rules(scope: Scope) -> tuple[Written, ...]:
+def dispatch_rules(scope: PortScope) -> tuple[RuleLine, ...]:
     """The rules for all frontends of a service port, in kube-proxy's order."""
     port, lines = scope.port, [cluster_ip(scope)]
     for address in port.external_ips:
@@ -42,25 +42,25 @@ def dispatch_rules(scope: Scope) -> tuple[Written, ...]:
     return tuple(lines)
 
 
-def cluster_ip(scope: Scope) -> Written:
+def cluster_ip(scope: PortScope) -> RuleLine:
     """The cluster IP: captured or refused, never both."""
     refusal = scope.endpoints.internal
     if refusal is None:
-        why = comment(f"{scope.port.name} cluster IP")
-        return write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.internal_chain)
-    return write(names.REJECT_INTERNAL, f"{_why(scope, refusal)} {scope.to_cluster_ip}", refusal)
+        remark = comment(f"{scope.port.name} cluster IP")
+        return append_line(names.SERVICES, f"{remark} {scope.cluster_ip_match}", scope.internal_chain)
+    return append_line(names.REJECT_INTERNAL, f"{_refusal_comment(scope, refusal)} {scope.cluster_ip_match}", refusal)
 
 
-def external_ip(scope: Scope, address: IPAddress) -> Iterator[Written]:
+def external_ip(scope: PortScope, address: IPAddress) -> Iterator[RuleLine]:
     """One external IP."""
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
-        why = comment(f"{scope.port.name} external IP")
-        yield write(names.SERVICES, f"{why} {destination}", scope.chains.external)
+        remark = comment(f"{scope.port.name} external IP")
+        yield append_line(names.SERVICES, f"{remark} {destination}", scope.chains.external)
     yield from _refused(scope, destination)
 
 
-def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
+def load_balancer_vip(scope: PortScope, address: IPAddress) -> Iterator[RuleLine]:
     """One load-balancer IP, through KUBE-FW- where there are source ranges.
 
     The filter table drops what returns from the KUBE-FW- chain, since the nat table may not drop.
@@ -69,39 +69,39 @@ def load_balancer_vip(scope: Scope, address: IPAddress) -> Iterator[Written]:
     destination = to_address(scope.port.protocol, address, scope.port.port)
     if scope.endpoints.has_endpoints:
         target = scope.chains.firewall if scope.uses_firewall_chain else scope.chains.external
-        yield write(names.SERVICES, f"{comment(f'{name} loadbalancer IP')} {destination}", target)
+        yield append_line(names.SERVICES, f"{comment(f'{name} loadbalancer IP')} {destination}", target)
     if scope.uses_firewall_chain:
-        why = comment(f"{name} traffic not accepted by {scope.chains.firewall}")
-        yield write(names.PROXY_FIREWALL, f"{why} {destination}", "DROP")
+        remark = comment(f"{name} traffic not accepted by {scope.chains.firewall}")
+        yield append_line(names.PROXY_FIREWALL, f"{remark} {destination}", "DROP")
     yield from _refused(scope, destination)
 
 
-def node_port(scope: Scope) -> Iterator[Written]:
+def node_port(scope: PortScope) -> Iterator[RuleLine]:
     """The node port. KUBE-NODEPORTS sees only packets to the node's own addresses; the refusal needs its own match."""
     destination = f"{transport(scope.port.protocol)} --dport {scope.port.node_port}"
     if scope.endpoints.has_endpoints:
         own = f"{comment(scope.port.name)} {transport(scope.port.protocol)}"
         if scope.proxy.counts_localhost:
             counted = f"-d {LOOPBACK} --dport {scope.port.node_port} {count_into(LOCALHOST_COUNTER)}"
-            yield write(names.NODE_PORTS, f"{own} {counted}", scope.chains.external)
-        yield write(names.NODE_PORTS, f"{own} --dport {scope.port.node_port}", scope.chains.external)
+            yield append_line(names.NODE_PORTS, f"{own} {counted}", scope.chains.external)
+        yield append_line(names.NODE_PORTS, f"{own} --dport {scope.port.node_port}", scope.chains.external)
     yield from _refused(scope, f"{TO_LOCAL} {destination}")
 
 
-def health_check(scope: Scope) -> Written:
+def health_check(scope: PortScope) -> RuleLine:
     """The health-check node port, which stays open under a closed INPUT policy."""
     destination = f"{transport(Protocol.TCP)} --dport {scope.port.health_check_node_port}"
-    why = comment(f"{scope.port.name} health check node port")
-    return write(names.ACCEPT_HEALTH_CHECKS, f"{why} {destination}", "ACCEPT")
+    remark = comment(f"{scope.port.name} health check node port")
+    return append_line(names.ACCEPT_HEALTH_CHECKS, f"{remark} {destination}", "ACCEPT")
 
 
-def _refused(scope: Scope, destination: str) -> Iterator[Written]:
+def _refused(scope: PortScope, destination: str) -> Iterator[RuleLine]:
     """The refusal of an external frontend that has no endpoint for traffic from outside."""
     refusal = scope.endpoints.external
     if refusal is not None:
-        yield write(names.REJECT_EXTERNAL, f"{_why(scope, refusal)} {destination}", refusal)
+        yield append_line(names.REJECT_EXTERNAL, f"{_refusal_comment(scope, refusal)} {destination}", refusal)
 
 
-def _why(scope: Scope, refusal: Refusal) -> str:
+def _refusal_comment(scope: PortScope, refusal: Refusal) -> str:
     none = "no endpoints" if refusal is Refusal.REJECT else "no local endpoints"
     return comment(f"{scope.port.name} has {none}")

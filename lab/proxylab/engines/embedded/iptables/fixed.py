@@ -30,8 +30,8 @@ SHARED_CHAINS: tuple[Chain, ...] = (
 )
 
 
-def _jump(source: Chain, target: Chain, why: str, match: str = "") -> Rule:
-    return Rule(source, (match, comment(why) if why else ""), target.name)
+def _jump(source: Chain, target: Chain, remark: str, match: str = "") -> Rule:
+    return Rule(source, (match, comment(remark) if remark else ""), target.name)
 
 
 # In kube-proxy's order. Each goes to the top of its chain, so fresh built-in chains have them in reverse order.
@@ -132,9 +132,9 @@ def forwarding(settings: ProxySettings) -> tuple[Rule, ...]:
 
 def node_port_jumps(family: Family, settings: ProxySettings, node: NodeFacts) -> tuple[Rule, ...]:
     """The end of KUBE-SERVICES: other packets to the node's own addresses may be for a node port."""
-    why = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
+    remark = comment("kubernetes service nodeports; NOTE: this must be the last rule in this chain")
     return tuple(
-        Rule(names.SERVICES, (why, addresses), names.NODE_PORTS.name)
+        Rule(names.SERVICES, (remark, addresses), names.NODE_PORTS.name)
         for addresses in _matches_of_node_ports(family, settings, node)
     )
 

@@ -1,8 +1,8 @@
 """The rules of kube-proxy 1.23, which books and old clusters show.
 
-Owns the shape ``V1_23``: its fixed chains and jumps, and its chains of a service port; and ``kubelet_rules``, on which
-the real kube-proxy of that time relies. The current shape is in ``fixed``, ``dispatch_rules`` and ``service_chains``,
-from which this module takes what both share.
+Owns the generation ``V1_23``: its fixed chains and jumps, and its chains of a service port; and ``kubelet_rules``, on
+which the real kube-proxy of that time relies. The current generation is in ``fixed``, ``dispatch_rules`` and
+``service_chains``, from which this module takes what both share.
 
 How it differs from the current one:
 
@@ -36,14 +36,14 @@ from proxylab.engines.embedded.iptables.fixed import (
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, TO_LOCAL, comment, mark, share, to_address, transport
 from proxylab.engines.embedded.iptables.names import Chain, Table
 from proxylab.engines.embedded.iptables.render import CURRENT
-from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Shape, Written, write
-from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
+from proxylab.engines.embedded.iptables.rules import Generation, PortRules, Rule, RuleLine, append_line
+from proxylab.engines.embedded.iptables.scope import PortScope, ProxyScope
 from proxylab.engines.embedded.iptables.service_chains import MARK_MASQ, endpoint_rules
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import EndpointInfo, ServicePortInfo
 from proxylab.engines.embedded.settings import LOOPBACK, ProxySettings
 
-__all__ = ["MARK_DROP", "V1_23", "kubelet_rules", "shape_of"]
+__all__ = ["MARK_DROP", "V1_23", "generation_of", "kubelet_rules"]
 
 MARK_DROP = Chain(Table.NAT, "KUBE-MARK-DROP")
 DROP_MARK = 0x8000
@@ -107,7 +107,7 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     only_local = port.internal_policy_local and not port.external_policy_local
     usable = (each for each in port.endpoints if each.ready and (each.is_local or not only_local))
     ready = tuple([each._replace(for_zones=(), for_nodes=()) for each in usable])
-    scope = Scope.of(proxy, port._replace(endpoints=ready))
+    scope = PortScope.of(proxy, port._replace(endpoints=ready))
     cluster = scope.endpoints.cluster or scope.endpoints.local
     chain = scope.chains.external.replace("KUBE-EXT-", "KUBE-XLB-")
     local = port.external_policy_local
@@ -132,15 +132,15 @@ def _render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     return PortRules(port.service, dispatch_rules, owned, "\n".join(service_chains))
 
 
-def _dispatch_rules(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+def _dispatch_rules(scope: PortScope, served: bool, external: str) -> Iterator[RuleLine]:
     """The dispatch rules of a service port; 1.23 refused by REJECT only, never by DROP."""
     port = scope.port
     none = comment(f"{port.name} has no endpoints")
     if served:
-        why = comment(f"{port.name} cluster IP")
-        yield write(names.SERVICES, f"{why} {scope.to_cluster_ip}", scope.chains.cluster)
+        remark = comment(f"{port.name} cluster IP")
+        yield append_line(names.SERVICES, f"{remark} {scope.cluster_ip_match}", scope.chains.cluster)
     else:
-        yield write(names.REJECT_INTERNAL, f"{none} {scope.to_cluster_ip}", "REJECT")
+        yield append_line(names.REJECT_INTERNAL, f"{none} {scope.cluster_ip_match}", "REJECT")
     outside: list[tuple[IPAddress, str, str]] = [
         *((address, "external IP", external) for address in port.external_ips),
         *((address, "loadbalancer IP", scope.chains.firewall) for address in port.load_balancer_vips),
@@ -148,33 +148,33 @@ def _dispatch_rules(scope: Scope, served: bool, external: str) -> Iterator[Writt
     for address, what, chain in outside:
         destination = to_address(port.protocol, address, port.port)
         if served:
-            yield write(names.SERVICES, f"{comment(f'{port.name} {what}')} {destination}", chain)
+            yield append_line(names.SERVICES, f"{comment(f'{port.name} {what}')} {destination}", chain)
         else:
-            yield write(names.REJECT_EXTERNAL, f"{none} {destination}", "REJECT")
+            yield append_line(names.REJECT_EXTERNAL, f"{none} {destination}", "REJECT")
     if port.node_port:
         yield from _node_port(scope, served, external)
     if port.health_check_node_port:
         yield health_check(scope)
 
 
-def _node_port(scope: Scope, served: bool, external: str) -> Iterator[Written]:
+def _node_port(scope: PortScope, served: bool, external: str) -> Iterator[RuleLine]:
     port = scope.port
     destination = f"{transport(port.protocol)} --dport {port.node_port}"
     if not served:
         none = comment(f"{port.name} has no endpoints")
-        yield write(names.REJECT_EXTERNAL, f"{none} {TO_LOCAL} {destination}", "REJECT")
+        yield append_line(names.REJECT_EXTERNAL, f"{none} {TO_LOCAL} {destination}", "REJECT")
         return
     own = f"{comment(port.name)} {destination}"
     if port.external_policy_local:
         loopback = LOOPBACK if port.cluster_ip.version == 4 else "::1/128"
-        yield write(names.NODE_PORTS, f"{own} -s {loopback}", MARK_MASQ)
-    yield write(names.NODE_PORTS, own, external)
+        yield append_line(names.NODE_PORTS, f"{own} -s {loopback}", MARK_MASQ)
+    yield append_line(names.NODE_PORTS, own, external)
 
 
-def _masquerading(scope: Scope) -> Iterator[str]:
+def _masquerading(scope: PortScope) -> Iterator[str]:
     """First in KUBE-SVC-: the frontends whose replies must come back through this node."""
     port, proxy, chain = scope.port, scope.proxy, scope.chains.cluster
-    cluster = f"-A {chain} {comment(f'{port.name} cluster IP')} {scope.to_cluster_ip}"
+    cluster = f"-A {chain} {comment(f'{port.name} cluster IP')} {scope.cluster_ip_match}"
     if proxy.masquerade_all:
         yield f"{cluster} -j {MARK_MASQ}"
     elif proxy.detector is not None:
@@ -183,13 +183,13 @@ def _masquerading(scope: Scope) -> Iterator[str]:
         return
     unless_local = f" {proxy.detector.if_not_local}" if proxy.detector is not None else ""
     for address in port.external_ips:
-        why = comment(f"{port.name} external IP")
-        yield f"-A {chain} {why} {to_address(port.protocol, address, port.port)}{unless_local} -j {MARK_MASQ}"
+        remark = comment(f"{port.name} external IP")
+        yield f"-A {chain} {remark} {to_address(port.protocol, address, port.port)}{unless_local} -j {MARK_MASQ}"
     if port.node_port:
         yield f"-A {chain} {comment(port.name)} {transport(port.protocol)} --dport {port.node_port} -j {MARK_MASQ}"
 
 
-def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
+def _firewall(scope: PortScope, external_local: str) -> Iterator[str]:
     """KUBE-FW-: its last rule marks packets from sources that are not allowed."""
     port = scope.port
     begin = f"-A {scope.chains.firewall} {comment(f'{port.name} loadbalancer IP')}"
@@ -207,12 +207,12 @@ def _firewall(scope: Scope, external_local: str) -> Iterator[str]:
     yield f"{begin} -j {MARK_DROP.name}"
 
 
-def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+def _external_local(scope: PortScope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     """KUBE-XLB-: the short-circuit for pods and the node itself, then this node's endpoints or the drop mark."""
     port, cluster = scope.port, scope.chains.cluster
     if scope.proxy.detector is not None:
-        why = comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP")
-        yield f"-A {chain} {why} {scope.proxy.detector.if_local} -j {cluster}"
+        remark = comment("Redirect pods trying to reach external loadbalancer VIP to clusterIP")
+        yield f"-A {chain} {remark} {scope.proxy.detector.if_local} -j {cluster}"
     masquerade = comment(f"masquerade LOCAL traffic for {port.name} LB IP")
     yield f"-A {chain} {masquerade} {FROM_LOCAL} -j {MARK_MASQ}"
     route = comment(f"route LOCAL traffic for {port.name} LB IP to service chain")
@@ -223,25 +223,25 @@ def _external_local(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo])
     yield from _balanced(scope, chain, local)
 
 
-def _balanced(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+def _balanced(scope: PortScope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     yield from _remembered(scope, chain, endpoints)
     for index, each in enumerate(endpoints):
         odds = share(index, len(endpoints))
-        yield f"-A {chain}{scope.of_port}{odds and f' {odds}'} -j {scope.endpoint_chains[each.name]}"
+        yield f"-A {chain}{scope.endpoint_comment}{odds and f' {odds}'} -j {scope.endpoint_chains[each.name]}"
 
 
-def _remembered(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+def _remembered(scope: PortScope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     if scope.port.affinity_timeout is not None:
         for each in endpoints:
             target = scope.endpoint_chains[each.name]
             recent = f"-m recent --name {target} --rcheck --seconds {scope.port.affinity_timeout} --reap"
-            yield f"-A {chain}{scope.of_port} {recent} -j {target}"
+            yield f"-A {chain}{scope.endpoint_comment} {recent} -j {target}"
 
 
 _OF_KUBELET = tuple(jump for jump in JUMPS if jump.target == names.FIREWALL.name)
 _OWN = tuple(jump for jump in JUMPS if jump.target not in (names.FIREWALL.name, names.PROXY_FIREWALL.name))
 
-V1_23 = Shape(
+V1_23 = Generation(
     jumps=(*_OF_KUBELET, *_OWN),
     kept=_kept_chains,
     shared=_shared_chains,
@@ -255,6 +255,6 @@ _SPLIT = (1, 24)
 """The version in which KUBE-EXT- and KUBE-SVL- replaced KUBE-XLB-."""
 
 
-def shape_of(version: tuple[int, ...]) -> Shape:
-    """The shape of that version's rules, or of the nearest one."""
+def generation_of(version: tuple[int, ...]) -> Generation:
+    """The generation of that version's rules, or of the nearest one."""
     return V1_23 if version < _SPLIT else CURRENT

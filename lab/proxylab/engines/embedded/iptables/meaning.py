@@ -29,6 +29,9 @@ Chains = dict[tuple[str, str], list[RuleMeaning]]
 _ALL_SERVICES = "kubernetes"
 """The first word, in place of a Service's name, in comments of rules that are for all Services."""
 
+_LAST_RULES = "the end"
+"""The group of the rules at the end of a shared chain; no Service can have this name. Their order does not count."""
+
 _SHARED = {
     "KUBE-SERVICES",
     "KUBE-NODEPORTS",
@@ -107,8 +110,8 @@ def differences(ours: Mapping[tuple[str, str], Sequence[RuleMeaning]], theirs: C
             lines.append(f"{'-' if mine is not None else '+'} {table} {chain}: the whole chain")
             continue
         for before, after in _paired(chain, mine, other):
-            lines += [f"- {table} {chain}: {_words(rule)}" for rule in before]
-            lines += [f"+ {table} {chain}: {_words(rule)}" for rule in after]
+            lines += [f"- {table} {chain}: {_rule_text(rule)}" for rule in before]
+            lines += [f"+ {table} {chain}: {_rule_text(rule)}" for rule in after]
     return lines
 
 
@@ -132,9 +135,9 @@ def _groups(chain: str, rules: Sequence[RuleMeaning]) -> dict[str, list[RuleMean
         if group == _ALL_SERVICES:
             # KUBE-SERVICES ends in the jumps to node ports, one for each address; no rule may follow them.
             is_last = all(_service_of(later) == _ALL_SERVICES for later in rules[number:])
-            group = "the end" if is_last else f"{len(rules) - number} from the end"
+            group = _LAST_RULES if is_last else f"{len(rules) - number} from the end"
         groups[group].append(rule)
-    groups["the end"].sort(key=_words)
+    groups[_LAST_RULES].sort(key=_rule_text)
     return groups
 
 
@@ -219,5 +222,5 @@ def _xmark(name: str, mark: str) -> str:
     return f"{turned:#x}/{cleared:#x}"
 
 
-def _words(rule: RuleMeaning) -> str:
+def _rule_text(rule: RuleMeaning) -> str:
     return " ".join(shlex.join(option) for option in sorted(rule, key=lambda option: (option[0] == "--jump", option)))

@@ -72,10 +72,10 @@ class TableMeter:
         self._layouts: dict[str, _Layout] = {}
         self._before: dict[str, tuple[_Layout, bytes]] = {}
 
-    room = None
+    max_frames_in_flight = None
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Always true: a table's counters miss nothing."""
         return True
 
@@ -105,7 +105,7 @@ class TableMeter:
                     counts.append(RuleCount(self._node, table, rule.chain, rule.text, gained))
         return tuple(counts)
 
-    def texts(self) -> dict[tuple[str, str], list[str]]:
+    def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
         """The rules by table and chain, in order, as they were at ``begin``."""
         texts: dict[tuple[str, str], list[str]] = {}
         for layout, _entries in self._before.values():

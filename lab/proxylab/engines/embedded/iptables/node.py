@@ -9,7 +9,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import remove
-from proxylab.engines.embedded.iptables.legacy import shape_of
+from proxylab.engines.embedded.iptables.legacy import generation_of
 from proxylab.engines.embedded.iptables.matches import INVALID_COUNTER, LOCALHOST_COUNTER
 from proxylab.engines.embedded.iptables.meter import COUNTED_TABLES, TableMeter
 from proxylab.engines.embedded.iptables.proxier import IptablesProxier
@@ -46,8 +46,8 @@ class IptablesNode:
         version: tuple[int, ...],
     ) -> Mapping[Family, IptablesProxier]:
         """A proxier for each family. Some rules depend on what the node's kernel has when a proxy starts."""
-        netns, shape = self._context.netns, shape_of(version)
-        counters = shape is CURRENT and ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER))
+        netns, generation = self._context.netns, generation_of(version)
+        counters = generation is CURRENT and ensure_counters(netns, (INVALID_COUNTER, LOCALHOST_COUNTER))
         liberal = read_sysctl(netns, TCP_BE_LIBERAL) not in (None, "0")
         settings = replace(
             settings,
@@ -55,7 +55,7 @@ class IptablesNode:
             conntrack_tcp_be_liberal=settings.conntrack_tcp_be_liberal or liberal,
         )
         period = configuration.sync_period
-        return {family: IptablesProxier(family, self, settings, shape, sync_period=period) for family in families}
+        return {family: IptablesProxier(family, self, settings, generation, sync_period=period) for family in families}
 
     async def close(self) -> None:
         """Nothing: the mode has no process, and its rules stay."""

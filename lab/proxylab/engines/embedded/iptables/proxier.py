@@ -17,7 +17,7 @@ from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import CANARIES
 from proxylab.engines.embedded.iptables.render import CURRENT, Renderer
 from proxylab.engines.embedded.iptables.restore import RestoreText, restore, restore_changes, stale_chains
-from proxylab.engines.embedded.iptables.rules import Ruleset, Shape
+from proxylab.engines.embedded.iptables.rules import Generation, Ruleset
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Synced
@@ -39,7 +39,7 @@ class IptablesProxier:
         family: of the rules.
         loader: iptables in the node's namespace.
         settings: of the proxy.
-        shape: the generation of kube-proxy's rules.
+        generation: of kube-proxy's rules.
         sync_period: how long stale chains may stay in a large cluster, in seconds.
         now: seconds of the engine's clock.
     """
@@ -49,14 +49,14 @@ class IptablesProxier:
         family: Family,
         loader: RuleLoader,
         settings: ProxySettings,
-        shape: Shape = CURRENT,
+        generation: Generation = CURRENT,
         *,
         sync_period: float = 30.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._family = family
         self._loader = loader
-        self._renderer = Renderer(family, settings, shape)
+        self._renderer = Renderer(family, settings, generation)
         self._sync_period = sync_period
         self._now = now
         self._isolation = FaultIsolation[Ruleset, RestoreText](family, partial(loader.load, family))

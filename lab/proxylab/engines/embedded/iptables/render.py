@@ -7,8 +7,8 @@ threshold of kube-proxy's large-cluster mode.
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.dispatch_rules import dispatch_rules
 from proxylab.engines.embedded.iptables.fixed import JUMPS, fixed_chains, fixed_rules, kept_chains, node_port_jumps
-from proxylab.engines.embedded.iptables.rules import PortRules, Ruleset, Shape
-from proxylab.engines.embedded.iptables.scope import ProxyScope, Scope
+from proxylab.engines.embedded.iptables.rules import Generation, PortRules, Ruleset
+from proxylab.engines.embedded.iptables.scope import PortScope, ProxyScope
 from proxylab.engines.embedded.iptables.service_chains import owned_chains, service_chains
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
@@ -23,21 +23,21 @@ LARGE_CLUSTER_ENDPOINTS = 1000
 
 def render_port(proxy: ProxyScope, port: ServicePortInfo) -> PortRules:
     """The rules of one service port."""
-    scope = Scope.of(proxy, port)
+    scope = PortScope.of(proxy, port)
     return PortRules(port.service, dispatch_rules(scope), owned_chains(scope), service_chains(scope))
 
 
-CURRENT = Shape(
+CURRENT = Generation(
     jumps=JUMPS, kept=kept_chains, shared=fixed_chains, head=fixed_rules, port=render_port, tail=node_port_jumps
 )
 """kube-proxy 1.36 and 1.37."""
 
 
 def render(
-    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, shape: Shape = CURRENT
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, generation: Generation = CURRENT
 ) -> Ruleset:
     """The rules of one family that a proxy on ``node`` programs for ``cluster``, in whatever order its objects are."""
-    return Renderer(family, settings, shape).render(cluster, node)
+    return Renderer(family, settings, generation).render(cluster, node)
 
 
 class Renderer:
@@ -51,8 +51,8 @@ class Renderer:
         ports: the service ports of the last call.
     """
 
-    def __init__(self, family: Family, settings: ProxySettings, shape: Shape = CURRENT) -> None:
-        self._shape = shape
+    def __init__(self, family: Family, settings: ProxySettings, generation: Generation = CURRENT) -> None:
+        self._generation = generation
         self._family = family
         self._settings = settings
         self._node_name = ""
@@ -69,19 +69,21 @@ class Renderer:
         ports = self.ports = self._tracker.update(cluster)
         self.left_out = self._tracker.left_out
         large = sum([len(port.endpoints) for port in ports]) > LARGE_CLUSTER_ENDPOINTS
-        proxy = ProxyScope.of(self._family, node, self._settings, brief=large)
+        proxy = ProxyScope.of(self._family, node, self._settings, omits_comments=large)
         if proxy != self._proxy:
             self._proxy, self._rendered = proxy, {}
         before = self._rendered
         # By identity: the entry keeps its port alive, so no other port can get the same id().
-        self._rendered = {id(port): before.get(id(port)) or (port, self._shape.port(proxy, port)) for port in ports}
+        self._rendered = {
+            id(port): before.get(id(port)) or (port, self._generation.port(proxy, port)) for port in ports
+        }
         return Ruleset(
             family=self._family,
-            jumps=self._shape.jumps,
-            kept=self._shape.kept(self._family, self._settings),
-            shared=self._shape.shared(self._family, self._settings),
-            head=self._shape.head(self._family, self._settings),
+            jumps=self._generation.jumps,
+            kept=self._generation.kept(self._family, self._settings),
+            shared=self._generation.shared(self._family, self._settings),
+            head=self._generation.head(self._family, self._settings),
             ports=tuple([rules for _, rules in self._rendered.values()]),
-            tail=self._shape.tail(self._family, self._settings, node),
+            tail=self._generation.tail(self._family, self._settings, node),
             large=large,
         )

@@ -1,4 +1,4 @@
-"""Rules as data: ``Rule``, the rules of one service port, the whole ``Ruleset``, and the ``Shape`` of a generation.
+"""Rules as data: ``Rule``, the rules of one service port, the whole ``Ruleset``, and what makes it (``Generation``).
 
 Chains are of two kinds. *Shared* chains hold rules of all service ports, and every load rewrites them. *Service chains*
 belong to one service port, so a partial sync skips them while that port does not change. All service chains are in the
@@ -22,9 +22,9 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["PortRules", "Rule", "Ruleset", "Shape", "Written", "write"]
+__all__ = ["Generation", "PortRules", "Rule", "RuleLine", "Ruleset", "append_line"]
 
-Written = tuple[Table, str]
+RuleLine = tuple[Table, str]
 """A line of iptables-restore, and its table."""
 
 
@@ -49,7 +49,7 @@ class Rule(NamedTuple):
         return f"{verb} {self.chain.name}{conditions}{target}"
 
 
-def write(chain: Chain, conditions: str, target: str) -> Written:
+def append_line(chain: Chain, conditions: str, target: str) -> RuleLine:
     """The line that appends a rule to ``chain``."""
     return chain.table, f"-A {chain.name} {conditions} -j {target}"
 
@@ -65,7 +65,7 @@ class PortRules(NamedTuple):
     """
 
     service: Key
-    dispatch_rules: tuple[Written, ...]
+    dispatch_rules: tuple[RuleLine, ...]
     chains: tuple[str, ...]
     service_chains: str
 
@@ -98,7 +98,7 @@ class Ruleset(Struct, frozen=True):
         return replace(self, ports=tuple(ports))
 
 
-class Shape(Struct, frozen=True, kw_only=True):
+class Generation(Struct, frozen=True, kw_only=True):
     """One generation of kube-proxy's rules: what makes each part of a ``Ruleset``; ``port`` those of a service port."""
 
     jumps: tuple[Rule, ...]

@@ -12,7 +12,7 @@ from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 
-__all__ = ["ProxyScope", "Scope"]
+__all__ = ["PortScope", "ProxyScope"]
 
 
 class ProxyScope(Struct, frozen=True):
@@ -20,7 +20,7 @@ class ProxyScope(Struct, frozen=True):
 
     Attributes:
         counts_localhost: whether an extra rule counts packets to node ports on loopback addresses.
-        brief: omit the comments of endpoint rules, as kube-proxy does in large clusters.
+        omits_comments: omit the comments of endpoint rules, as kube-proxy does in large clusters.
     """
 
     node: NodeFacts
@@ -28,23 +28,23 @@ class ProxyScope(Struct, frozen=True):
     detector: LocalDetector | None
     masquerade_all: bool
     counts_localhost: bool
-    brief: bool
+    omits_comments: bool
 
     @classmethod
-    def of(cls, family: Family, node: NodeFacts, settings: ProxySettings, *, brief: bool) -> "ProxyScope":
+    def of(cls, family: Family, node: NodeFacts, settings: ProxySettings, *, omits_comments: bool) -> "ProxyScope":
         """The scope of the proxy of that family on that node."""
         detector = local_detector(settings.detect_local, family, node)
         counts = family is Family.IPV4 and settings.serves_loopback and settings.packet_counters
-        return cls(node, node.primary_address(family), detector, settings.masquerade_all, counts, brief)
+        return cls(node, node.primary_address(family), detector, settings.masquerade_all, counts, omits_comments)
 
 
-class Scope(NamedTuple):
+class PortScope(NamedTuple):
     """One service port on the node of one proxy.
 
     Attributes:
         endpoint_chains: the ``KUBE-SEP-`` chain of each reachable endpoint, by the endpoint's name.
-        to_cluster_ip: matches packets to the cluster IP and its port.
-        of_port: the comment of rules about one endpoint, with a space before it; empty in large clusters.
+        cluster_ip_match: matches packets to the cluster IP and its port.
+        endpoint_comment: the comment of rules about one endpoint, with a space before it; empty in large clusters.
     """
 
     proxy: ProxyScope
@@ -52,11 +52,11 @@ class Scope(NamedTuple):
     endpoints: EndpointCategories
     chains: PortChains
     endpoint_chains: dict[str, str]
-    to_cluster_ip: str
-    of_port: str
+    cluster_ip_match: str
+    endpoint_comment: str
 
     @classmethod
-    def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "Scope":
+    def of(cls, proxy: ProxyScope, port: ServicePortInfo) -> "PortScope":
         """The scope of a service port."""
         endpoints = categorize_endpoints(port, proxy.node)
         identity = f"{port.name}{port.protocol.lower()}"
@@ -67,7 +67,7 @@ class Scope(NamedTuple):
             port_chains(identity),
             {each.name: endpoint_chain(identity, each.name) for each in endpoints.reachable},
             to_address(port.protocol, port.cluster_ip, port.port),
-            "" if proxy.brief else f" {comment(port.name)}",
+            "" if proxy.omits_comments else f" {comment(port.name)}",
         )
 
     @property

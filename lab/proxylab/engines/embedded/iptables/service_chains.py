@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import FROM_LOCAL, comment, share, transport
-from proxylab.engines.embedded.iptables.scope import Scope
+from proxylab.engines.embedded.iptables.scope import PortScope
 from proxylab.engines.embedded.ports import EndpointInfo
 
 __all__ = ["MARK_MASQ", "endpoint_rules", "owned_chains", "service_chains"]
@@ -17,7 +17,7 @@ __all__ = ["MARK_MASQ", "endpoint_rules", "owned_chains", "service_chains"]
 MARK_MASQ = names.MARK_MASQ.name
 
 
-def owned_chains(scope: Scope) -> tuple[str, ...]:
+def owned_chains(scope: PortScope) -> tuple[str, ...]:
     """The chains that the service port uses."""
     endpoints, chains = scope.endpoints, scope.chains
     used = [chains.cluster] if endpoints.cluster else []
@@ -30,7 +30,7 @@ def owned_chains(scope: Scope) -> tuple[str, ...]:
     return (*used, *scope.endpoint_chains.values())
 
 
-def service_chains(scope: Scope) -> str:
+def service_chains(scope: PortScope) -> str:
     """The rules in those chains, in kube-proxy's order: a line each."""
     lines = [*cluster_ip_masquerade(scope)]
     if scope.uses_external_chain:
@@ -46,7 +46,7 @@ def service_chains(scope: Scope) -> str:
     return "\n".join(lines)
 
 
-def cluster_ip_masquerade(scope: Scope) -> tuple[str, ...]:
+def cluster_ip_masquerade(scope: PortScope) -> tuple[str, ...]:
     """First in the internal chain: masquerades clients that are not pods, so that replies come back to this node.
 
     A pod needs no masquerading: its packets and their replies both pass this node.
@@ -55,11 +55,11 @@ def cluster_ip_masquerade(scope: Scope) -> tuple[str, ...]:
     if scope.endpoints.internal is not None or not (scope.proxy.masquerade_all or detector):
         return ()
     unless_local = "" if scope.proxy.masquerade_all or detector is None else f" {detector.if_not_local}"
-    why = comment(f"{scope.port.name} cluster IP")
-    return (f"-A {scope.internal_chain} {why} {scope.to_cluster_ip}{unless_local} -j {MARK_MASQ}",)
+    remark = comment(f"{scope.port.name} cluster IP")
+    return (f"-A {scope.internal_chain} {remark} {scope.cluster_ip_match}{unless_local} -j {MARK_MASQ}",)
 
 
-def external(scope: Scope) -> Iterator[str]:
+def external(scope: PortScope) -> Iterator[str]:
     """KUBE-EXT-: traffic to a node port, an external IP or a load-balancer IP.
 
     Under policy Cluster the endpoint may be on another node, and its reply must come back here, so the chain
@@ -70,13 +70,13 @@ def external(scope: Scope) -> Iterator[str]:
     if scope.port.external_policy_local:
         yield from short_circuit(scope)
     else:
-        why = comment(f"masquerade traffic for {scope.port.name} external destinations")
-        yield f"-A {chain} {why} -j {MARK_MASQ}"
+        remark = comment(f"masquerade traffic for {scope.port.name} external destinations")
+        yield f"-A {chain} {remark} -j {MARK_MASQ}"
     if scope.endpoints.external is None:
         yield f"-A {chain} -j {scope.external_policy_chain}"
 
 
-def short_circuit(scope: Scope) -> Iterator[str]:
+def short_circuit(scope: PortScope) -> Iterator[str]:
     """The short-circuit of policy Local: pods keep their address; the node's own traffic is masqueraded."""
     chain, detector = scope.chains.external, scope.proxy.detector
     traffic = f"traffic for {scope.port.name} external destinations"
@@ -86,7 +86,7 @@ def short_circuit(scope: Scope) -> Iterator[str]:
     yield f"-A {chain} {comment(f'route LOCAL {traffic}')} {FROM_LOCAL} -j {scope.chains.cluster}"
 
 
-def source_ranges(scope: Scope) -> Iterator[str]:
+def source_ranges(scope: PortScope) -> Iterator[str]:
     """KUBE-FW-: lets allowed sources pass; the filter table drops the rest.
 
     If the ranges include the node's address, they also include the load balancer's: some balancers put their address on
@@ -96,13 +96,13 @@ def source_ranges(scope: Scope) -> Iterator[str]:
     allowed: list[IPNetwork | IPAddress] = [*port.source_ranges]
     if any(scope.proxy.node_address in cidr for cidr in port.source_ranges):
         allowed += port.load_balancer_vips
-    why = comment(f"{port.name} loadbalancer IP")
+    remark = comment(f"{port.name} loadbalancer IP")
     for source in allowed:
-        yield f"-A {chain} {why} -s {source!s} -j {scope.chains.external}"
+        yield f"-A {chain} {remark} -s {source!s} -j {scope.chains.external}"
     yield f"-A {chain} {comment(f'other traffic to {port.name} will be dropped by {names.PROXY_FIREWALL.name}')}"
 
 
-def balance(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
+def balance(scope: PortScope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iterator[str]:
     """KUBE-SVC- and KUBE-SVL-: the client's endpoint by session affinity, else a random one."""
     if scope.port.affinity_timeout is not None:
         for endpoint in endpoints:
@@ -114,31 +114,31 @@ def balance(scope: Scope, chain: str, endpoints: Sequence[EndpointInfo]) -> Iter
         yield f"-A {chain}{_to_endpoint(scope, endpoint)}{odds and f' {odds}'} -j {target}"
 
 
-def remembered(scope: Scope, chain: str, endpoint: EndpointInfo, seconds: int) -> str:
+def remembered(scope: PortScope, chain: str, endpoint: EndpointInfo, seconds: int) -> str:
     """Session affinity: the endpoint that had this client less than ``seconds`` ago (xt_recent, one list each)."""
     target = scope.endpoint_chains[endpoint.name]
     recent = f"-m recent --name {target} --rcheck --seconds {seconds} --reap"
     return f"-A {chain}{_to_endpoint(scope, endpoint)} {recent} -j {target}"
 
 
-def endpoint_rules(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
+def endpoint_rules(scope: PortScope, endpoint: EndpointInfo) -> tuple[str, ...]:
     """KUBE-SEP-: one endpoint."""
     return hairpin(scope, endpoint) + translation(scope, endpoint)
 
 
-def hairpin(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
+def hairpin(scope: PortScope, endpoint: EndpointInfo) -> tuple[str, ...]:
     """Masquerades an endpoint that reaches itself; with its own source address its reply would never leave it."""
-    return (f"-A {scope.endpoint_chains[endpoint.name]}{scope.of_port} -s {endpoint.ip} -j {MARK_MASQ}",)
+    return (f"-A {scope.endpoint_chains[endpoint.name]}{scope.endpoint_comment} -s {endpoint.ip} -j {MARK_MASQ}",)
 
 
-def translation(scope: Scope, endpoint: EndpointInfo) -> tuple[str, ...]:
+def translation(scope: PortScope, endpoint: EndpointInfo) -> tuple[str, ...]:
     """The DNAT rule, which with session affinity also records the client."""
     chain = scope.endpoint_chains[endpoint.name]
     remember = "" if scope.port.affinity_timeout is None else f" -m recent --name {chain} --set"
-    matches = f"{scope.of_port}{remember} {transport(scope.port.protocol)}"
+    matches = f"{scope.endpoint_comment}{remember} {transport(scope.port.protocol)}"
     return (f"-A {chain}{matches} -j DNAT --to-destination {endpoint.name}",)
 
 
-def _to_endpoint(scope: Scope, endpoint: EndpointInfo) -> str:
+def _to_endpoint(scope: PortScope, endpoint: EndpointInfo) -> str:
     """The comment with a space before it; empty in large clusters."""
-    return "" if scope.proxy.brief else f" {comment(f'{scope.port.name} -> {endpoint.name}')}"
+    return "" if scope.proxy.omits_comments else f" {comment(f'{scope.port.name} -> {endpoint.name}')}"

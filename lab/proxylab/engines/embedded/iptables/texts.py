@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Protocol
 from proxylab.engines.embedded.iptables import meaning
 from proxylab.engines.embedded.iptables.kernel_state import KernelState
-from proxylab.engines.embedded.iptables.legacy import shape_of
+from proxylab.engines.embedded.iptables.legacy import generation_of
 from proxylab.engines.embedded.iptables.meaning import Chains, RuleMeaning, read_rules
 from proxylab.engines.embedded.iptables.render import CURRENT, render
 from proxylab.engines.embedded.iptables.restore import restore
@@ -36,6 +36,8 @@ _NODE_PORTS: Final = "KUBE-NODEPORTS"
 _POSTROUTING: Final = "KUBE-POSTROUTING"
 _MARK_MASQ: Final = "KUBE-MARK-MASQ"
 _ENDPOINT: Final = "KUBE-SEP-"
+_LOCAL: Final = ("KUBE-SVL-", "KUBE-XLB-")
+"""Begin the names of chains that choose among the endpoints of policy Local. Releases up to 1.23 had KUBE-XLB-."""
 _REFUSING: Final = ("KUBE-SERVICES", "KUBE-EXTERNAL-SERVICES")
 _ENDINGS: Final = ("REJECT", "DROP")
 _KUBE: Final = "KUBE-"
@@ -56,7 +58,7 @@ _FAMILY: Final = re.compile(r"(?=^\*mangle$)", re.MULTILINE)
 def assume(settings: ProxySettings, sysctls: Mapping[str, str], version: tuple[int, ...]) -> tuple[ProxySettings, str]:
     """The settings on a node whose kernel has nfacct, and a line that says so."""
     liberal = settings.conntrack_tcp_be_liberal or sysctls.get(TCP_BE_LIBERAL, "0") != "0"
-    counts = shape_of(version) is CURRENT
+    counts = generation_of(version) is CURRENT
     assumed = "the kernel has nfacct, which some rules count into" if counts else ""
     return replace(settings, packet_counters=counts, conntrack_tcp_be_liberal=liberal), assumed
 
@@ -65,7 +67,7 @@ def load(
     cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, version: tuple[int, ...]
 ) -> str:
     """What the embedded engine, behaving like ``version``, would load into an empty node, for iptables-restore(8)."""
-    return restore(render(cluster, node, settings, family, shape_of(version)), KernelState()).text
+    return restore(render(cluster, node, settings, family, generation_of(version)), KernelState()).text
 
 
 def by_family(dump: str, families: Sequence[Family]) -> dict[Family, str]:
@@ -124,6 +126,7 @@ def read(text: str) -> Programmed:
             if table == "nat"
         },
         ways={chain: tuple(_ways(chains, rules)) for (table, chain), rules in chains.items() if table == "nat"},
+        local=frozenset(chain for _table, chain in chains if chain.startswith(_LOCAL)),
         in_turn=True,
         masquerades=any(_target(rule) == "MASQUERADE" for rule in nat(_POSTROUTING))
         and any(_target(rule) == "MARK" for rule in nat(_MARK_MASQ)),

@@ -106,11 +106,11 @@ def fixed_commands(
 
 def _containers(proxy: ProxyScope, table: str, node_ports: Sequence[IPAddress] | None) -> Iterator[str]:
     address = "ipv4_addr" if proxy.family is Family.IPV4 else "ipv6_addr"
-    for name, key, why in _SETS:
-        yield f'add set {table} {name} {{ type {key.replace("ADDRESS", address)} ; comment "{why}" ; }}'
-    for name, key, why in _MAPS:
+    for name, key, remark in _SETS:
+        yield f'add set {table} {name} {{ type {key.replace("ADDRESS", address)} ; comment "{remark}" ; }}'
+    for name, key, remark in _MAPS:
         kind = f"{key.replace('ADDRESS', address)} : verdict"
-        yield f'add map {table} {name} {{ type {kind} ; comment "{why}" ; }}'
+        yield f'add map {table} {name} {{ type {kind} ; comment "{remark}" ; }}'
     for name, kind in CONTAINERS.items():
         yield f"flush {kind} {table} {name}"
     yield f'add set {table} {names.NODE_PORT_IPS} {{ type {address} ; comment "IPs that accept NodePort traffic" ; }}'
@@ -137,23 +137,23 @@ def _rules(proxy: ProxyScope, service_cidrs: Sequence[IPNetwork], *, restricted:
     )
     hairpin = f"{ip} saddr . {ip} daddr . meta l4proto . th dport @{names.HAIRPINS}"
     yield "masquerading", f"ct status dnat {hairpin} masquerade fully-random"
-    why = "Reject traffic to invalid ports of ClusterIPs"
-    yield "cluster-ips-check", f'{ip} daddr @{names.CLUSTER_IPS} reject comment "{why}"'
+    remark = "Reject traffic to invalid ports of ClusterIPs"
+    yield "cluster-ips-check", f'{ip} daddr @{names.CLUSTER_IPS} reject comment "{remark}"'
     if cidrs := ",".join(str(cidr) for cidr in service_cidrs if Family.of(cidr) is proxy.family):
-        why = "Drop traffic to unallocated ClusterIPs"
-        yield "cluster-ips-check", f'{ip} daddr {{ {cidrs} }} drop comment "{why}"'
+        remark = "Drop traffic to unallocated ClusterIPs"
+        yield "cluster-ips-check", f'{ip} daddr {{ {cidrs} }} drop comment "{remark}"'
     yield names.REJECT, "reject"
     yield "service-endpoints-check", f"{to_address} vmap @{names.NO_ENDPOINT_SERVICES}"
     to_node = f"{ip} daddr @{names.NODE_PORT_IPS}" if restricted else not_loopback
     yield "nodeport-endpoints-check", f"{to_node} {to_port} vmap @{names.NO_ENDPOINT_NODE_PORTS}"
     yield "firewall-check", f"{to_address} vmap @{names.FIREWALL_IPS}"
     if proxy.masquerade_all:
-        why = "masquerade all clusterIP traffic"
-        yield "services", f'{ip} daddr @{names.CLUSTER_IPS} {masquerade} comment "{why}"'
+        remark = "masquerade all clusterIP traffic"
+        yield "services", f'{ip} daddr @{names.CLUSTER_IPS} {masquerade} comment "{remark}"'
     elif proxy.detector is not None:
-        why = "masquerade clusterIP traffic from outside cluster"
+        remark = "masquerade clusterIP traffic from outside cluster"
         outside = proxy.detector.if_not_local
-        yield "services", f'{ip} daddr @{names.CLUSTER_IPS} {outside} {masquerade} comment "{why}"'
+        yield "services", f'{ip} daddr @{names.CLUSTER_IPS} {outside} {masquerade} comment "{remark}"'
     yield "services", f"{to_address} vmap @{names.SERVICE_IPS}"
     to_node = to_node if restricted else f"fib daddr type local {not_loopback}"
     yield "services", f"{to_node} {to_port} vmap @{names.SERVICE_NODE_PORTS}"

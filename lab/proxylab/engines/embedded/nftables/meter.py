@@ -10,8 +10,8 @@ net/netfilter/nf_tables_trace.c). A frame that a bridge passes up to its node ge
 translation. So the meter follows a packet by its source, which is translated last of all.
 
 The meter must read the events as fast as they come, or some are lost (ENOBUFS). Then it reports that and counts
-nothing. An ordinary user's socket holds few of them, so ``room`` limits how many flows may be under way until the meter
-reads.
+nothing. An ordinary user's socket holds few of them, so ``max_frames_in_flight`` limits how many
+frames may be under way until the meter reads.
 """
 
 import asyncio
@@ -63,12 +63,12 @@ class TraceMeter:
         self._lost = False
 
     @property
-    def room(self) -> int | None:
+    def max_frames_in_flight(self) -> int | None:
         """How many frames may be under way. The first frame of each flow causes an event at each rule that it meets."""
         return None if self._trace is None else max(1, self._trace.room // _REPORTS) * _FRAMES
 
     @property
-    def is_whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the count covers everything between ``begin`` and ``end``."""
         return not self._lost
 
@@ -97,7 +97,7 @@ class TraceMeter:
             self._rules = listed_rules(await self._listing())
         return tuple(counted_reports(self._netns.name, self._table, self._heard, self._rules))
 
-    def texts(self) -> dict[tuple[str, str], list[str]]:
+    def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
         """The rules by table and chain, in order, as they were last listed."""
         texts: dict[tuple[str, str], list[str]] = {}
         for rule in self._rules:

@@ -38,6 +38,8 @@ _CHOICES: Final = re.compile(r"numgen random mod (\d+) (vmap|map) \{(.*?)\}")
 _REMEMBERED: Final = "@affinity-"
 _ENDPOINT: Final = "endpoint-"
 """Begins the names of endpoint chains, to which others jump by choice or by session affinity."""
+_LOCAL: Final = "local-"
+"""Begins the names of chains that choose among the endpoints of policy Local."""
 _TRANSLATION: Final = re.compile(r"\bdnat to (\S+):(\d+)")
 _HOOKS: Final = {
     Hook.IN: ("nat-prerouting", "services"),
@@ -128,6 +130,7 @@ def read(text: str) -> Programmed:
         entries=tuple(entry for name in _MAPS for entry in _entries(maps.get(name, ""))),
         leads={name: tuple(_leads(body)) for name, body in chains.items()},
         ways={name: tuple(_ways(chains, name, body)) for name, body in chains.items()},
+        local=frozenset(name for name in chains if name.startswith(_LOCAL)),
         in_turn=False,
         masquerades=bool(
             re.search(r"mark .*masquerade|mark .* return\n(?:.*\n)*.*masquerade", chains.get("masquerading", ""))

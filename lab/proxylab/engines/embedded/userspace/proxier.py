@@ -17,7 +17,7 @@ from proxylab.engines.embedded.ports import ClusterView, ServicePortInfo
 from proxylab.engines.embedded.proxier import Synced, SyncFailedError
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
-from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, key_of, shape
+from proxylab.engines.embedded.userspace.rules import PORTALS_CONTAINER, generation, key_of
 
 __all__ = ["Answered", "ProcessEndedError", "ProxyProcess", "Served", "UserspaceProxier", "served_ports"]
 
@@ -96,9 +96,9 @@ class UserspaceProxier:
         self._tracker: PortTracker | None = None
         self._served: dict[str, Served] = {}
         self._ports: dict[str, int] = {}
-        self._shape = shape(self._ports, listen)
+        self._generation = generation(self._ports, listen)
         self._settings = settings
-        self._rules = IptablesProxier(family, loader, settings, self._shape)
+        self._rules = IptablesProxier(family, loader, settings, self._generation)
 
     @property
     def ports(self) -> tuple[ServicePortInfo, ...]:
@@ -149,7 +149,7 @@ class UserspaceProxier:
         """Forget an ended process: the next one gets other ports, so all rules change."""
         self._served = {}
         self._ports.clear()
-        self._rules = IptablesProxier(self._family, self._loader, self._settings, self._shape)
+        self._rules = IptablesProxier(self._family, self._loader, self._settings, self._generation)
 
 
 def _lacking(ports: Sequence[ServicePortInfo]) -> list[str]:

@@ -1,6 +1,6 @@
 """The rules of mode userspace, which lead frontends to the ports of the proxy process.
 
-Owns ``shape``, by which the renderer of mode iptables renders them: five shared chains, no chain of a Service's own.
+Owns ``generation``, by which the renderer of mode iptables renders them: five shared chains, no service chain.
 Names, comments and order are those of pkg/proxy/userspace/proxier.go, with one exception: kube-proxy appended the jumps
 for node ports to the built-in chains, and here they stand right behind the jumps for addresses.
 """
@@ -13,14 +13,14 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.engines.embedded.iptables import names
 from proxylab.engines.embedded.iptables.matches import TO_LOCAL, comment
 from proxylab.engines.embedded.iptables.names import Chain, Table
-from proxylab.engines.embedded.iptables.rules import PortRules, Rule, Shape, Written, write
+from proxylab.engines.embedded.iptables.rules import Generation, PortRules, Rule, RuleLine, append_line
 from proxylab.engines.embedded.iptables.scope import ProxyScope
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ServicePortInfo
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.evidence.words import endpoint
 
-__all__ = ["CHAINS", "PORTALS_CONTAINER", "key_of", "shape"]
+__all__ = ["CHAINS", "PORTALS_CONTAINER", "generation", "key_of"]
 
 PORTALS_CONTAINER: Final = Chain(Table.NAT, "KUBE-PORTALS-CONTAINER")
 _PORTALS_HOST: Final = Chain(Table.NAT, "KUBE-PORTALS-HOST")
@@ -50,14 +50,14 @@ def key_of(port: ServicePortInfo) -> str:
     return f"{port.name}/{port.protocol}"
 
 
-def shape(ports: Mapping[str, int], listen: IPAddress | None) -> Shape:
-    """The shape of the rules.
+def generation(ports: Mapping[str, int], listen: IPAddress | None) -> Generation:
+    """The parts of the rules.
 
     Args:
         ports: the port of the proxy process for each service port, by ``key_of``. The rules leave out other ones.
         listen: the address on which the process listens; ``None`` for all.
     """
-    return Shape(
+    return Generation(
         jumps=_JUMPS,
         kept=_none,
         shared=_shared,
@@ -87,7 +87,7 @@ def _render_port(
     return PortRules(port.service, lines, (), "")
 
 
-def _portals(port: ServicePortInfo, to: int, listen: IPAddress | None, host: IPAddress) -> Iterator[Written]:
+def _portals(port: ServicePortInfo, to: int, listen: IPAddress | None, host: IPAddress) -> Iterator[RuleLine]:
     """The rules of one service port, whose process listens on the port ``to``.
 
     REDIRECT sends a packet to the first address of the device by which it came, so the answer leaves by that device
@@ -97,17 +97,17 @@ def _portals(port: ServicePortInfo, to: int, listen: IPAddress | None, host: IPA
     translate = f"DNAT --to-destination {endpoint(host, to)}"
     for address in (port.cluster_ip, *port.load_balancer_vips):
         where = f"{_to_port(port, port.port)} -d {address}"
-        yield write(PORTALS_CONTAINER, where, redirect)
-        yield write(_PORTALS_HOST, where, translate)
+        yield append_line(PORTALS_CONTAINER, where, redirect)
+        yield append_line(_PORTALS_HOST, where, translate)
     for address in port.external_ips:
         where = f"{_to_port(port, port.port)} -d {address}"
-        yield write(PORTALS_CONTAINER, f"{where} {_NO_BRIDGE_PORT}", redirect)
-        yield write(PORTALS_CONTAINER, f"{where} {TO_LOCAL}", redirect)
-        yield write(_PORTALS_HOST, f"{where} {TO_LOCAL}", translate)
+        yield append_line(PORTALS_CONTAINER, f"{where} {_NO_BRIDGE_PORT}", redirect)
+        yield append_line(PORTALS_CONTAINER, f"{where} {TO_LOCAL}", redirect)
+        yield append_line(_PORTALS_HOST, f"{where} {TO_LOCAL}", translate)
     if port.node_port:
-        yield write(_NODE_PORT_CONTAINER, _to_port(port, port.node_port), redirect)
-        yield write(_NODE_PORT_HOST, _to_port(port, port.node_port), translate)
-        yield write(_NON_LOCAL, f"{_to_port(port, to)} -m state --state NEW", "ACCEPT")
+        yield append_line(_NODE_PORT_CONTAINER, _to_port(port, port.node_port), redirect)
+        yield append_line(_NODE_PORT_HOST, _to_port(port, port.node_port), translate)
+        yield append_line(_NON_LOCAL, f"{_to_port(port, to)} -m state --state NEW", "ACCEPT")
 
 
 def _to_port(port: ServicePortInfo, number: int) -> str:

@@ -21,7 +21,7 @@ from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import ProxySettings
 from proxylab.engines.embedded.tracker import PortTracker
 from proxylab.engines.embedded.userspace.proxier import served_ports
-from proxylab.engines.embedded.userspace.rules import CHAINS, shape
+from proxylab.engines.embedded.userspace.rules import CHAINS, generation
 from proxylab.engines.programmed import Programmed
 
 __all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
@@ -49,14 +49,23 @@ def load(
     """What the embedded engine would load into an empty node, for iptables-restore(8)."""
     keys = served_ports(PortTracker(family, node.name).update(cluster))
     ports = {key: number for number, key in enumerate(keys, FIRST_PORT)}
-    ruleset = render(cluster, node, settings, family, shape(ports, settings.node_address))
+    ruleset = render(cluster, node, settings, family, generation(ports, settings.node_address))
     return restore(ruleset, KernelState()).text
 
 
 def read(text: str) -> Programmed:
     """Nothing: a process, and no rule, chooses the endpoint."""
     del text
-    return Programmed(hooked=frozenset(), reaches={}, entries=(), leads={}, ways={}, in_turn=True, masquerades=False)
+    return Programmed(
+        hooked=frozenset(),
+        reaches={},
+        entries=(),
+        leads={},
+        local=frozenset(),
+        ways={},
+        in_turn=True,
+        masquerades=False,
+    )
 
 
 def differences(ours: str, theirs: str) -> list[str]:

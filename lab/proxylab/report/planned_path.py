@@ -146,10 +146,10 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
     changes = [f"destination {endpoint(resolved.destination, resolved.port)} becomes {there}"]
     try:
         hops = path(plan, node, backend.address)
-        hidden = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
+        masquerade_address = masquerade_source(plan, node, hops[0].out.device, backend.address) if hops else None
     except LookupError as error:
         return Branch(backend.name, (), (str(error),))
-    source, more, ends = _source(assembly, probe, (node, backend), hidden)
+    source, more, ends = _source(assembly, probe, (node, backend), masquerade_address)
     changes += more
     legs = _legs(hops, f"{source} > {there}", resolved)
     if not legs:
@@ -158,11 +158,11 @@ def _branch(assembly: Assembly, plan: Plan, probe: Probe, node: str, backend: _B
 
 
 def _source(
-    assembly: Assembly, probe: Probe, way: tuple[str, _Backend], hidden: IPAddress | None
+    assembly: Assembly, probe: Probe, way: tuple[str, _Backend], masquerade_address: IPAddress | None
 ) -> tuple[IPAddress, list[str], tuple[str, ...]]:
     """The source that the probe expects at one endpoint, what changes it, and remarks.
 
-    ``hidden`` is what masquerading would set on this way.
+    ``masquerade_address`` is what masquerading would set on this way.
     """
     resolved, (node, backend) = assembly.resolved(probe), way
     wanted, expected, own = probe.expect.source, assembly.expected_source(probe), resolved.sender.address
@@ -170,8 +170,8 @@ def _source(
         wanted = wanted.of.get(backend.name)
         expected = wanted.address if isinstance(wanted, SourceAddress) else None
     if isinstance(wanted, Preserved):
-        remark = f"it keeps its source, as expected; if masqueraded, it would be {hidden}"
-        return own, [], (remark,) if hidden else ()
+        remark = f"it keeps its source, as expected; if masqueraded, it would be {masquerade_address}"
+        return own, [], (remark,) if masquerade_address else ()
     if isinstance(wanted, Masqueraded):
         ways = (each for each in resolved.masquerades if (each.node, each.backend) == (node, backend.address))
         expected = next((each.source for each in ways), None)
@@ -179,9 +179,13 @@ def _source(
             return own, [f"masquerading leaves its source at {own}"], ()
     if expected is not None:
         changed = [f"source {own} becomes {expected}"] if own != expected else []
-        remark = f"expected; by its output device masquerading would set {hidden}"
-        return expected, changed, (remark,) if hidden not in (None, expected) else ()
-    return own, [], (f"if masqueraded, its source would be {hidden}",) if hidden is not None else ()
+        remark = f"expected; by its output device masquerading would set {masquerade_address}"
+        return expected, changed, (remark,) if masquerade_address not in (None, expected) else ()
+    return (
+        own,
+        [],
+        (f"if masqueraded, its source would be {masquerade_address}",) if masquerade_address is not None else (),
+    )
 
 
 def _legs(hops: tuple[Hop, ...], packet: str, resolved: ResolvedProbe) -> tuple[Leg, ...]:

@@ -12,8 +12,8 @@ from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Packet
 from proxylab.plan.assembly import assemble
 from proxylab.plan.device_names import ROUTER
-from proxylab.report.forecast import planned_path
 from proxylab.report.paths import Leg
+from proxylab.report.planned_path import planned_path
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Outcome, Probe, Scenario

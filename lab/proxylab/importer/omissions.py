@@ -7,7 +7,7 @@ from proxylab.importer.live_objects import LiveNode, LivePod
 from proxylab.importer.networks import Networks
 from proxylab.importer.reading import KubectlOutput
 
-__all__ = ["Leftovers", "note_unneeded"]
+__all__ = ["Omissions", "note_unneeded"]
 
 _MOST_NAMES: Final = 6
 
@@ -18,7 +18,7 @@ _ALWAYS: Final = (
 )
 
 
-class Leftovers:
+class Omissions:
     """Things left out, each once, under the reason."""
 
     def __init__(self) -> None:
@@ -43,23 +43,23 @@ def note_unneeded(
     needed: Collection[tuple[str, str]],
     nodes: Iterable[LiveNode],
     networks: Networks,
-    left: Leftovers,
+    omissions: Omissions,
 ) -> None:
     """Note pods that no Service needs, and properties of nodes that a lab's nodes lack."""
     for pod in pods:
         if (pod.namespace, pod.name) not in needed:
-            left.add(_why(pod), f"{pod.namespace}/{pod.name}")
+            omissions.add(_why(pod), f"{pod.namespace}/{pod.name}")
     for kind, count in kubectl_output.others.items():
-        left.add("objects of other kinds", f"{count} {kind}")
+        omissions.add("objects of other kinds", f"{count} {kind}")
     for node in nodes:
         if not node.ready:
-            left.add("that nodes are not ready: in the lab they are", node.name)
+            omissions.add("the NotReady state of nodes, since nodes of a lab are ready", node.name)
         if node.other_addresses:
-            left.add("external addresses of nodes", f"{node.name} ({', '.join(node.other_addresses)})")
+            omissions.add("external addresses of nodes", f"{node.name} ({', '.join(node.other_addresses)})")
     if not networks.nodes_stay:
-        left.add("addresses of nodes", "no network holds them without those of others; the lab chooses others")
+        omissions.add("addresses of nodes", "no network holds them without those of others; the lab chooses others")
     if not networks.pods_stay:
-        left.add("addresses of pods", "they lie among those of nodes or Services; others stand for them")
+        omissions.add("addresses of pods", "they lie among those of nodes or Services; others stand for them")
 
 
 def _why(pod: LivePod) -> str:
