@@ -31,8 +31,8 @@ def explanation(verdict: Judged) -> str:
 
 
 def why_skipped(verdict: Judged) -> str:
-    """The capabilities that the machine lacks."""
-    return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
+    """The capabilities that the machine lacks, or what the engine's mode does."""
+    return "; ".join(dict.fromkeys(reason for each in verdict.verdicts for reason in each.reasons))
 
 
 @contextmanager

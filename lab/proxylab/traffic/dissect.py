@@ -54,6 +54,7 @@ _ECHO_REPLY: Final = frozenset({0, 129})
 class TcpFlag:
     """The bits of a TCP header's control field (RFC 9293, section 3.1)."""
 
+    FIN: Final = 0x01
     SYN: Final = 0x02
     RST: Final = 0x04
     ACK: Final = 0x10
