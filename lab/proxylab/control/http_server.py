@@ -129,7 +129,7 @@ class HttpServer:
             except ConnectionAbortedError:  # the client has gone (accept(2))
                 continue
             except OSError:
-                # No descriptor is left. No event shows when one is free again: other parts of the lab close theirs, too.
+                # No descriptor is left. No event shows when one is free again: other parts of the lab close theirs.
                 await asyncio.sleep(_RETRY_SECONDS)
                 continue
             task = asyncio.create_task(self._serve(connection))
