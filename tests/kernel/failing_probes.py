@@ -149,7 +149,7 @@ BROKEN = [
         "external IP at another port is not translated",
         scenario="scenarios/untranslated/other-ports-and-addresses.lab.yaml",
         patch=f"import {FRONTS} as m; m.external_ip = lambda scope, address: "
-        "[m.write(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
+        "[m.append_line(m.names.SERVICES, f'-d {address}', scope.chains.external)]",
     ),
     Broken(
         "an echo request, over IPv6",

@@ -22,7 +22,9 @@ from proxylab.scenario.model import Manner
 NODE = IPv4Address("172.18.0.2")
 NO_MAC = "00:00:00:00:00:00"
 AT_THE_POD = ("echo-1", Packet.REQUEST)
-MANNERS = [(protocol, manner) for protocol in (Transport.TCP, Transport.UDP) for manner in Manner]
+MANNERS = [
+    (protocol, manner) for protocol in (Transport.TCP, Transport.UDP) for manner in (Manner.CONNECT, Manner.PACKET)
+]
 
 
 def from_node(protocol: Transport, manner: Manner, **changes: Any) -> ResolvedProbe:
