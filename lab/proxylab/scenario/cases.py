@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.scenario.matrix import network_axes
 from proxylab.scenario.model import (
+    TERMINATING_MODES,
     AddressTarget,
     Case,
     EngineFailure,
     Exceptional,
+    Manner,
     Matrix,
     Network,
     Node,
@@ -127,9 +129,13 @@ class _InCase:
 
     def _probe(self, probe: Probe, family: Family | None) -> Probe:
         exception = next((each for each in probe.exceptions if self._holds(each, family)), None)
+        manner = probe.send.manner
+        if manner is Manner.EITHER:
+            manner = Manner.CONNECT if self._conditions["mode"] in TERMINATING_MODES else Manner.PACKET
         return replace(
             probe,
             name=_name(probe.name, self._id(family)),
+            send=replace(probe.send, manner=manner),
             expect=exception.expect if exception else probe.expect,
             exceptions=(),
         )

@@ -67,11 +67,12 @@ from proxylab.scenario.steps import (
     Until,
 )
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import Frontend, Manner, Mode, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome, Position, Reply, Spread
 
 __all__ = [
     "MOST_FLOWS",
     "STREAM_EVERY",
+    "TERMINATING_MODES",
     "AddressTarget",
     "Backend",
     "Case",
