@@ -1,4 +1,4 @@
-"""A port of a node that two programs want: the error names both, as a mistake of the author."""
+"""A port that two want: two programs of a node, which is a mistake of the author, or one probe after another."""
 
 from pathlib import Path
 
@@ -60,3 +60,29 @@ def test_two_daemons_on_one_port_are_both_named(cli: CommandLine, tmp_path: Path
     typed = cli.type("up", str(scenario))
     told = f"{scenario}:6:5: resolver: monitor listens on UDP 5353 of node-a; give resolver another port"
     assert (typed.status, typed.errors.splitlines()) == (2, [told])
+
+
+ONE_PORT = """\
+apiVersion: proxylab/v1
+kind: Scenario
+metadata: {name: one-port}
+spec:
+  nodes: {node-a: {}}
+  pods: {web: {ports: [8080]}, client: {}}
+  probes:
+  - name: data
+    from: {name: client, port: 5000}
+    to: {pod: web}
+    expect: &delivered {outcome: delivered, backends: [web], source: preserved}
+  - {name: data again, from: {name: client, port: 5000}, to: {pod: web}, expect: *delivered}
+  - {name: HTTP, from: {name: client, port: 5000}, to: {pod: web}, expect: {http: {status: 200}}}
+  - {name: SYN, from: {name: client, port: 5000}, to: {pod: web}, send: {as: packet}, expect: *delivered}
+"""
+
+
+def test_probes_follow_each_other_from_a_port_of_the_authors_choice(cli: CommandLine, tmp_path: Path) -> None:
+    """The connection of the one before is in TIME_WAIT then."""
+    scenario = tmp_path / "one-port.lab.yaml"
+    scenario.write_text(ONE_PORT)
+    typed = cli.type("run", str(scenario))
+    assert typed.status == 0, typed.output

@@ -44,8 +44,8 @@ class SocketAddress(Record, frozen=True):
             host, port = bracketed[1], bracketed[2] or port
         elif text.count(":") == 1:
             host, _, port = text.partition(":")
-        if not 1 <= int(port) <= _LAST_PORT:
-            raise ValueError(f"{port} is not a port")
+        if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= _LAST_PORT):
+            raise ValueError(f"{port!r} is not a port")
         return cls(ip_address(host), int(port))
 
     def __str__(self) -> str:

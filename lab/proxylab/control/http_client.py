@@ -40,6 +40,8 @@ async def fetch(
     with asking:
         if source is not None:
             asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+            # A connection of an earlier probe from that port may be in TIME_WAIT (see proxylab.traffic.connect).
+            asking.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             asking.bind((str(source[0]), source[1]))
         async with asyncio.timeout(deadline.remaining):
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))

@@ -107,7 +107,8 @@ def _check_echo(expect: Expect, location: Location, problems: Problems) -> None:
         problems.add(location["outcome"].spot, what, allowed="allowed: delivered, rejected, dropped, untranslated")
     if expect.http is not None:
         problems.add(location["http"].key, "an echo request carries no HTTP", allowed="remove the key")
-    if isinstance(expect.source, Masqueraded):
+    sources = expect.source.of.values() if isinstance(expect.source, SourceByBackend) else (expect.source,)
+    if any(isinstance(each, Masqueraded) for each in sources):
         what = "no Service translates an echo request, so nothing masquerades it"
         problems.add(location["source"].spot, what, allowed="allowed: preserved, an address, or {node, device}")
     for index, backend in enumerate(expect.backends or ()):

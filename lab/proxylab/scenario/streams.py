@@ -161,9 +161,12 @@ class _Checker(Struct, frozen=True):
         if expect.conntrack is not None:
             check_conntrack(expect.conntrack, location["conntrack"], self.inventory, self.problems)
         for index, metric in enumerate(expect.metrics):
+            spot = location["metrics"][index]["node"].spot
             if metric.node not in self.inventory.nodes:
-                spot = location["metrics"][index]["node"].spot
                 self.inventory.refuse(spot, metric.node, "a node", self.inventory.nodes, self.problems)
+            elif metric.node not in self.state.running:
+                what = f"the engine of {metric.node} does not run at the end of this step"
+                self.problems.add(spot, what, allowed="name a node whose engine runs, or start it")
 
     def _stream_expect(self, expect: StreamExpect, location: Location) -> None:
         if not location.keys:

@@ -74,8 +74,8 @@ def refused_by_reverse_path(failure: Failure) -> str:
 
 def end_lost(failure: Failure) -> str:
     """A rule may have dropped the end of a connection that carried data: the sender's FIN, or the backend's."""
-    if not failure.flow.unended:
-        return ""
+    if failure.flow.unended != "timeout":
+        return ""  # a reset came, so nothing was lost
     lost = "the end of the connection (FIN) was lost after its data had crossed the network"
     for rule in failure.case.rules:
         if rule.target == "DROP":

@@ -99,6 +99,21 @@ def test_a_rule_that_counted_drops_is_the_cause_of_a_connection_without_an_end()
     )
 
 
+@pytest.mark.parametrize(
+    ("why_not", "drops", "reason"),
+    [
+        ("timeout", (), "its connection did not end: debug sent its FIN, and none came back from echo-1."),
+        ("ECONNRESET", (CONNECTED.dropped(2),), "its connection ended with ECONNRESET at debug."),
+    ],
+)
+def test_a_rule_that_did_its_work_is_not_the_cause_of_a_connection_without_an_end(
+    why_not: str, drops: tuple[RuleCount, ...], reason: str
+) -> None:
+    """Nor is one that dropped something the cause of a reset."""
+    verdict = without_end(why_not, counts=(CONNECTED.translated("echo-1"), *drops))
+    assert why(case_of(verdict), verdict) == reason
+
+
 def test_a_pod_that_reaches_itself_is_both_sender_and_backend() -> None:
     world = World(pods=(), backends=("debug",), source=NodeDevice("node-a", "pods"))
     evidence = world.evidence(world.round_trip(0, "debug", ip_address("10.244.1.1")))
