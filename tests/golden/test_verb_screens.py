@@ -34,7 +34,7 @@ from proxylab.cli.engines import engines_lines
 from proxylab.errors import CapabilityError
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py

@@ -5,7 +5,10 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.plan.addresses import AddressPlan
-from proxylab.scenario.model import Host, Node, PodGroup, Scenario
+from proxylab.scenario.hosts import Host
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
 
 __all__ = ["address_conflicts"]
 

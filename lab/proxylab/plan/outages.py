@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from proxylab.plan.device_names import UPLINK
 from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
-from proxylab.scenario.model import LinkChange
+from proxylab.scenario.change import LinkChange
 
 __all__ = ["Absences", "Links"]
 

@@ -27,7 +27,8 @@ from proxylab.plan.device_names import POD_BRIDGE, UPLINK
 from proxylab.plan.draft import Draft, NamespaceDraft, only
 from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.name_servers import namespace_of_name_server, serves_names
-from proxylab.scenario.model import PodGroup, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.pods import PodGroup
 
 __all__ = ["add_pods", "everywhere"]
 

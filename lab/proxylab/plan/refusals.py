@@ -10,7 +10,9 @@ from typing import Final
 from proxylab.addresses import Family, IPNetwork
 from proxylab.plan.device_names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
 from proxylab.plan.sysctls import dotted
-from proxylab.scenario.model import Node, Position, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.words import Position
 
 __all__ = ["refusals", "written_sysctls"]
 

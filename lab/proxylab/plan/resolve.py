@@ -31,19 +31,18 @@ from proxylab.plan.questions import Questions
 from proxylab.plan.receivers import everywhere
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
-from proxylab.scenario.model import (
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import (
     STREAM_EVERY,
     AddressTarget,
-    Frontend,
     HostTarget,
-    Manner,
     PodTarget,
     Probe,
-    Scenario,
     ServiceTarget,
     Source,
     Stream,
 )
+from proxylab.scenario.words import Frontend, Manner
 
 __all__ = ["resolve", "resolve_streams"]
 

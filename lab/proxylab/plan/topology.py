@@ -52,7 +52,10 @@ from proxylab.plan.model import (
 from proxylab.plan.pods import add_pods, everywhere
 from proxylab.plan.refusals import refusals, written_sysctls
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
-from proxylab.scenario.model import Host, HostTarget, LoadBalancer, Node, Probe, Scenario, Stream
+from proxylab.scenario.hosts import Host, LoadBalancer
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.probes import HostTarget, Probe, Stream
 
 __all__ = ["draw"]
 

@@ -20,7 +20,8 @@ from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_
 from proxylab.pytest_plugin.page_entries import heading_of_test, show
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.report.trace_text import journey
-from proxylab.scenario.model import Position, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from proxylab.evidence.segments import DialogueRecord
     from proxylab.plan.dialogue import Turn
     from proxylab.protocol.messages import Executed
-    from proxylab.scenario.model import Probe
+    from proxylab.scenario.probes import Probe
     from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 _Verdict = TypeVar("_Verdict", bound="ProbeVerdict | StepVerdict")

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.model import Matrix, Network, Node
+from proxylab.scenario.matrix import Matrix
+from proxylab.scenario.network import Network
+from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
 

@@ -14,7 +14,8 @@ from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zero
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
-from proxylab.scenario.model import ListeningPort, Node, PodGroup
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.services import Metadata, StoredAddress
 from proxylab.scenario.syntax import PortName, PortNumber, distinct, is_address
 

@@ -13,17 +13,10 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.model import Listener, Namespace, Plan, Role, Sysctl
 from proxylab.plan.print import plan_lines
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import (
-    HostTarget,
-    NodeAddress,
-    NodeRoute,
-    RoutedAddress,
-    Scenario,
-    Segment,
-    Send,
-    TrackedConnection,
-    Uplink,
-)
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import RoutedAddress, Segment
+from proxylab.scenario.nodes import NodeAddress, NodeRoute, TrackedConnection, Uplink
+from proxylab.scenario.probes import HostTarget, Send
 
 GOLDEN = Path(__file__).parents[2] / "golden/plan"
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, listed, times
-from proxylab.scenario.model import Count
+from proxylab.scenario.steps import Count
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.streams.subject import Stream, may_be_late
 from proxylab.verdict.findings import Findings

@@ -4,7 +4,7 @@ from proxylab.addresses import IPAddress
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StreamPacket
 from proxylab.evidence.words import listed
-from proxylab.scenario.model import SourceExpectation
+from proxylab.scenario.expect import SourceExpectation
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.expectations.streams.subject import Stream, answer_words, may_be_late
 from proxylab.verdict.findings import Findings
