@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
-from proxylab.plan.device_names import NODES, OUTSIDE
 from proxylab.plan.name_servers import has_own_server
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE
 from proxylab.scenario.words import Position
 
 __all__ = ["AddressPlan", "allocate_addresses"]

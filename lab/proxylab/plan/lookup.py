@@ -5,9 +5,9 @@ from typing import Final, TypeVar
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
-from proxylab.plan.device_names import UPLINK
 from proxylab.plan.forwarding import on_segment
 from proxylab.plan.model import Namespace, Plan, PodPlacement
+from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import ListeningPort
 from proxylab.scenario.words import Frontend
 

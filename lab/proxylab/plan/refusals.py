@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from proxylab.addresses import Family, IPNetwork
-from proxylab.plan.device_names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
+from proxylab.plan.device_names import OWN_NAMESPACES, ROUTER
 from proxylab.plan.sysctls import dotted
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.words import Position
 

@@ -28,7 +28,7 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.address_conflicts import address_conflicts
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
-from proxylab.plan.device_names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
+from proxylab.plan.device_names import FABRIC, OVERLAY, ROUTER
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     MAIN_TABLE,
@@ -54,6 +54,7 @@ from proxylab.plan.refusals import refusals, written_sysctls
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.probes import HostTarget, Probe, Stream
 
