@@ -25,13 +25,13 @@ from proxylab.evidence.evidence import Direction
 from proxylab.protocol.standing_labs import CapturedFrame, Frames, Listen
 from proxylab.report.frame_line import frame_line
 from proxylab.report.pcapng import beginning, packet
+from proxylab.scenario.network import UPLINK
 from proxylab.timing import Deadline
 
 __all__ = ["command", "frame_text"]
 
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
-_DEVICE: Final = "eth0"
 
 Taker = Callable[[CapturedFrame], None]
 
@@ -63,7 +63,7 @@ def command(
     if write is not None and wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
     netns_name, _, device = chosen.words[0].partition(":")
-    device = device or _DEVICE
+    device = device or UPLINK
     with chosen.opened() as lab, _taker(netns_name, device, write, wireshark) as take:
         check_netns(lab.scenario, netns_name)
         request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count)
