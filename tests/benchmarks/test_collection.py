@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 BOUND = 2.0
-FOR_A_RUN = ("asyncio", "docker", "proxylab.kernel", "proxylab.client.session", "proxylab.traffic", "pyroute2", "scapy")
+FOR_A_RUN = ("docker", "proxylab.kernel", "proxylab.traffic", "pyroute2", "scapy")
 
 # Loaded as a plugin: notes what is started, and in the end what is loaded.
 WITNESS = """

@@ -31,10 +31,13 @@ from proxylab.cli import _VERBS, main
 from proxylab.cli.capture import frame_text
 from proxylab.cli.doctor import doctor_lines
 from proxylab.cli.engines import engines_lines
+from proxylab.cli.kernels import kernels_lines
 from proxylab.errors import CapabilityError
+from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
 from proxylab.scenario.expect import Preserved
+from proxylab.traffic.frame_line import frame_line
 
 FILES = Path(__file__).parent / "screens"
 OF_RUNS = {"run"}  # tests/golden/test_run_screens.py
@@ -92,7 +95,10 @@ def listened(width: int) -> list[str]:
     at = 1_700_000_000_123_456_789
     return [
         frame_text(each)
-        for each in (CapturedFrame(at, True, first.hex()), CapturedFrame(at + 10**6, False, second.hex()))
+        for each in (
+            CapturedFrame(at, True, first.hex(), frame_line(first)),
+            CapturedFrame(at + 10**6, False, second.hex(), frame_line(second)),
+        )
     ]
 
 
@@ -121,7 +127,17 @@ def listed(width: int) -> list[str]:
     return engines_lines(cache.binaries(), offered, width)
 
 
-DRAWN: dict[str, Callable[[int], list[str]]] = {"capture": listened, "doctor": examined, "engines": listed}
+def on_offer(width: int) -> list[str]:
+    built = Kernel("/home/user/.cache/proxylab/kernels/7.2.11-1-2b6f0c9e71aa/linux", "7.2.11")
+    return kernels_lines("6.18.44", (built, Kernel("/usr/bin/linux.uml", "6.1.176", "/usr/lib/uml/modules")), width)
+
+
+DRAWN: dict[str, Callable[[int], list[str]]] = {
+    "capture": listened,
+    "doctor": examined,
+    "engines": listed,
+    "kernels": on_offer,
+}
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,11 @@ def say(word: str) -> None:
 
 def main() -> None:
     from proxylab.client.session import Session
+    from proxylab.engines.protocol import EngineChoice
     from proxylab.scenario.load import load_scenario
 
     scenario = load_scenario(Path(sys.argv[1]))
-    session = Session()
+    session = Session(EngineChoice(kernel=sys.argv[2]))
     say("building")
     lab = session.open(scenario)
     say("probing")

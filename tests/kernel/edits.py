@@ -313,4 +313,55 @@ EDITS = [
             )
         },
     ),
+    # What holds in mode userspace alone does not hold in mode iptables.
+    Edit(
+        "userspace/accepted-then-closed",
+        "mode: userspace",
+        "mode: iptables",
+        {
+            "ClusterIP of a closed port refuses, but mode userspace accepts and closes",
+            "ClusterIP without endpoints rejects, but mode userspace accepts and closes",
+            "NodePort without endpoints rejects, but mode userspace accepts and closes",
+        },
+    ),
+    Edit(
+        "userspace/another-endpoint-is-tried",
+        "mode: [userspace]",
+        "mode: [iptables]",
+        {
+            "ClusterIP from a node reaches the listening pod although another one refuses",
+            "ClusterIP reaches the listening pod although another endpoint refuses",
+        },
+    ),
+    Edit(
+        "userspace/every-pod-sees-the-node",
+        "mode: userspace",
+        "mode: iptables",
+        {
+            "ClusterIP by UDP shows the client, but in mode userspace its gateway",
+            "ClusterIP to another node shows the client, but in mode userspace its node",
+            "ClusterIP to the same node shows the client, but in mode userspace its gateway",
+        },
+    ),
+    Edit(
+        "userspace/proxy-stops",
+        "mode: userspace",
+        "mode: iptables",
+        {
+            (
+                "the proxy of the client's node stops: "
+                "ClusterIP is refused after the proxy stopped in mode userspace only"
+            ),
+            "the proxy starts again: ClusterIP is served again after the proxy started",
+        },
+    ),
+    Edit(
+        "userspace/round-robin-and-affinity",
+        "mode: userspace",
+        "mode: iptables",
+        {
+            "ClusterIP spreads connections evenly over two endpoints in every mode",
+            "ClusterIP with ClientIP affinity keeps to one endpoint in every mode",
+        },
+    ),
 ]

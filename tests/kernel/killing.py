@@ -140,13 +140,13 @@ def is_another_workers(pid: int) -> bool:
 
 
 @contextmanager
-def running(*, ordinary: bool, held: bool = False) -> Iterator[Run]:
-    """A client that runs the scenario, killed at the latest when the block ends.
+def running(*, ordinary: bool, held: bool = False, kernel: str = "host") -> Iterator[Run]:
+    """A client that runs the scenario on that kernel, killed at the latest when the block ends.
 
     With ``held``, the client pauses once its lab exists, until ``Run.go_on``.
     """
     with checkout_for(ordinary=ordinary) as (root, become):
-        argv = [*become, python_of(root), str(root / "tests/kernel/driver.py"), str(root / SCENARIO)]
+        argv = [*become, python_of(root), str(root / "tests/kernel/driver.py"), str(root / SCENARIO), kernel]
         client = subprocess.Popen(
             argv,
             stdin=subprocess.PIPE if held else subprocess.DEVNULL,
@@ -244,13 +244,13 @@ def blows(*, ordinary: bool) -> Iterator[Any]:
             yield pytest.param(blow, role, stage, id=name, marks=[pytest.mark.thorough] if thorough else [])
 
 
-def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool) -> None:
+def strike_and_look(blow: signal.Signals, role: str, stage: str, *, ordinary: bool, kernel: str = "host") -> None:
     """Run, kill, and expect no leftovers. Run again if the signal hit no process."""
     dice = random.Random(f"{role} {stage} {blow} {ordinary}")
     ours = spaces_of(os.getpid())
     before = Machine.now()
     for _ in range(ATTEMPTS):
-        with running(ordinary=ordinary) as run:
+        with running(ordinary=ordinary, kernel=kernel) as run:
             hit = strike(run, role, stage, blow, dice)
             expect_nothing_left(run, before, ours)
         if hit:

@@ -22,7 +22,7 @@ def test_collecting_starts_no_lab_and_loads_nothing_that_a_run_needs(project: Pr
     conftest.write_text(
         conftest.read_text() + "\n\ndef pytest_unconfigure():\n"
         "    import sys\n"
-        "    print('LOADED', sorted({'proxylab.client.session', 'scapy', 'pyroute2', 'docker'} & set(sys.modules)))\n"
+        "    print('LOADED', sorted({'proxylab.kernel', 'scapy', 'pyroute2', 'docker'} & set(sys.modules)))\n"
     )
     result = project.pytester.runpytest_subprocess("--collect-only", "-q")
     assert result.ret == pytest.ExitCode.OK
@@ -31,7 +31,7 @@ def test_collecting_starts_no_lab_and_loads_nothing_that_a_run_needs(project: Pr
 
 
 def test_a_project_without_scenarios_pays_for_next_to_nothing() -> None:
-    heavy = "{'pydantic', 'yaml', 'scapy', 'pyroute2', 'docker', 'asyncio', 'proxylab.client.session'}"
+    heavy = "{'pydantic', 'yaml', 'scapy', 'pyroute2', 'docker', 'proxylab.kernel'}"
     code = f"import sys; import proxylab.pytest_plugin; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"

@@ -1,4 +1,4 @@
-"""The summary of many scenarios: a line for each folder, and the files that took longest."""
+"""The summary of many scenarios: a line for each folder."""
 
 import re
 
@@ -31,15 +31,3 @@ def test_one_folder_has_none_and_neither_has_a_quiet_run(project: Project) -> No
     project.scenario("till/y.lab.yaml", "stands")
     assert "scenarios by folder" not in project.run("-q").stdout.str()
     assert "scenarios by folder" in project.run("-v").stdout.str()
-
-
-def test_the_ten_slowest_files_are_named_with_no_word_broken(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    folder = "a-folder-with-quite-a-long-name/and-another-one-inside-it-that-is-long-too"
-    for number in range(11):
-        project.scenario(f"{folder}/{number}.lab.yaml", "holds")
-    lines = [line for line in project.run().outlines if line]
-    first = next(number for number, line in enumerate(lines) if "slowest scenario files" in line)
-    shown = lines[first + 1 : first + 21]
-    assert all(re.fullmatch(r" +\d+\.\d\d s  a-folder-with-quite-a-long-name/", line) for line in shown[::2])
-    assert all(re.fullmatch(rf" +{folder.partition('/')[2]}/\d+\.lab\.yaml", line) for line in shown[1::2])

@@ -36,6 +36,7 @@ CHAPTERS = {
     "network": "Networks of pods and nodes",
     "dns": "DNS",
     "manifests": "Kubernetes objects as kubectl prints them",
+    "userspace": "Mode userspace beside the others",
     "leftovers": "Rules of an earlier proxy",
     "steps": "Changes while the cluster is in use",
     "bugs": "Bugs and limits of kube-proxy",

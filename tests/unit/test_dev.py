@@ -258,6 +258,7 @@ def test_scenarios_run_on_the_kube_proxies_that_can_be_had(
     assert given == engines
     assert call.endswith(" -x")
     assert ("not thorough and (core or not engine_kube_proxy)" in call) is ("--all" not in option)
+    assert ("kernels --obtain" in " ".join(ready.calls("proxylab"))) is ("--all" in option)
     assert "not budget" in call
     assert ("no kube-proxy can be had here" in errors) is (proxylab == "exit 4")
 

@@ -17,10 +17,10 @@ from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
 from proxylab.binaries.module import ModuleSource
 from proxylab.binaries.release import ReleaseSource
-from proxylab.engines.engine_names import EngineName
+from proxylab.engines.engine_names import LAST_MINORS, EngineName
 from proxylab.errors import CapabilityError
 
-__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers"]
+__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers", "with_mode"]
 
 Tell = Callable[[str], None]
 
@@ -101,11 +101,31 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
             raise CapabilityError(
                 f"kube-proxy {name.version}: {where} has {binary.version}", "ask for another version, or for none"
             )
+        _refuse_too_new(binary.version, name)
         return binary
-    cached = [each for each in sources.cache.binaries() if _fits(each.version, name.version)]
+    if name.version:
+        _refuse_too_new(name.version, name)
+    cached = [each for each in with_mode(sources.cache.binaries(), name.mode) if _fits(each.version, name.version)]
     if cached:
         return cached[-1]
-    return newest(name.version, sources, tell)
+    major, minor = LAST_MINORS.get(name.mode, (0, 0))
+    return newest(name.version or (f"v{major}.{minor}" if major else ""), sources, tell)
+
+
+def with_mode(binaries: Sequence[Binary], mode: str) -> list[Binary]:
+    """The binaries that have a mode, in their order."""
+    last = LAST_MINORS.get(mode)
+    return [each for each in binaries if last is None or order(each.version)[:2] <= last]
+
+
+def _refuse_too_new(version: str, name: EngineName) -> None:
+    """Raise ``CapabilityError`` for a version that lacks the engine's mode."""
+    last = LAST_MINORS.get(name.mode)
+    if last is not None and order(version)[:2] > last:
+        minor = f"v{last[0]}.{last[1]}"
+        raise CapabilityError(
+            f"mode {name.mode} in kube-proxy {version}", f"name a version up to {minor}, the last one"
+        )
 
 
 def _from_source(where: str, name: EngineName, sources: Sources, tell: Tell) -> Binary:

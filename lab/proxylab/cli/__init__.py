@@ -53,6 +53,7 @@ _VERBS: Final = {
     "import": "Write a scenario from kubectl's output of a live cluster.",
     "init": "Write a commented example scenario.",
     "judge": "Judge recorded probes and steps again.",
+    "kernels": "List the kernels that labs can run on; build one.",
     "logs": "Print the log of a node's engine.",
     "plan": "Show a scenario's nodes, pods, addresses and devices.",
     "probe": "Send one probe and explain the result.",

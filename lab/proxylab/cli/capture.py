@@ -23,7 +23,6 @@ from proxylab.client.connection import Connection
 from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
 from proxylab.protocol.standing_labs import CapturedFrame, Frames, Listen
-from proxylab.report.frame_line import frame_line
 from proxylab.report.pcapng import beginning, packet
 from proxylab.scenario.network import UPLINK
 from proxylab.timing import Deadline
@@ -66,7 +65,8 @@ def command(
     device = device or UPLINK
     with chosen.opened() as lab, _taker(netns_name, device, write, wireshark) as take:
         check_netns(lab.scenario, netns_name)
-        request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count)
+        in_words = write is None and not wireshark
+        request = Listen(netns_name=netns_name, device=device, seconds=seconds, count=count, in_words=in_words)
         try:
             frames, lost = _listen(lab.connection, request, take)
         except ScenarioError as error:
@@ -122,7 +122,7 @@ def frame_text(frame: CapturedFrame) -> str:
     at = datetime.fromtimestamp(frame.at // 1_000_000_000).astimezone()
     way = "out" if frame.outgoing else "in "
     micros = frame.at // 1000 % 1_000_000
-    return f"{at:%H:%M:%S}.{micros:06} {way} {frame_line(bytes.fromhex(frame.data))}"
+    return f"{at:%H:%M:%S}.{micros:06} {way} {frame.words}"
 
 
 def _writer(stream: BinaryIO, netns_name: str, device: str) -> Taker:

@@ -4,14 +4,16 @@ Some mistakes show only in the plan: networks that are too small, an address tha
 every case of a scenario that it could read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from pathlib import Path
 
 import click
 
 from proxylab.cli.file_arguments import files_argument, load_all
-from proxylab.errors import ExitCode, ScenarioError
+from proxylab.engines.engine_names import mode_of, read_engine, version_of
+from proxylab.engines.lacking import lacking, refuse
+from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.words import amount
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -34,6 +36,13 @@ class _Check(click.Command):
         return super().parse_args(ctx, [*bare, *args[options:]])
 
 
+def _engine(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    try:
+        return str(read_engine(value)) if value else ""
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
+
+
 @click.command("check", cls=_Check, short_help="Report every mistake in scenario files; run nothing.")
 @files_argument
 @click.option(
@@ -42,7 +51,14 @@ class _Check(click.Command):
     help=f"Also check manifests against the Kubernetes API schema of a version, by default {_DEFAULT_VERSION}. "
     "Needs proxylab[strict], but no network.",
 )
-def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
+@click.option(
+    "--engine",
+    metavar="ENGINE",
+    default="",
+    callback=_engine,
+    help="Also list what this engine's mode cannot show, with the reason, and what to write instead.",
+)
+def command(files: tuple[Path, ...], strict: str | None, engine: str) -> ExitCode:
     """Report every mistake in the scenarios in FILE…; run nothing.
 
     A directory means every *.lab.yaml below it.
@@ -60,7 +76,24 @@ def command(files: tuple[Path, ...], strict: str | None) -> ExitCode:
         click.echo(f"{scenario.file}: ok, {judged}")
         for note in scenario.notes:
             click.echo(f"{scenario.file}: {note}", err=True)
+        for line in _lacking(scenario, engine) if engine else ():
+            click.echo(line)
     return ExitCode.OK
+
+
+def _lacking(scenario: Scenario, engine: str) -> Iterator[str]:
+    """A line for each probe that the engine's mode cannot show, or one for the whole scenario."""
+    mode = mode_of(engine)
+    for case in cases(scenario, mode, version_of(engine)):
+        try:
+            refuse(mode, case)
+        except CapabilityError as error:
+            yield f"{scenario.file}: {engine} skips it: needs {error.missing}"
+            return
+        assembly = assemble(case)
+        for probe in case.all_probes:
+            if reason := lacking(mode, assembly, probe):
+                yield f"{probe.position}: {probe.name}: {engine} skips it: {reason}"
 
 
 def _version(written: str | None) -> str | None:

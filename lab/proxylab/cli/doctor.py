@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from typing import Final
 
 import click
+from msgspec import Struct
 from msgspec.structs import asdict
 
 from proxylab.capability import Capability
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
+from proxylab.guest.kernels import HOST, UML, known_kernels
 from proxylab.protocol.messages import Examine, Examined, Ready
 from proxylab.text import WIDTH, wrapped
 from proxylab.timing import Deadline
@@ -61,6 +63,7 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
         click.echo(_CI, nl=False)
         return ExitCode.OK
     ready, capabilities = _examined()
+    guest = _guest(capabilities)
     lacking = any(each.required and not each.works for each in capabilities)
     if output == "json":
         document = {
@@ -70,16 +73,39 @@ def command(*, ci: bool, output: str, color: str) -> ExitCode:
             "rootless": None if ready is None else ready.rootless,
             "labs": not lacking,
             "capabilities": [asdict(each) for each in capabilities],
+            "guest": None if guest is None else {"kernel": guest.kernel, "adds": list(guest.adds)},
         }
         click.echo(json.dumps(document, indent=2))
     else:
-        click.echo("\n".join(doctor_lines(ready, capabilities, terminal_width())), color=wants_color(sys.stdout, color))
+        click.echo(
+            "\n".join(doctor_lines(ready, capabilities, terminal_width(), guest)), color=wants_color(sys.stdout, color)
+        )
     return ExitCode.CAPABILITY if lacking else ExitCode.OK
 
 
-def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
+class Guest(Struct, frozen=True):
+    """The kernel that ``--kernel uml`` means, and the capabilities that it has and the machine's lacks."""
+
+    kernel: str
+    adds: tuple[str, ...]
+
+
+def _guest(here: Sequence[Capability]) -> Guest | None:
+    """What a guest would add; ``None`` if nothing is missing, or no guest boots."""
+    missing = {each.name for each in here if not each.works}
+    if not missing or next(known_kernels(), None) is None:
+        return None
+    ready, found = _examined(UML)
+    if ready is None:
+        return None
+    if "a sandbox" in missing:
+        return Guest(ready.kernel, ("a sandbox",))
+    return Guest(ready.kernel, tuple(each.name for each in found if each.works and each.name in missing))
+
+
+def _examined(kernel: str = HOST) -> tuple[Ready | None, tuple[Capability, ...]]:
     """What a lab process found; if none can start, that is the only finding."""
-    with LabProcess() as process:
+    with LabProcess(kernel=kernel) as process:
         try:
             ready = process.ready()
         except CapabilityError as error:
@@ -94,8 +120,10 @@ def _examined() -> tuple[Ready | None, tuple[Capability, ...]]:
     return ready, (sandbox, *found)
 
 
-def doctor_lines(ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH) -> list[str]:
-    """A line for each capability; a missing one is followed by its cost and its fix."""
+def doctor_lines(
+    ready: Ready | None, capabilities: Sequence[Capability], width: int = WIDTH, guest: Guest | None = None
+) -> list[str]:
+    """A line for each capability; a missing one is followed by its cost and its fix. Then what a guest would add."""
     room = max(len(each.name) for each in capabilities)
     lines = [] if ready is None else [f"kernel {ready.kernel}, {'an ordinary user' if ready.rootless else 'root'}", ""]
     for each in capabilities:
@@ -112,4 +140,7 @@ def doctor_lines(ready: Ready | None, capabilities: Sequence[Capability], width:
         verdict = f"this machine can run labs; {missing} of {len(capabilities)} capabilities are missing"
     else:
         verdict = "this machine can run labs, and nothing is missing"
+    if guest is not None and guest.adds:
+        adds = f"labs with --kernel uml run on kernel {guest.kernel} and have them: {', '.join(guest.adds)}"
+        return [*lines, "", verdict, *wrapped(adds, "", "", width)]
     return [*lines, "", verdict]

@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 from proxylab.binaries.upstream import read_gates, upstream_for
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine, where_of
 from proxylab.engines.protocol import EngineChoice
+from proxylab.guest.kernels import HOST, find_kernel
 
 __all__ = ["choice_of", "choices_of", "engine_options", "engines_options", "given_options"]
 
@@ -78,6 +79,13 @@ _OPTIONS: Final = (
         type=click.Choice(IPTABLES_VARIANTS),
         help="The iptables variant that loads the rules; by default the first that works on this machine.",
     ),
+    click.option(
+        "--kernel",
+        metavar="KERNEL",
+        default=HOST,
+        show_default=True,
+        help="The kernel of the labs: host, uml for a user-mode Linux (see `proxylab kernels`), or the path of one.",
+    ),
 )
 
 
@@ -136,13 +144,15 @@ def choice_of(
     feature_gates: str = "",
     flags: tuple[str, ...] = (),
     iptables: str | None = None,
+    kernel: str = HOST,
 ) -> EngineChoice:
     """The engine with its options; obtains a binary if the engine needs one.
 
     Raises:
         click.UsageError: the options contradict each other.
-        CapabilityError: no source has the binary.
+        CapabilityError: no source has the binary, or there is no such kernel.
     """
+    find_kernel(kernel)
     name = read_engine(engine)
     if not name.is_upstream:
         for option, given in (("--feature-gates", feature_gates), ("--kube-proxy-flag", flags)):
@@ -150,11 +160,11 @@ def choice_of(
                 raise click.UsageError(
                     f"{option} is for kube-proxy, but --engine is {engine}; leave it out, or choose a kube-proxy"
                 )
-        return EngineChoice(engine, iptables=iptables or "")
+        return EngineChoice(engine, iptables=iptables or "", kernel=kernel)
 
     try:
         gates = read_gates(feature_gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
     upstream = upstream_for(engine, kube_proxy, partial(click.echo, err=True), flags=flags, gates=gates)
-    return EngineChoice(engine, iptables=iptables or "", upstream=upstream)
+    return EngineChoice(engine, iptables=iptables or "", upstream=upstream, kernel=kernel)

@@ -7,9 +7,9 @@ from functools import partial
 import click
 
 from proxylab.binaries.binary import Binary
-from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers
+from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
 from proxylab.cli.terminal import terminal_width
-from proxylab.engines.engine_names import EMBEDDED, ENGINES, read_engine
+from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
 from proxylab.text import WIDTH, wrapped
 
@@ -83,7 +83,8 @@ def _engine_lines(cached: list[Binary]) -> Iterator[str]:
         yield f"{name:<{width}}  built into proxylab"
     for name in ENGINES:
         if name not in EMBEDDED:
-            here = f"cached, {cached[-1].version} ({cached[-1].origin})" if cached else "not cached"
+            fitting = with_mode(cached, mode_of(name))
+            here = f"cached, {fitting[-1].version} ({fitting[-1].origin})" if fitting else "not cached"
             yield f"{name:<{width}}  {here}"
     for binary in cached[:-1]:
         yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  cached ({binary.origin})"

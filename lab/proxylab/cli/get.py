@@ -23,7 +23,7 @@ from proxylab.report.listing import KINDS, Kind, kind_named, listing, of_kind
 from proxylab.scenario.model import Scenario
 from proxylab.timing import Deadline
 
-__all__ = ["command", "complete_kinds", "kind_of", "the_cluster"]
+__all__ = ["command", "complete_kinds", "kind_of", "the_cluster", "written"]
 
 _ANSWER_SECONDS: Final = 30.0
 
@@ -58,7 +58,7 @@ def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: s
         case "name":
             click.echo("".join(f"{kind.plural[:-1]}/{each.name}\n" for each in found), nl=False)
         case "yaml" | "json":
-            _print(_document(kind, found, cluster, single=wanted is not None), output)
+            click.echo(written(_document(kind, found, cluster, single=wanted is not None), output), nl=False)
         case _:
             click.echo("\n".join(listing(kind, found, cluster.objects, wide=output == "wide")))
     return ExitCode.OK
@@ -132,13 +132,13 @@ def _document(kind: Kind, found: Sequence[KubeObject], cluster: _Cluster, *, sin
     return {"apiVersion": "v1", "kind": "List", "items": items}
 
 
-def _print(document: dict[str, Any], output: str) -> None:
+def written(document: dict[str, Any], output: str, **style: Any) -> str:
+    """A document as ``json`` or ``yaml``, with a final newline. ``style`` are options of PyYAML."""
     if output == "json":
-        click.echo(json.dumps(document, indent=4))
-        return
+        return json.dumps(document, indent=4) + "\n"
     import yaml  # noqa: PLC0415 - the import costs 10 ms, and only YAML output needs it
 
     # PyYAML writes YAML 1.1, and leaves a text without quotes that is a number in 1.2 only.
     dumper: Any = type("Dumper", (yaml.SafeDumper,), {})
     dumper.add_implicit_resolver("tag:yaml.org,2002:float", _NUMBER_OF_1_2, list("-+0123456789"))
-    click.echo(yaml.dump(document, Dumper=dumper), nl=False)
+    return str(yaml.dump(document, Dumper=dumper, **style))

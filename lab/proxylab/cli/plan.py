@@ -1,15 +1,14 @@
 """``proxylab plan``: show a scenario's nodes, pods, addresses and devices. It builds nothing and needs no privilege."""
 
-import json
 from pathlib import Path
 
 import click
 
 from proxylab.cli.case_option import CASE, FILE, choose_case
-from proxylab.cli.terminal import terminal_width
+from proxylab.cli.get import written
 from proxylab.plan.assembly import lay_out
 from proxylab.plan.print import plan_lines
-from proxylab.report.plan_overview import overview, overview_lines
+from proxylab.report.plan_overview import overview
 
 __all__ = ["command"]
 
@@ -17,8 +16,10 @@ __all__ = ["command"]
 @click.command("plan", short_help="Show a scenario's nodes, pods, addresses and devices.")
 @FILE
 @CASE
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-v", "--verbose", is_flag=True, help="Also list every link, address, route and neighbour.")
+@click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml", show_default=True)
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Also list every link, address, route and neighbour, as comments of the YAML."
+)
 def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> None:
     """Show the lab that FILE describes, with every allocated address and every default. No lab is built.
 
@@ -27,10 +28,6 @@ def command(*, file: Path, case_id: str | None, output: str, verbose: bool) -> N
     Example: proxylab plan scenarios/clusterip/from-a-pod.lab.yaml
     """
     layout = lay_out(choose_case(file, case_id))
-    document = overview(layout)
-    if output == "json":
-        click.echo(json.dumps(document, indent=2))
-        return
-    click.echo("\n".join(overview_lines(document, terminal_width())))
-    if verbose:
-        click.echo("\n".join(["", *plan_lines(layout.plan)]))
+    click.echo(written(overview(layout), output, sort_keys=False), nl=False)
+    if verbose and output == "yaml":
+        click.echo("\n".join(f"# {line}".rstrip() for line in plan_lines(layout.plan)))

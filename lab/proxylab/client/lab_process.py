@@ -23,7 +23,9 @@ from typing import IO, Final, TypeVar
 import proxylab
 from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
+from proxylab.encoding import encode
 from proxylab.errors import InternalError, LabEndedError, LabError
+from proxylab.guest.kernels import HOST, find_kernel
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
@@ -34,6 +36,7 @@ __all__ = ["LabProcess"]
 Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
+_BOOT_SECONDS: Final = 90.0
 _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1
 """The kernel closes the packet sockets of a killed process one after another: 27 ms a namespace."""
@@ -48,15 +51,22 @@ class LabProcess(Connection):
 
     Args:
         control_socket: where other clients connect if the lab is detached; closed with this end of it.
+        kernel: what ``--kernel`` says (``guest.kernels``).
+
+    Raises:
+        CapabilityError: there is no such kernel.
     """
 
-    def __init__(self, control_socket: ControlSocket | None = None) -> None:
+    def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
+        found = find_kernel(kernel)
+        guest = [] if found is None else ["--kernel", encode(found).decode()]
+        self._start_seconds = _START_SECONDS if found is None else _BOOT_SECONDS
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
             self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - closed by close()
             self._child = subprocess.Popen(
-                [sys.executable, "-P", "-m", "proxylab.server.main", *map(str, (theirs.fileno(), *given))],
+                [sys.executable, "-P", "-m", "proxylab.server.main", *guest, *map(str, (theirs.fileno(), *given))],
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
@@ -91,7 +101,7 @@ class LabProcess(Connection):
             raise self._refused  # the reason why it could not start; it is gone since
         if self._ready is None:
             try:
-                answer = self._receive("get ready", Deadline.after(_START_SECONDS))
+                answer = self._receive("get ready", Deadline.after(self._start_seconds))
                 if isinstance(answer, Failed):
                     raise error_of(answer.fault)
             except LabError as error:

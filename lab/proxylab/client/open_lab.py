@@ -10,12 +10,14 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress
+from proxylab.addresses import IPAddress, Transport
 from proxylab.client.connection import Connection
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
 from proxylab.cluster.objects import KubeObject
+from proxylab.engines.engine_names import mode_of
+from proxylab.engines.lacking import lacking, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import CapabilityError, InternalError, LabError
 from proxylab.evidence.engine_progress import ProxyRecord
@@ -52,12 +54,12 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import Manner
+from proxylab.scenario.words import TERMINATING_MODES, Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
-from proxylab.verdict.judge import judge, judge_step
-from proxylab.verdict.model import UNRESOLVED, ProbeVerdict, StepVerdict
+from proxylab.verdict.judge import judge, judge_step, skip
+from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["BUILD_SECONDS", "OpenLab"]
 
@@ -181,7 +183,7 @@ class OpenLab:
         """Send the unsent probes of the current step: the next step may build on their connection tracking entries."""
         step = self.scenario.steps[self.made - 1] if self.made else None
         for probe in self.scenario.probes if step is None else step.probes:
-            if probe.name not in self._sent:
+            if probe.name not in self._sent and not self._lacking(probe):
                 self._send(probe)
 
     def add(self, probe: Probe) -> None:
@@ -210,8 +212,9 @@ class OpenLab:
 
         Raises:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
-            CapabilityError: the kernel cannot be kept out of it.
+            CapabilityError: the kernel cannot be kept out of it, or the proxy ends connections.
         """
+        refuse_dialogue(mode_of(self.engine.name))
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
@@ -227,6 +230,8 @@ class OpenLab:
             InternalError: the lab is gone, past the probe, or at fault.
         """
         verdict = self.judged(probe)
+        if verdict.overall is Judgement.SKIP:
+            return verdict
         if verdict.overall in UNRESOLVED:
             collected = self._collect_state()  # before the traced packet replaces the probe's frames
             self._collected = probe, collected
@@ -243,8 +248,14 @@ class OpenLab:
     def judged(self, probe: Probe) -> ProbeVerdict:
         """Make the earlier steps, send one probe and judge it, without tracing. Raises what ``probe`` raises."""
         self._come_to(probe)
+        if reason := self._lacking(probe):
+            return replace(skip(probe, self._assembly.resolved(probe), reason), options=self._options)
         resolved, source, evidence = self._send(probe)
         return replace(judge(probe, resolved, source, evidence), plan=self._assembly.plan, options=self._options)
+
+    def _lacking(self, probe: Probe) -> str:
+        """What the engine's mode lacks of what the probe asks for."""
+        return lacking(mode_of(self.engine.name), self._assembly, probe)
 
     def trace(self, probe: Probe) -> tuple[ResolvedProbe, Evidence]:
         """Trace one more packet of a probe; ``steps`` of the evidence are the rules that it met.
@@ -276,7 +287,8 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        single = replace(resolved, flows=1, manner=Manner.PACKET, http=False)
+        ends = mode_of(self.engine.name) in TERMINATING_MODES and resolved.protocol is Transport.TCP
+        single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
+from proxylab.engines.engine_names import mode_of
+from proxylab.engines.lacking import refuse
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import EngineError
 from proxylab.plan.assembly import assemble
@@ -59,7 +61,7 @@ class Session:
 
     def _started(self) -> LabProcess:
         if self._process is None or self._process.closed:
-            self._process = LabProcess(self._control_socket and self._control_socket())
+            self._process = LabProcess(self._control_socket and self._control_socket(), self.engine.kernel)
         return self._process
 
     def open(self, scenario: Scenario, source: str = "") -> "OpenLab":
@@ -74,10 +76,11 @@ class Session:
 
         Raises:
             ScenarioError: the scenario cannot be laid out (addresses run out, a port is taken).
-            CapabilityError: the machine lacks something.
+            CapabilityError: the machine lacks something, or the engine's mode does.
             EngineError: an engine did not start or did not synchronise, or lacks a mode to which a step changes it.
             InternalError: the lab is at fault.
         """
+        refuse(mode_of(self.engine.name), scenario)
         assembly = assemble(scenario)
         self._check_modes(scenario)
         engine = replace(

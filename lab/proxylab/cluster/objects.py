@@ -169,6 +169,22 @@ class EndpointSlice(TaggedRecord, frozen=True, kw_only=True):
         return Key("EndpointSlice", self.namespace, self.name)
 
 
+class Endpoints(TaggedRecord, frozen=True, kw_only=True):
+    """A v1 Endpoints: the ready endpoints of a Service in one family, which kube-proxy watched before EndpointSlices.
+
+    ``subsets`` are addresses, each with the ports of all of them.
+    """
+
+    namespace: str = "default"
+    name: str
+    subsets: tuple[tuple[tuple[IPAddress, ...], tuple[EndpointPort, ...]], ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """The object's identity in the store."""
+        return Key("Endpoints", self.namespace, self.name)
+
+
 class Node(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
 
@@ -271,4 +287,4 @@ class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
         return Key("Event", self.namespace, self.name)
 
 
-KubeObject = Service | EndpointSlice | Node | Pod | Namespace | ServiceCIDR | ClusterEvent
+KubeObject = Service | EndpointSlice | Endpoints | Node | Pod | Namespace | ServiceCIDR | ClusterEvent

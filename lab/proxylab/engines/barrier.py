@@ -20,11 +20,11 @@ from ipaddress import ip_address
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.objects import Endpoint, EndpointPort, EndpointSlice, KubeObject, Service, ServicePort
+from proxylab.cluster.objects import Endpoint, EndpointPort, Endpoints, EndpointSlice, KubeObject, Service, ServicePort
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.modes import MODES
 
-__all__ = ["BARRIER", "NAMESPACE", "Barrier", "highest_number_in", "is_barrier", "without_barrier"]
+__all__ = ["BARRIER", "NAMESPACE", "Barrier", "balanced", "highest_number_in", "is_barrier", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -50,10 +50,12 @@ class Barrier:
     Args:
         store: the cluster, to which the barrier is added.
         families: of the cluster.
+        mirror: whether the proxies watch Endpoints. Each batch then ends with those of its EndpointSlices.
     """
 
-    def __init__(self, store: Store, families: Sequence[Family]) -> None:
+    def __init__(self, store: Store, families: Sequence[Family], *, mirror: bool = False) -> None:
         self._store = store
+        self._mirror = mirror
         self._families = tuple(families)
         self._number = 0
         self._revision = 0
@@ -86,6 +88,17 @@ class Barrier:
         self._advances.append((self._number, self.newest))
         for thing in _objects(f"b{self._number:06}", self._families):
             self._revision = self._store.apply(thing)
+        if self._mirror:
+            self._mirror_slices()
+
+    def _mirror_slices(self) -> None:
+        """Make the Endpoints those of the slices, and the barrier's own the last that change."""
+        wanted = {each.key: each for each in _endpoints_of(self._store.list(EndpointSlice), self._families[0])}
+        for known in self._store.list(Endpoints):
+            if known.key not in wanted:
+                self._store.delete(known.key)
+        for each in sorted(wanted.values(), key=is_barrier):
+            self._store.apply(each)
 
 
 def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
@@ -108,6 +121,17 @@ def _objects(port: str, families: Sequence[Family]) -> Iterator[KubeObject]:
         )
 
 
+def _endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[Endpoints]:
+    """The Endpoints that Kubernetes' controller would write for these slices: one for each Service, of one family."""
+    subsets: dict[tuple[str, str], list[tuple[tuple[IPAddress, ...], tuple[EndpointPort, ...]]]] = {}
+    for each in slices:
+        if each.address_type is family:
+            ready = tuple(endpoint.addresses[0] for endpoint in each.endpoints if endpoint.ready)
+            subsets.setdefault((each.namespace, each.service), []).extend([(ready, each.ports)] if ready else ())
+    for (namespace, name), found in subsets.items():
+        yield Endpoints(namespace=namespace, name=name, subsets=tuple(found))
+
+
 def is_barrier(thing: KubeObject) -> bool:
     """Whether an object belongs to the barrier."""
     service = thing.service if isinstance(thing, EndpointSlice) else thing.name
@@ -120,6 +144,15 @@ def highest_number_in(rules: Iterable[bytes]) -> int:
     Mode nftables keeps unused chains for a while, so several numbers may be there.
     """
     return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
+
+
+def balanced(line: str) -> int:
+    """The barrier number in a line of kube-proxy's log about the endpoints of a balancer; 0 in other lines.
+
+    No rule of mode userspace shows endpoints, but kube-proxy logs when its balancer has new ones.
+    """
+    found = _REACHED.search(line.encode()) if "Setting endpoints" in line else None
+    return 0 if found is None else int(found[1])
 
 
 def without_barrier(dump: str, mode: str) -> str:

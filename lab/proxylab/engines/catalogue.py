@@ -61,15 +61,20 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
     settings = replace(
         settings,
         forget_stale_udp="1.36" if first <= choice.version < fixed else "always",
-        localhost_node_ports=settings.localhost_node_ports or choice.version < _LOCALHOST_NODE_PORTS,
+        localhost_node_ports=settings.localhost_node_ports
+        or (mode_name == "iptables" and choice.version < _LOCALHOST_NODE_PORTS),
     )
     flows = _Flows(netns)
 
     def write(sysctls: Mapping[str, str]) -> None:
         write_sysctls(netns, [Sysctl(name, value) for name, value in sysctls.items()])
 
+    async def close() -> None:
+        flows.close()
+        await on_node.close()
+
     work = NodeWork(
-        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=flows.close),
+        Node(flows=flows, servers=NodeServers(netns), write_sysctls=write, close=close),
         settings,
         sysctls=proxy_sysctls(settings, configuration.conntrack, families),
         healthz=configuration.healthz,

@@ -20,6 +20,7 @@ __all__ = [
     "ENGINES",
     "IPTABLES_VARIANTS",
     "KUBE_PROXY",
+    "LAST_MINORS",
     "SINCE",
     "EngineName",
     "mode_of",
@@ -33,20 +34,24 @@ KUBE_PROXY: Final = "kube-proxy"
 ENGINES: Final = (
     "embedded/iptables",
     "embedded/nftables",
+    "embedded/userspace",
     "embedded@v1.23/iptables",
     "embedded@v1.34/iptables",
     "kube-proxy/iptables",
     "kube-proxy/nftables",
+    "kube-proxy/userspace",
 )
 """The first one is the default. Names of kube-proxy may carry any version in addition."""
 
 ABOUT: Final[Mapping[str, str]] = {
     "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
     "embedded/nftables": "Writes the table of 1.37. No UDP flow outlives its endpoint.",
+    "embedded/userspace": "Runs a process in each node that ends connections, as kube-proxy did before 1.26.",
     "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
     "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
     "kube-proxy/iptables": "Upstream's binary in mode iptables.",
     "kube-proxy/nftables": "Upstream's binary in mode nftables.",
+    "kube-proxy/userspace": "Upstream's binary in mode userspace, which 1.26 removed.",
 }
 """One line for each engine. A version of ``embedded`` stands for all versions that behaved like it; without a version,
 ``embedded`` writes what 1.36 and 1.37 write, without the bugs that they still have."""
@@ -103,6 +108,9 @@ def read_engine(text: str) -> EngineName:
 NEWEST: Final = (1, 38)
 """The version of the embedded engine's behaviour where its name has none."""
 
+LAST_MINORS: Final[Mapping[str, tuple[int, int]]] = {"userspace": (1, 25)}
+"""The last minor version with a mode that later ones lack, as the embedded engine behaves."""
+
 
 def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     """The version that an engine behaves like; exceptions go by it (``proxylab.scenario.versions``).
@@ -114,7 +122,7 @@ def version_of(engine: str, found: str = "") -> tuple[int, ...]:
     _, _, named = engine.partition("/")[0].partition("@v")
     numbers = _NUMBERS.match(found.removeprefix("v") or named)
     if numbers is None:
-        return NEWEST
+        return LAST_MINORS.get(mode_of(engine), NEWEST)
     major, minor, patch = (int(each or 0) for each in numbers.groups())
     return (major, minor, *((patch,) if patch else ()))
 

@@ -16,6 +16,7 @@ from proxylab.engines.embedded.nftables import texts as nftables
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
 from proxylab.engines.embedded.settings import Periods, ProxySettings
+from proxylab.engines.embedded.userspace import texts as userspace
 from proxylab.engines.programmed import Programmed
 
 __all__ = ["MODES", "Mode"]
@@ -74,5 +75,17 @@ MODES: Final[Mapping[str, Mode]] = {
         holds=nftables.holds,
         without=nftables.without,
         failures="nftables_sync_failures",
+    ),
+    "userspace": Mode(
+        settings=userspace.settings,
+        periods=lambda proxy: Periods(least=proxy.min_sync_period, sync=proxy.sync_period),
+        assume=userspace.assume,
+        load=userspace.load,
+        read=userspace.read,
+        differences=userspace.differences,
+        by_family=iptables.by_family,
+        holds=userspace.holds,
+        without=iptables.without,
+        failures="iptables_restore_failures",
     ),
 }

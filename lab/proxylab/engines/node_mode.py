@@ -15,6 +15,7 @@ from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.nftables.node import NftablesNode
 from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.userspace.node import UserspaceNode
 from proxylab.kernel.netfilter.meters import Meter
 
 __all__ = ["NodeMode", "node_mode", "other_modes"]
@@ -33,7 +34,10 @@ class NodeMode(Protocol):
         configuration: ProxyConfiguration,
         version: tuple[int, ...],
     ) -> Mapping[Family, Proxier]:
-        """The embedded engine's proxier of each family, writing the rules of a version of kube-proxy."""
+        """The embedded engine's proxier of each family that the mode serves, with the rules of that version."""
+
+    async def close(self) -> None:
+        """End what the proxiers have started. The rules stay."""
 
     async def dump(self, family: Family) -> str:
         """The rules in the kernel with their counters, as the mode's own tool prints them."""
@@ -58,6 +62,7 @@ class NodeMode(Protocol):
 _NODE_MODES: Final[Mapping[str, Callable[[NodeContext], NodeMode]]] = {
     "iptables": IptablesNode,
     "nftables": NftablesNode,
+    "userspace": UserspaceNode,
 }
 
 

@@ -57,6 +57,7 @@ class EngineChoice(Record, frozen=True):
         families: of the cluster's network; each has rules of its own.
         upstream: the binary, where the engine is the real kube-proxy.
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
+        kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
     """
 
     name: str = "embedded/iptables"
@@ -65,6 +66,7 @@ class EngineChoice(Record, frozen=True):
     iptables: str = ""
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
+    kernel: str = "host"
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -82,7 +84,8 @@ class EngineChoice(Record, frozen=True):
         """The options of ``proxylab run`` that make this choice, without those that are the default."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
-        return (*named, *variant, *(self.upstream.options if self.upstream else ()))
+        kernel = ("--kernel", self.kernel) if self.kernel != "host" else ()
+        return (*named, *variant, *kernel, *(self.upstream.options if self.upstream else ()))
 
 
 class Engine(Protocol):

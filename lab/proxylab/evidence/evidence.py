@@ -5,7 +5,7 @@ A record holds what the lab observed, never whether that is right.
 Times are nanoseconds of CLOCK_REALTIME as the kernel stamps frames (SO_TIMESTAMPNS, socket(7)).
 """
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
@@ -20,6 +20,7 @@ __all__ = [
     "ForeignRule",
     "HttpReport",
     "KernelCount",
+    "Leg",
     "Lookup",
     "NamedRecord",
     "Observation",
@@ -42,6 +43,8 @@ class Packet(StrEnum):
     RESET = "reset"
     PORT_UNREACHABLE = "port-unreachable"
     OTHER_ICMP = "other-icmp"
+    CLOSE = "close"
+    """The end of an accepted connection, by FIN or RST. Recorded at the sender, where proxies end connections."""
 
 
 class Direction(StrEnum):
@@ -49,6 +52,17 @@ class Direction(StrEnum):
 
     IN = "in"
     OUT = "out"
+
+
+class Leg(IntEnum):
+    """The part of a flow that a packet belongs to: a program divides it that ends a connection and opens another."""
+
+    OWN = 0
+    """From the sender to the program, or to the pod where no program ends the flow."""
+    ONWARD = 1
+    """From the program to the endpoint, with the flow's request."""
+    TRIED = 2
+    """From the program to an endpoint that did not get the request."""
 
 
 class Observation(Record, frozen=True, array_like=True, gc=False):
@@ -74,6 +88,7 @@ class Observation(Record, frozen=True, array_like=True, gc=False):
     at: int
     icmp: tuple[int, int] | None = None
     otherhost: bool = False
+    leg: Leg = Leg.OWN
 
 
 class SeenFrame(Record, frozen=True, array_like=True, gc=False):
@@ -241,6 +256,7 @@ class TraceStep(Record, frozen=True, kw_only=True):
     out_device: str = ""
     at: int = 0
     verdict: str = ""
+    leg: Leg = Leg.OWN
 
 
 class DropReason(Record, frozen=True):
@@ -308,7 +324,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
     ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
     are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile.
+    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves.
     """
 
     sent: int
@@ -323,6 +339,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     refused_sends: tuple[str, ...] = ()
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
+    terminating: tuple[str, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     counters_read_at: int = 0

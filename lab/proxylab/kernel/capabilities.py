@@ -17,11 +17,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from proxylab.addresses import Family
 from proxylab.capability import Capability, in_words
 from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.capture.drop_reasons import DropReasons
 from proxylab.kernel.capture.stack import StackTap
 from proxylab.kernel.capture.taps import WANTED_BUFFER
+from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.netfilter.iptables_tool import choose_iptables
 from proxylab.kernel.netfilter.packet_tracer import Tracer
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
@@ -77,7 +79,7 @@ class Trial(Struct, frozen=True):
 
 async def examine(launcher: Launcher) -> tuple[Capability, ...]:
     """Try everything that a lab may use, and report what works."""
-    found = []
+    found, modules = [], known_modules()
     for trial in TRIALS:
         scratch = make_netns(_NETNS_NAME)
         try:
@@ -91,10 +93,10 @@ async def examine(launcher: Launcher) -> tuple[Capability, ...]:
         found.append(
             Capability(
                 name=trial.name,
-                found=" ".join(answer.split()),
+                found=answer.strip().partition("\n")[0],
                 works=works,
                 cost=trial.cost,
-                cure=trial.cure,
+                cure=trial.cure if works else feasible(trial.cure, modules),
                 required=trial.required,
             )
         )
@@ -142,9 +144,9 @@ def _socket(family: int, kind: int, protocol: int) -> Callable[[NetNs, Launcher]
     return find
 
 
-def _iptables(variant: str) -> Callable[[NetNs, Launcher], Awaitable[str]]:
+def _iptables(*variants: str, family: Family = Family.IPV4) -> Callable[[NetNs, Launcher], Awaitable[str]]:
     async def find(_: NetNs, launcher: Launcher) -> str:
-        return (await choose_iptables(launcher, [variant])).version
+        return (await choose_iptables(launcher, variants, family)).version
 
     return find
 
@@ -254,22 +256,21 @@ async def _own_proc(_: NetNs, __: Launcher) -> str:
     return "the sandbox's own"
 
 
-_MODPROBE: Final = "load the kernel's module as root: 'modprobe {}'"
 TRIALS: Final = (
     Trial("/proc", _own_proc, "no lab", "in a container add '--security-opt systempaths=unconfined'", required=True),
-    Trial("veth pairs", _device(_veth), "no lab", _MODPROBE.format("veth"), required=True),
+    Trial("veth pairs", _device(_veth), "no lab", load_modules("veth"), required=True),
     Trial(
         "bridges",
         _device(lambda _: [add_bridge(Bridge("bridge", 10, "02:00:00:00:00:01"))]),
         "no lab",
-        _MODPROBE.format("bridge"),
+        load_modules("bridge"),
         required=True,
     ),
     Trial(
         "packet sockets",
         _socket(socket.AF_PACKET, socket.SOCK_RAW, 0),
         "no lab: it could observe no packet",
-        _MODPROBE.format("af_packet"),
+        load_modules("af_packet"),
         required=True,
     ),
     Trial(
@@ -277,26 +278,25 @@ TRIALS: Final = (
         _iptables("legacy"),
         "the iptables mode runs on the nft variant, which loads ten times slower",
         "install iptables, and "
-        + _MODPROBE.format("-a ip_tables iptable_nat iptable_filter xt_conntrack xt_statistic xt_recent xt_MASQUERADE"),
+        + load_modules("ip_tables iptable_nat iptable_filter xt_conntrack xt_statistic xt_recent xt_MASQUERADE"),
     ),
     Trial(
         "iptables nft",
         _iptables("nft"),
         "no scenario is skipped while the legacy variant works",
-        "install iptables, and " + _MODPROBE.format("-a nf_tables nft_compat"),
+        "install iptables, and " + load_modules("nf_tables nft_compat"),
     ),
     Trial(
         "ip6tables",
-        _command("ip6tables-restore", "--noflush", stdin="*nat\nCOMMIT\n", version=("ip6tables", "--version")),
+        _iptables(family=Family.IPV6),
         "scenarios of IPv6 in iptables mode are skipped",
-        "install iptables, and " + _MODPROBE.format("-a ip6table_nat ip6table_filter"),
+        "install iptables, and " + load_modules("ip6table_nat ip6table_filter"),
     ),
     Trial(
         "nftables",
         _command("nft", "-f", "-", stdin=_NFT_TRIAL, version=("nft", "--version")),
         "scenarios of the nftables mode are skipped",
-        "install nftables 1.0.1 or later, and "
-        + _MODPROBE.format("-a nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
+        "install nftables 1.0.1 or later, and " + load_modules("nf_tables nft_nat nft_masq nft_fib_ipv4 nft_reject"),
     ),
     Trial(
         "large nft transactions",
@@ -314,7 +314,7 @@ TRIALS: Final = (
         "packet tracing",
         _tracing,
         "explanations do not name the rules that a packet met",
-        _MODPROBE.format("-a nf_tables nfnetlink_log"),
+        load_modules("nf_tables nfnetlink_log"),
     ),
     Trial(
         "reasons for drops",
@@ -326,13 +326,13 @@ TRIALS: Final = (
         "taps on the programs of nodes",
         _stack_tap,
         "probes from nodes and from loopback are skipped",
-        _MODPROBE.format("-a nf_tables nft_log nfnetlink_log"),
+        load_modules("nf_tables nft_log nfnetlink_log"),
     ),
     Trial(
         "ending of connections",
         _end_connection,
         "a lab whose steps blackhole a pod with open connections can take minutes to close",
-        "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + _MODPROBE.format("-a inet_diag tcp_diag"),
+        "use a kernel with CONFIG_INET_DIAG_DESTROY, and " + load_modules("inet_diag tcp_diag"),
     ),
     Trial(
         "IPv6",
@@ -344,38 +344,38 @@ TRIALS: Final = (
         "bridge-nf-call-iptables",
         _file("/proc/sys/net/bridge/bridge-nf-call-iptables"),
         "with podNetwork: bridge, packets between pods of one node bypass the node's rules",
-        _MODPROBE.format("br_netfilter"),
+        load_modules("br_netfilter"),
     ),
     Trial(
         "VXLAN devices",
         _device(_vxlan),
         "scenarios with interNode: vxlan are skipped",
-        _MODPROBE.format("vxlan"),
+        load_modules("vxlan"),
     ),
     Trial(
         "conntrack by netlink",
         _conntrack,
         "expectations on conntrack are skipped",
-        _MODPROBE.format("nf_conntrack_netlink"),
+        load_modules("nf_conntrack_netlink"),
     ),
     Trial(
         "SCTP sockets",
         _socket(socket.AF_INET, socket.SOCK_STREAM, _SCTP),
         "scenarios that connect over SCTP are skipped",
-        _MODPROBE.format("sctp"),
+        load_modules("sctp"),
     ),
-    Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", _MODPROBE.format("ip_vs")),
+    Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", load_modules("ip_vs")),
     Trial(
         "dummy devices",
         _device(lambda _: [add_device("kube-ipvs0", "dummy", 10)]),
         "scenarios of the ipvs mode are skipped",
-        _MODPROBE.format("dummy"),
+        load_modules("dummy"),
     ),
     Trial(
         "ipset",
         _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
         "scenarios of the ipvs mode are skipped",
-        "install ipset, and " + _MODPROBE.format("-a ip_set ip_set_hash_ipport xt_set"),
+        "install ipset, and " + load_modules("ip_set ip_set_hash_ipport xt_set"),
     ),
     Trial(
         "links that carry on request",

@@ -18,9 +18,10 @@ from typing import Any, Final, Self
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.timing import Deadline
 
-__all__ = ["AsyncChannel", "Channel", "ChannelClosedError"]
+__all__ = ["AsyncChannel", "Channel", "ChannelClosedError", "user_of"]
 
 _LENGTH: Final = struct.Struct("!I")
+_CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
 _LIMIT: Final = 1 << 30
 _PART: Final = 1 << 20
 _MOST_DESCRIPTORS: Final = 8
@@ -169,6 +170,12 @@ class AsyncChannel:
             await readable
         finally:
             loop.remove_reader(self._socket)
+
+
+def user_of(connection: socket.socket) -> int:
+    """The user id of the process at the other end of a Unix socket, as this user namespace knows it."""
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(raw)[1])
 
 
 def _resolve(readable: "asyncio.Future[None]") -> None:

@@ -120,13 +120,15 @@ class Log(TaggedRecord, frozen=True):
 class Listen(TaggedRecord, frozen=True, kw_only=True):
     """Capture at a device. A feed of ``Frames``, the first of which is empty: the capture has begun.
 
-    It ends by a signal, after ``seconds``, or after ``count`` frames.
+    It ends by a signal, after ``seconds``, or after ``count`` frames. With ``in_words``, each frame comes as a line of
+    text, too.
     """
 
     netns_name: str
     device: str
     seconds: float | None = None
     count: int | None = None
+    in_words: bool = False
 
 
 class Signal(TaggedRecord, frozen=True):
@@ -165,11 +167,15 @@ class Lines(TaggedRecord, frozen=True):
 
 
 class CapturedFrame(Record, frozen=True):
-    """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals."""
+    """A frame that crossed a device: when, in nanoseconds since the epoch, which way, and its bytes as hexadecimals.
+
+    ``words`` describe it, if the client asked for them: only the lab process has scapy.
+    """
 
     at: int
     outgoing: bool
     data: str
+    words: str = ""
 
 
 class Frames(TaggedRecord, frozen=True):

@@ -1,20 +1,22 @@
-"""The fixtures that run a probe, from ``lab_sessions`` to ``lab_verdict``.
-
-Modules that only a run needs are imported when the first item runs.
-"""
+"""The fixtures that run a probe, from ``lab_sessions`` to ``lab_verdict``."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
+from proxylab.binaries.upstream import upstream_for
 from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
+from proxylab.guest.kernels import HOST
+from proxylab.pytest_plugin.items import ProbeItem, Run
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
@@ -27,19 +29,11 @@ from proxylab.pytest_plugin.options import (
     one,
     seed,
 )
-from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
+from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, KnownFailure
-
-if TYPE_CHECKING:
-    from proxylab.client.open_lab import OpenLab
-    from proxylab.client.session import Session
-    from proxylab.pytest_plugin.items import ProbeItem, Run
-    from proxylab.verdict.model import ProbeVerdict, StepVerdict
-
-    Judged = ProbeVerdict | StepVerdict
 
 __all__ = [
     "lab_bundle_store",
@@ -51,12 +45,8 @@ __all__ = [
 
 
 @pytest.fixture(scope="session")
-def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Session]]":
+def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Session]]:
     """A function that returns the session on an engine; each pytest process, such as an xdist worker, has its own."""
-    from proxylab.binaries.upstream import upstream_for  # noqa: PLC0415 - only a run needs them
-    from proxylab.client.session import Session  # noqa: PLC0415
-    from proxylab.engines.protocol import EngineChoice  # noqa: PLC0415
-
     handler = pytestconfig.pluginmanager.get_plugin(ON_FAILURE)
     control_socket = None if handler is None else handler.kept_labs.control_socket
     with ExitStack() as stack:
@@ -65,7 +55,8 @@ def lab_sessions(pytestconfig: pytest.Config) -> "Iterator[Callable[[str], Sessi
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream)
+            kernel = one(pytestconfig, "kernel") or HOST
+            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield OpenLabs(begin).session
@@ -78,14 +69,14 @@ def _print_progress(line: str) -> None:
 class _Labs:
     """The labs of one scenario file: one for each of its runs, one at a time."""
 
-    def __init__(self, sessions: "Callable[[str], Session]") -> None:
+    def __init__(self, sessions: Callable[[str], Session]) -> None:
         self._sessions = sessions
         self._run: Run | None = None
         self._lab: OpenLab | None = None
         self._failed: dict[Run, LabError] = {}
         self._foreseen: dict[Run, KnownFailure] = {}
 
-    def of(self, run: "Run", judged: Probe | Step) -> "OpenLab | KnownFailure":
+    def of(self, run: Run, judged: Probe | Step) -> OpenLab | KnownFailure:
         """A lab of the run that has not yet passed the probe or step.
 
         If the lab cannot open, each item of the run gets the same error.
@@ -117,14 +108,14 @@ class _Labs:
 
 
 @pytest.fixture(scope="module")
-def lab_of_file(lab_sessions: "Callable[[str], Session]") -> Iterator[_Labs]:
+def lab_of_file(lab_sessions: Callable[[str], Session]) -> Iterator[_Labs]:
     """The labs of the scenario file; the last one closes after the last item."""
     with closing(_Labs(lab_sessions)) as labs:
         yield labs
 
 
 @pytest.fixture
-def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
+def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> OpenLab:
     """The lab of the item's scenario or case. If the engine fails as ``engineFails`` expects, the item is xfailed."""
     item: ProbeItem = request.node
     with in_its_own_words(item.scenario.file):
@@ -136,16 +127,14 @@ def lab_open(request: pytest.FixtureRequest, lab_of_file: _Labs) -> "OpenLab":
 
 
 @pytest.fixture(scope="session")
-def lab_bundle_store(pytestconfig: pytest.Config) -> "BundleStore | None":
+def lab_bundle_store(pytestconfig: pytest.Config) -> BundleStore | None:
     """The store for evidence; ``None`` with ``--lab-no-bundles``."""
     directory = bundle_directory(pytestconfig)
     return None if directory is None else BundleStore(directory)
 
 
 @pytest.fixture
-def lab_verdict(
-    request: pytest.FixtureRequest, lab_open: "OpenLab", lab_bundle_store: "BundleStore | None"
-) -> "Judged":
+def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_store: BundleStore | None) -> Judged:
     """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
     judged = item.judged

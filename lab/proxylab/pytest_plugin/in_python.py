@@ -9,33 +9,30 @@ import shlex
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import pytest
 from msgspec.structs import replace
 
+from proxylab.addresses import IPAddress
+from proxylab.client.bundles import BundleStore
+from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import ENGINES
+from proxylab.evidence.evidence import Lookup
+from proxylab.evidence.segments import DialogueRecord
+from proxylab.plan.dialogue import Turn
+from proxylab.protocol.messages import Executed
 from proxylab.pytest_plugin.options import flag
 from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_of_test, show
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.report.trace_text import journey
 from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Position
-from proxylab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-if TYPE_CHECKING:
-    from proxylab.addresses import IPAddress
-    from proxylab.client.bundles import BundleStore
-    from proxylab.client.open_lab import OpenLab
-    from proxylab.evidence.evidence import Lookup
-    from proxylab.evidence.segments import DialogueRecord
-    from proxylab.plan.dialogue import Turn
-    from proxylab.protocol.messages import Executed
-    from proxylab.scenario.probes import Probe
-    from proxylab.verdict.model import ProbeVerdict, StepVerdict
-
-_Verdict = TypeVar("_Verdict", bound="ProbeVerdict | StepVerdict")
+_Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)
 
 __all__ = ["Lab"]
 
@@ -52,12 +49,12 @@ class Lab:
 
     def __init__(
         self,
-        open_lab: "OpenLab",
+        open_lab: OpenLab,
         text: str,
         *,
         engine: str,
         item: pytest.Item,
-        bundle_store: "BundleStore | None",
+        bundle_store: BundleStore | None,
         case: str,
     ) -> None:
         self._lab = open_lab
@@ -84,7 +81,7 @@ class Lab:
         send: Mapping[str, object] | None = None,
         name: str = "",
         check: bool = True,
-    ) -> "ProbeVerdict":
+    ) -> ProbeVerdict:
         """Send a probe, written as in YAML, and judge it.
 
         Args:
@@ -116,11 +113,11 @@ class Lab:
         self,
         sender: str | Mapping[str, object],
         server: str,
-        turns: "Sequence[Turn]",
+        turns: Sequence[Turn],
         *,
         to: Mapping[str, object],
         unproven: Collection[int] = (),
-    ) -> "DialogueRecord":
+    ) -> DialogueRecord:
         """Exchange crafted TCP segments, and return what every tap saw.
 
         The lab keeps the expected segments from both kernels. A segment that reaches the client from another address
@@ -146,12 +143,12 @@ class Lab:
             pytest.fail(f"{probe.position}: dialogue of {spoken.client} and {server}\n{spoken}", pytrace=False)
         return spoken
 
-    def execute(self, netns_name: str, *argv: str) -> "Executed":
+    def execute(self, netns_name: str, *argv: str) -> Executed:
         """Run a command in a node, pod or outside host, and wait until it ends."""
         with in_its_own_words(""):
             return self._lab.execute(netns_name, *argv)
 
-    def resolve(self, netns_name: str, name: str) -> "tuple[IPAddress, ...]":
+    def resolve(self, netns_name: str, name: str) -> tuple[IPAddress, ...]:
         """The addresses that getaddrinfo(3) would find for a name in a pod or node, of all families of the lab.
 
         A name with fewer than five dots is tried below the pod's search domains first. The result is empty if the name
@@ -175,11 +172,11 @@ class Lab:
         name: str,
         kind: str = "A",
         *,
-        server: "IPAddress | str | None" = None,
+        server: IPAddress | str | None = None,
         port: int | None = None,
         by_tcp: bool = False,
         size: int = 1232,
-    ) -> "Lookup":
+    ) -> Lookup:
         """Send one DNS query from a pod or node, as dig(1) does, and return the answer.
 
         If the answer does not fit into ``size`` octets, the query is repeated over TCP, and ``truncated`` is set.
@@ -238,7 +235,7 @@ class Lab:
         whole = parse_with_steps(self._text, self.scenario.file, self._kept, self._written)
         self._lab.replace_scenario(case_of(whole, self._lab.engine, self._case))
 
-    def conclude(self, *, check: bool = True) -> "StepVerdict":
+    def conclude(self, *, check: bool = True) -> StepVerdict:
         """End the last step: wait until its streams are quiet, and judge it.
 
         Args:
@@ -258,7 +255,7 @@ class Lab:
         with in_its_own_words(""):
             return self._lab.rules()
 
-    def _probe(self, caller: tuple[str, int], written: Mapping[str, object], name: str = "") -> "Probe":
+    def _probe(self, caller: tuple[str, int], written: Mapping[str, object], name: str = "") -> Probe:
         """The probe of a call, checked like a probe of a file. Raises ``pytest.fail.Exception``."""
         from proxylab.scenario.load import parse_with_probes  # noqa: PLC0415 - pydantic is slow to import
 

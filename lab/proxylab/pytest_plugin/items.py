@@ -1,7 +1,5 @@
 """Scenario files as modules of pytest items: which items a file has, their order, ids and markers.
 
-Collection needs no privilege and no kernel, so this module imports nothing that only a run needs.
-
 An id is the author's title, followed in brackets by the case of the matrix, by the engine if several run, and by the
 number of the repetition. It contains neither ``/`` nor ``::``, since pytest splits ids there. It is the same in every
 collection: each xdist worker collects for itself, and all must find the same ids.

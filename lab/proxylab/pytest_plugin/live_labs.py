@@ -6,16 +6,15 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 import pytest
 
-if TYPE_CHECKING:
-    from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_lab import OpenLab
 
 __all__ = ["OPEN", "OpenLabs"]
 
-OPEN: "pytest.StashKey[OpenLab]" = pytest.StashKey()
+OPEN: Final = pytest.StashKey[OpenLab]()
 """The lab that an item has last used."""
 
 _MOST_LABS: Final = 3

@@ -21,6 +21,7 @@ MARKERS: Final[Mapping[str, str]] = {
     "engine_kube_proxy": "a probe or a Python test on upstream's kube-proxy",
     "mode_iptables": "a probe or a Python test on a proxy in mode iptables",
     "mode_nftables": "a probe or a Python test on a proxy in mode nftables",
+    "mode_userspace": "a probe or a Python test on a proxy in mode userspace",
     "mode_ipvs": "a probe or a Python test on a proxy in mode ipvs",
     "ipv4": "a probe in a lab that has IPv4",
     "ipv6": "a probe in a lab that has IPv6",

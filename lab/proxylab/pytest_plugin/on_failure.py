@@ -3,18 +3,17 @@
 import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
+from proxylab.client.exec_and_shell import run_shell
+from proxylab.client.kept_labs import KeptLabs
+from proxylab.client.open_lab import OpenLab
 from proxylab.errors import LabError
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.pytest_plugin.options import flag, is_paused, shell_netns_name
 from proxylab.scenario.probes import Probe
-
-if TYPE_CHECKING:
-    from proxylab.client.open_lab import OpenLab
 
 __all__ = ["OnFailure"]
 
@@ -23,8 +22,6 @@ class OnFailure:
     """The hooks, registered if an interactive option is given."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.kept_labs import KeptLabs  # noqa: PLC0415 - only a run needs it
-
         self._config = config
         self.kept_labs = KeptLabs()
 
@@ -40,7 +37,7 @@ class OnFailure:
                 report.sections.append(("the lab", f"the lab does not respond: {error}"))
         return report
 
-    def _look(self, item: pytest.Item, lab: "OpenLab", report: pytest.TestReport) -> None:
+    def _look(self, item: pytest.Item, lab: OpenLab, report: pytest.TestReport) -> None:
         judged = item.judged if isinstance(item, ProbeItem) else None
         probe = judged if isinstance(judged, Probe) else None
         netns_name = shell_netns_name(self._config)
@@ -53,9 +50,7 @@ class OnFailure:
         else:
             lab.connection.close()  # the user may have changed anything in it
 
-    def _enter(self, lab: "OpenLab", netns_name: str, report: pytest.TestReport) -> None:
-        from proxylab.client.exec_and_shell import run_shell  # noqa: PLC0415
-
+    def _enter(self, lab: OpenLab, netns_name: str, report: pytest.TestReport) -> None:
         self._say(["", f"{report.nodeid} failed; opening a shell in {netns_name}; exit it to go on", ""])
         with self._terminal():
             run_shell(lab.connection, netns_name)

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from proxylab.binaries.upstream import read_gates
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine
 
 __all__ = [
@@ -43,6 +44,7 @@ _ONE: Final = {
         "VARIANT",
         f"the iptables variant that loads the rules: {', '.join(IPTABLES_VARIANTS)} (default: the first that works)",
     ),
+    "kernel": ("KERNEL", "the kernel of the labs: host, uml for a user-mode Linux, or the path of one (default: host)"),
     "kube-proxy": (
         "WHERE",
         (
@@ -129,8 +131,6 @@ def feature_gates(config: pytest.Config) -> Mapping[str, bool]:
     given = one(config, "feature_gates")
     if not given:
         return {}
-    from proxylab.binaries.upstream import read_gates  # noqa: PLC0415 - only a run needs it
-
     _needs_kube_proxy(config, "feature_gates")
     try:
         return read_gates(given)

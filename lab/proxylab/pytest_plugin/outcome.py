@@ -3,40 +3,36 @@
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxylab.client.bundles import pcap_file
+from proxylab.client.open_lab import OpenLab
 from proxylab.errors import CapabilityError, EngineError, LabEndedError, ScenarioError
 from proxylab.pytest_plugin.options import pcap_directory, seed
 from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
-from proxylab.verdict.model import Judgement
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
-if TYPE_CHECKING:
-    from proxylab.client.open_lab import OpenLab
-    from proxylab.verdict.model import ProbeVerdict, StepVerdict
+__all__ = ["Judged", "explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
 
-    Judged = ProbeVerdict | StepVerdict
-
-__all__ = ["explanation", "hold", "in_its_own_words", "leave_pcap", "record", "warn", "why_skipped"]
+Judged = ProbeVerdict | StepVerdict
 
 
-def hold(lab_verdict: "Judged") -> None:
+def hold(lab_verdict: Judged) -> None:
     """The test function of every item: fail unless the verdict is pass."""
     if lab_verdict.overall is not Judgement.PASS:
         pytest.fail(explanation(lab_verdict), pytrace=False)
 
 
-def explanation(verdict: "Judged") -> str:
+def explanation(verdict: Judged) -> str:
     """Plain lines; the first begins with the position in the file."""
     return "\n".join(explain(verdict))
 
 
-def why_skipped(verdict: "Judged") -> str:
-    """The capabilities that the machine lacks."""
-    return "; ".join(reason for each in verdict.verdicts for reason in each.reasons)
+def why_skipped(verdict: Judged) -> str:
+    """The capabilities that the machine lacks, or what the engine's mode does."""
+    return "; ".join(dict.fromkeys(reason for each in verdict.verdicts for reason in each.reasons))
 
 
 @contextmanager
@@ -51,7 +47,7 @@ def in_its_own_words(position: str) -> Iterator[None]:
         raise pytest.fail.Exception(f"{position}: {error}" if position else str(error), pytrace=False) from None
 
 
-def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged") -> None:
+def record(item: pytest.Item, lab_open: OpenLab, engine: str, verdict: Judged) -> None:
     """Add properties such as engine and kernel to an item's report, for JUnit XML and pytest-html."""
     properties = {
         "engine": engine,
@@ -67,7 +63,7 @@ def record(item: pytest.Item, lab_open: "OpenLab", engine: str, verdict: "Judged
         item.user_properties.append(("bundle", verdict.bundle))
 
 
-def leave_pcap(item: pytest.Item, lab_open: "OpenLab", verdict: "Judged", number: int = 0) -> None:
+def leave_pcap(item: pytest.Item, lab_open: OpenLab, verdict: Judged, number: int = 0) -> None:
     """Save the frames of an item's probe as a pcapng file, and add its path to the report."""
     name = f"{item.nodeid} {number}" if number else item.nodeid
     try:

@@ -1,27 +1,23 @@
 """The page entries of an item: collected while it runs, taken when pytest makes its report (see ``report_page``)."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 
 from proxylab.pytest_plugin.options import engine_of, report
-from proxylab.pytest_plugin.outcome import explanation
-from proxylab.report.html import Heading, entry
+from proxylab.pytest_plugin.outcome import Judged, explanation
+from proxylab.report.html import Entry, Heading, entry
+from proxylab.scenario.model import Scenario
 from proxylab.verdict.model import Judgement
-
-if TYPE_CHECKING:
-    from proxylab.report.html import Entry
-    from proxylab.scenario.model import Scenario
-    from proxylab.verdict.model import ProbeVerdict, StepVerdict
 
 __all__ = ["NO_ENGINE", "heading_in_file", "heading_of_test", "is_explained", "show", "taken"]
 
-_SHOWN: Final = pytest.StashKey[list["Entry"]]()
-_BAD: Final = pytest.StashKey[list["ProbeVerdict | StepVerdict"]]()
+_SHOWN: Final = pytest.StashKey[list[Entry]]()
+_BAD: Final = pytest.StashKey[list[Judged]]()
 NO_ENGINE: Final = "no engine"
 
 
-def show(item: pytest.Item, heading: Heading, verdict: "ProbeVerdict | StepVerdict") -> None:
+def show(item: pytest.Item, heading: Heading, verdict: Judged) -> None:
     """Add a verdict to the page, if ``--lab-report`` is given."""
     if report(item.config) is not None:
         item.stash.setdefault(_SHOWN, []).append(entry(heading, verdict))
@@ -34,7 +30,7 @@ def heading_of_test(item: pytest.Item) -> Heading:
     return Heading(file=item.location[0], engine=engine_of(item) or NO_ENGINE, case=item.name)
 
 
-def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
+def heading_in_file(scenario: Scenario, engine: str) -> Heading:
     """The heading of the probes of a scenario, or of a case of it."""
     return Heading(
         file=scenario.file,
@@ -46,7 +42,7 @@ def heading_in_file(scenario: "Scenario", engine: str) -> "Heading":
     )
 
 
-def taken(item: pytest.Item) -> list["Entry"]:
+def taken(item: pytest.Item) -> list[Entry]:
     """The entries of an item since the last call."""
     shown = item.stash.get(_SHOWN, [])
     item.stash[_SHOWN] = []

@@ -3,19 +3,17 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 
+from proxylab.client.bundles import BundleStore
+from proxylab.client.session import Session
 from proxylab.pytest_plugin.in_python import Lab
 from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.pytest_plugin.options import engines
 from proxylab.pytest_plugin.outcome import in_its_own_words
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of
-
-if TYPE_CHECKING:
-    from proxylab.client.bundles import BundleStore
-    from proxylab.client.session import Session
 
 __all__ = ["MARKER", "LabFactory", "lab", "lab_engine", "lab_factory", "parametrize_engines"]
 
@@ -25,7 +23,7 @@ MARKER: Final = "lab"
 class LabFactory(Protocol):
     """The type of the fixture ``lab_factory``."""
 
-    def __call__(self, scenario: str | Path, *, case: str = "") -> "Lab":
+    def __call__(self, scenario: str | Path, *, case: str = "") -> Lab:
         """Build the lab of a scenario and return it.
 
         Args:
@@ -50,9 +48,9 @@ def parametrize_engines(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def lab_factory(
     request: pytest.FixtureRequest,
-    lab_sessions: "Callable[[str], Session]",
+    lab_sessions: Callable[[str], Session],
     lab_engine: str,
-    lab_bundle_store: "BundleStore | None",
+    lab_bundle_store: BundleStore | None,
 ) -> Iterator[LabFactory]:
     """A function that builds labs for a Python test, one at a time: it closes the previous lab first."""
     with ExitStack() as stack:

@@ -6,17 +6,18 @@ process that receives all reports gathers the entries and writes the page.
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import pytest
 from msgspec.structs import replace
 
+from proxylab.client.report_page import RunStart, write_page
+from proxylab.encoding import decode, encode
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.options import report, seed
 from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
-
-if TYPE_CHECKING:
-    from proxylab.report.html import Entry, Heading
+from proxylab.report.html import Entry, Heading, message
+from proxylab.verdict.model import Judgement
 
 __all__ = ["Attaching", "Gathering"]
 
@@ -54,16 +55,11 @@ class Attaching:
 
 
 def _text(entries: Sequence["Entry"]) -> str:
-    from proxylab.encoding import encode  # noqa: PLC0415 - only a run needs them
-
     return encode(entries).decode()
 
 
 def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.CollectReport) -> "Entry":
     """An entry for a failure without a verdict, such as an assertion or a broken fixture, with pytest's output."""
-    from proxylab.report.html import message  # noqa: PLC0415 - only a run needs them
-    from proxylab.verdict.model import Judgement  # noqa: PLC0415
-
     whole = made.longreprtext[-_MOST_CHARACTERS:]
     entry = message(heading, name, Judgement.FAIL, whole, getattr(made, "duration", 0.0))
     crash = getattr(made.longrepr, "reprcrash", None)
@@ -72,9 +68,6 @@ def _failure(heading: "Heading", name: str, made: pytest.TestReport | pytest.Col
 
 def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
     """An entry for a probe without a verdict: a missing capability, or an error, which may be expected."""
-    from proxylab.report.html import message  # noqa: PLC0415 - only a run needs them
-    from proxylab.verdict.model import Judgement  # noqa: PLC0415
-
     heading = heading_in_file(item.scenario, item.run.engine)
     if hasattr(made, "wasxfail"):
         words = made.wasxfail.removeprefix("reason: ")
@@ -85,8 +78,6 @@ def _unjudged(item: ProbeItem, made: pytest.TestReport) -> "Entry":
 
 
 def _heading_of(report: pytest.TestReport | pytest.CollectReport) -> "Heading":
-    from proxylab.report.html import Heading  # noqa: PLC0415 - only a run needs it
-
     return Heading(file=report.nodeid.partition("::")[0], engine=NO_ENGINE)
 
 
@@ -94,8 +85,6 @@ class Gathering:
     """The hooks of the process that receives all reports and writes the page."""
 
     def __init__(self, config: pytest.Config) -> None:
-        from proxylab.client.report_page import RunStart  # noqa: PLC0415 - only a page needs it
-
         self._begun: Final = RunStart.now(seed(config))
         self._found: Final[dict[str, dict[str, tuple[int, str]]]] = {}
         self._message = ""
@@ -119,10 +108,6 @@ class Gathering:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the page."""
-        from proxylab.client.report_page import write_page  # noqa: PLC0415
-        from proxylab.encoding import decode  # noqa: PLC0415
-        from proxylab.report.html import Entry  # noqa: PLC0415
-
         file = report(session.config)
         if file is None:
             return

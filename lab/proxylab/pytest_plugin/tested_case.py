@@ -1,22 +1,16 @@
-"""The scenario of a Python test, from a file or from text in the test, and its case.
-
-Modules that read scenarios are imported when a test uses a lab.
-"""
+"""The scenario of a Python test, from a file or from text in the test, and its case."""
 
 import inspect
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from proxylab.engines.engine_names import mode_of
+from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ScenarioError
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
-
-if TYPE_CHECKING:
-    from proxylab.engines.protocol import EngineChoice
 
 __all__ = ["case_of", "parsed", "text_of"]
 
@@ -38,7 +32,7 @@ def parsed(text: str, file: str) -> Scenario:
     return parse_scenario(text, file)
 
 
-def case_of(scenario: Scenario, engine: "EngineChoice", case: str) -> Scenario:
+def case_of(scenario: Scenario, engine: EngineChoice, case: str) -> Scenario:
     """The case with this id, or the only one. Raises ``ScenarioError``; skips if the engine's mode has no case."""
     mode = mode_of(engine.name)
     known = cases(scenario, mode, engine.version)

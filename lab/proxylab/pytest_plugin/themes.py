@@ -1,9 +1,8 @@
-"""The summary of a large run: a line for each folder of scenarios, and the slowest files.
+"""The summary of a large run: a line for each folder of scenarios.
 
 The lines come from the reports that pytest gathers for its own summary; under xdist the controller has all of them.
 """
 
-import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -12,11 +11,10 @@ import pytest
 
 from proxylab.pytest_plugin.items import is_of_a_scenario
 
-__all__ = ["Themes", "slowest_lines", "theme_lines"]
+__all__ = ["Themes", "theme_lines"]
 
 _OUTCOMES: Final = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 _ALWAYS: Final = ("passed", "failed", "skipped")
-_MOST_SLOWEST: Final = 10
 
 Stats = Mapping[str, Sequence[Any]]
 """Reports by category, as pytest's terminal reporter keeps them."""
@@ -26,18 +24,13 @@ class Themes:
     """The hook that prints the summary, unless pytest is quiet."""
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print a line for each folder of scenarios, if there are several, then the slowest files."""
-        if terminalreporter.config.get_verbosity() < 0:
+        """Print a line for each folder of scenarios, if there are several."""
+        lines = theme_lines(terminalreporter.stats)
+        if not lines or terminalreporter.config.get_verbosity() < 0:
             return
-        width = shutil.get_terminal_size().columns
-        for title, lines in (
-            ("scenarios by folder", theme_lines(terminalreporter.stats)),
-            ("slowest scenario files", slowest_lines(terminalreporter.stats, width)),
-        ):
-            if lines:
-                terminalreporter.section(title)
-                for line in lines:
-                    terminalreporter.write_line(line)
+        terminalreporter.section("scenarios by folder")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def theme_lines(stats: Stats) -> list[str]:
@@ -58,20 +51,6 @@ def theme_lines(stats: Stats) -> list[str]:
         for folder in sorted(folders)
     )
     return [f"{'folder':<{longest}}{head}{'time':>11}", *rows]
-
-
-def slowest_lines(stats: Stats, width: int) -> list[str]:
-    """The ten slowest scenario files, if there are more than ten; the time to build labs counts."""
-    from proxylab.text import wrapped  # noqa: PLC0415 - only a run needs it
-
-    seconds: dict[str, float] = defaultdict(float)
-    for _, each in _reports(stats):
-        if is_of_a_scenario(each.nodeid):
-            seconds[each.nodeid.partition("::")[0]] += each.duration
-    if len(seconds) <= _MOST_SLOWEST:
-        return []
-    rows = sorted(seconds.items(), key=lambda each: -each[1])[:_MOST_SLOWEST]
-    return [line for file, took in rows for line in wrapped(file, f"{took:8.2f} s  ", width=width)]
 
 
 def _reports(stats: Stats) -> Iterator[tuple[str, pytest.TestReport]]:

@@ -10,6 +10,7 @@ from itertools import chain
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
 from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
@@ -88,7 +89,8 @@ def _rows(case: Case, flow: Flow, seen: tuple[Observation, ...]) -> Iterator[_Ro
         before[each.packet] = ends
         source, destination = (end + ("*" if end != old else "") for end, old in zip(ends, earlier, strict=True))
         what = f"{each.packet} {each.icmp[0]}/{each.icmp[1]}" if each.icmp else str(each.packet)
-        yield f"{each.netns_name} {each.device} {each.direction}", what, source, destination
+        device = "proxy" if each in flow.relays or (each in flow.tries and each.device == STACK) else each.device
+        yield f"{each.netns_name} {device} {each.direction}", what, source, destination
         yield from _expected_row(case, flow, each)
     if len(seen) < _MOST_HOPS:
         yield from missing(case, flow)
@@ -134,6 +136,8 @@ def missing(case: Case, flow: Flow) -> Iterator[tuple[str, str, str, str]]:
             yield _MISSING, str(Packet.REPLY), *reply
         case Outcome.DELIVERED if not flow.replies:
             yield _MISSING, str(Packet.REPLY), dialled, client
+        case Outcome.CLOSED if not flow.closings:
+            yield _MISSING, str(Packet.CLOSE), dialled, client
         case Outcome.REFUSED if not flow.resets:
             yield _MISSING, str(Packet.RESET), dialled, client
         case Outcome.REJECTED if not flow.unreachables:

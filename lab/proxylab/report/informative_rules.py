@@ -7,7 +7,7 @@ from proxylab.verdict.rule_words import rule_action
 
 __all__ = ["action_of", "informative_rules"]
 
-_INFORMATIVE_TARGETS = frozenset({"DNAT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
+_INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 
 # The order in which a packet meets kube-proxy's chains: from the frontend to the endpoint, and out.
 _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",

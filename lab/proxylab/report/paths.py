@@ -70,10 +70,16 @@ def seen_path(case: Case, number: int = 0) -> Path:
 
 
 def _legs(found: tuple[Stop, ...]) -> Iterator[Leg]:
+    relayed: tuple[str, ...] = ()
     for before, stop in pairwise(found):
-        if stop.follows:
+        if stop.relayed:
+            there = stop.packet is Packet.REQUEST
+            words = "the proxy ends the connection and opens its own" if there else "the proxy passes the answer on"
+            relayed = (*_changes(before.came, before.went), words)
+        elif stop.follows:
             kind = "" if stop.packet is Packet.REQUEST else f"{stop.packet} "
-            changes = (*_changes(before.came, before.went), *_changes(before.went, stop.came))
+            changes = (*relayed, *_changes(before.came, before.went), *_changes(before.went, stop.came))
+            relayed = ()
             packet = f"{kind}{stop.came.source} > {stop.came.destination}"
             yield Leg(before.netns_name, before.out, stop.netns_name, stop.by, packet, changes, not kind)
 

@@ -1,6 +1,8 @@
 """Captured frames of all hops as one pcapng file (draft-ietf-opsawg-pcapng), each frame with its flow as comment.
 
 A tap is an interface of the capture, named ``NAMESPACE/DEVICE``: Wireshark's column "Interface name" shows the hop.
+
+scapy's writer would round the times to microseconds and put an interface without a name first.
 """
 
 import struct

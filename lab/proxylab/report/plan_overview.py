@@ -1,4 +1,4 @@
-"""The document of ``proxylab plan``, and its text: what a scenario's lab consists of."""
+"""The document of ``proxylab plan``: what a scenario's lab consists of."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -12,9 +12,8 @@ from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.name_servers import has_own_server, own_devices
 from proxylab.plan.sources import snat_source
-from proxylab.text import WIDTH, wrapped
 
-__all__ = ["overview", "overview_lines", "snat_sources"]
+__all__ = ["overview", "snat_sources"]
 
 _DEVICES: Final = ("uplink", "pods", "overlay")
 
@@ -31,10 +30,10 @@ def overview(layout: Layout) -> dict[str, Any]:
         "case": scenario.case.id,
         "network": {
             "families": list(map(str, network.families)),
-            "podNetwork": network.pod_network,
-            "interNode": network.inter_node,
+            "podNetwork": str(network.pod_network),
+            "interNode": str(network.inter_node),
             "outboundMasquerade": network.outbound_masquerade,
-            "hairpin": network.hairpin if network.pod_network == "bridge" else None,
+            "hairpin": str(network.hairpin) if network.pod_network == "bridge" else None,
             "podCIDR": list(map(str, network.pod_cidrs)),
             "serviceCIDR": list(map(str, network.service_cidrs)),
             "nodeCIDR": list(map(str, network.node_cidrs)),
@@ -120,59 +119,3 @@ def _service(service: Service, objects: Sequence[KubeObject]) -> dict[str, Any]:
             for endpoint in each.endpoints
         ],
     }
-
-
-def overview_lines(document: dict[str, Any], width: int = WIDTH) -> Iterator[str]:
-    """The document as text, a paragraph for each object; long lists are wrapped at ``width``."""
-    network = document["network"]
-    yield f"scenario {document['scenario']}{' case ' + document['case'] if document['case'] else ''}"
-    yield from wrapped(", ".join(_network_words(network)), "network ", width=width)
-    for node in document["nodes"]:
-        yield f"node {node['name']}"
-        yield from (f"  address {address}" for address in node["addresses"])
-        for device, sources in node["snatSources"].items():
-            yield f"  masquerades what leaves by its {device} as {' and '.join(sources)}"
-    for pod in document["pods"]:
-        where = f" in {pod['namespace']}" if pod["namespace"] != pod["name"] else ""
-        yield f"pod {pod['name']} on {pod['node']}{where}: {' '.join(pod['addresses'])}"
-    for host in document["hosts"]:
-        yield f"host {host['name']}: {', '.join(host['addresses'])}"
-    for balancer in document["loadBalancers"]:
-        checked = ", if healthy" if balancer["healthChecked"] else ""
-        pool, nodes = " ".join(balancer["pool"]), " ".join(balancer["nodes"])
-        yield f"load balancer {balancer['name']}: {pool} to {nodes}{checked}"
-    for service in document["services"]:
-        yield from _service_lines(service)
-
-
-def _network_words(network: dict[str, Any]) -> Iterator[str]:
-    for key, value in network.items():
-        match value:
-            case True:
-                yield key
-            case [*several]:
-                yield f"{key} {' '.join(several)}"
-            case str():
-                yield f"{key} {value}"
-
-
-def _service_lines(service: dict[str, Any]) -> Iterator[str]:
-    yield f"service {service['name']}: {service['type']} {' '.join(service['clusterIPs'])}".rstrip()
-    for key, word in (("externalIPs", "external IPs"), ("loadBalancerIPs", "load balancer")):
-        if service[key]:
-            yield f"  {word} {' '.join(service[key])}"
-    for port in service["ports"]:
-        name = f"{port['name']} " if port["name"] else ""
-        node_port = f", node port {port['nodePort']}" if port["nodePort"] else ""
-        yield f"  port {name}{port['protocol']} {port['port']} to {port['targetPort']}{node_port}"
-    if service["healthCheckNodePort"]:
-        yield f"  health checks on node port {service['healthCheckNodePort']}"
-    policies = f"internal {service['internalTrafficPolicy']}, external {service['externalTrafficPolicy']}"
-    affinity = f", affinity {service['affinityTimeout']} s" if service["affinityTimeout"] else ""
-    yield f"  traffic policy {policies}{affinity}"
-    for endpoint in service["endpoints"]:
-        states = [state for state in ("ready", "serving", "terminating") if endpoint[state]]
-        who = f" {endpoint['pod']}" if endpoint["pod"] else ""
-        where = f" on {endpoint['node']}" if endpoint["node"] else ""
-        ports = ", ".join(endpoint["ports"]) or "no port"
-        yield f"  endpoint {' '.join(endpoint['addresses'])}{who}{where}: {ports}; {' '.join(states) or 'not ready'}"

@@ -127,6 +127,8 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
         if result.skipped is not None:
             cure = f"needs {result.skipped.missing}; {result.skipped.cure}"
             yield [f"{named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(cure, "  ", width=width)]
+    for result in results:
+        yield from _left_out(result, paint, width)
     for wanted in (Judgement.INCONCLUSIVE, Judgement.FAIL):
         for result in results:
             yield from (_explained(each, paint, width) for each in result.judged if each.overall is wanted)
@@ -134,6 +136,17 @@ def _blocks(results: Sequence[ScenarioResult], paint: Painter, width: int) -> It
         if result.fault is not None:
             message = (f"  {line}" for line in result.fault.message.splitlines())
             yield [f"{named(result)}: {paint('ERROR', Judgement.FAIL)}", *message]
+
+
+def _left_out(result: ScenarioResult, paint: Painter, width: int) -> Iterator[list[str]]:
+    """The probes that the engine's mode cannot show, by the reason."""
+    by_reason: dict[str, list[str]] = {}
+    for each in result.judged:
+        if each.overall is Judgement.SKIP:
+            by_reason.setdefault(each.verdicts[0].reasons[0], []).append(_name(each))
+    for reason, names in by_reason.items():
+        lines = [line for name in names for line in wrapped(name, "    ", " " * 6, width)]
+        yield [f"{named(result)}: {paint('SKIP', Judgement.SKIP)}", *wrapped(f"{reason}:", "  ", width=width), *lines]
 
 
 def _journeys(results: Sequence[ScenarioResult], width: int) -> Iterator[list[str]]:

@@ -64,7 +64,7 @@ def journey(resolved: ResolvedProbe, evidence: Evidence, width: int = WIDTH) -> 
 
 def _passages(steps: Sequence[TraceStep]) -> Iterator[_Passage]:
     """Steps grouped by node and packet; a packet that comes to the same node again begins a new group."""
-    for _, same in groupby(steps, key=lambda step: (step.netns_name, step.packet)):
+    for _, same in groupby(steps, key=lambda step: (step.netns_name, step.packet, step.leg)):
         together: list[TraceStep] = []
         for step in same:
             if together and step.chain == "PREROUTING" and together[-1].chain == "POSTROUTING":
@@ -85,12 +85,15 @@ def _in_order(observations: Sequence[Observation], passages: Sequence[_Passage])
     return sorted(reached, key=_turn)
 
 
-def _turn(netns_name: Observation | _Passage) -> tuple[bool, int, int]:
+def _turn(netns_name: Observation | _Passage) -> tuple[bool, int, int, int]:
+    """The way there by its legs, then the way back by its legs in reverse."""
+    first = netns_name if isinstance(netns_name, Observation) else netns_name.first
+    back = first.packet is not Packet.REQUEST
+    leg = -first.leg if back else int(first.leg)
     if isinstance(netns_name, Observation):
         by_program = 0 if netns_name.direction is Direction.OUT else 3
-        return netns_name.packet is not Packet.REQUEST, by_program if netns_name.device == STACK else 2, netns_name.at
-    first = netns_name.first
-    return first.packet is not Packet.REQUEST, 2 if first.at else 1, first.at
+        return back, leg, by_program if netns_name.device == STACK else 2, netns_name.at
+    return back, leg, 2 if first.at else 1, first.at
 
 
 def _sighting(seen: Observation) -> str:

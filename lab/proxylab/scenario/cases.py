@@ -19,6 +19,7 @@ from proxylab.scenario.nodes import Node
 from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.versions import Version
+from proxylab.scenario.words import TERMINATING_MODES, Manner
 
 __all__ = ["cases"]
 
@@ -115,9 +116,13 @@ class _InCase:
 
     def _probe(self, probe: Probe, family: Family | None) -> Probe:
         exception = next((each for each in probe.exceptions if self._holds(each, family)), None)
+        manner = probe.send.manner
+        if manner is Manner.EITHER:
+            manner = Manner.CONNECT if self._conditions["mode"] in TERMINATING_MODES else Manner.PACKET
         return replace(
             probe,
             name=_name(probe.name, self._id(family)),
+            send=replace(probe.send, manner=manner),
             expect=exception.expect if exception else probe.expect,
             exceptions=(),
         )

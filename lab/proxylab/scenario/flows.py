@@ -234,7 +234,7 @@ def _check_echo(subject: Subject) -> None:
     if isinstance(target, ServiceTarget) and target.via in _PORTS:
         what = f"{target.via} is a port, and an echo request has none"
         problems.add(location["to"]["via"].spot, what, allowed=_ADDRESSES)
-    if location["send"]["as"].exists and send.manner is Manner.CONNECT:
+    if location["send"]["as"].exists and send.manner is not Manner.PACKET:
         what = "an echo request is a single packet, not a connection"
         problems.add(location["send"]["as"].spot, what, allowed="allowed: packet")
 
@@ -245,7 +245,7 @@ def _check_frame(subject: Subject) -> None:
     location = subject.location["send"]["frameTo"]
     if send is None or not location.exists:
         return
-    if send.manner is Manner.CONNECT and not subject.echo:
+    if send.manner is not Manner.PACKET and not subject.echo:
         what = "kernel sockets send frames to the next hop that routing gives"
         problems.add(location.key, what, allowed="needed: as: packet")
     if source is not None and source.name in inventory.nodes:

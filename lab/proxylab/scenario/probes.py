@@ -235,6 +235,7 @@ class Send(Declared, frozen=True, kw_only=True):
         Manner,
         Key(
             "connect uses the kernel's sockets and sends data both ways. packet sends one crafted packet per flow. "
+            "either means packet where the proxy forwards, and connect where it ends connections (mode userspace). "
             "ICMP always uses packet.",
             alias="as",
         ),

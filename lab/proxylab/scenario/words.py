@@ -7,6 +7,7 @@ from proxylab.encoding import Record
 
 __all__ = [
     "RUNNING_MODES",
+    "TERMINATING_MODES",
     "Frontend",
     "Manner",
     "Mode",
@@ -40,10 +41,15 @@ class Frontend(StrEnum):
 
 
 class Manner(StrEnum):
-    """``send.as``: kernel sockets with data both ways, or single packets that scapy builds."""
+    """``send.as``: kernel sockets with data both ways, or single packets that scapy builds.
+
+    ``either`` means packets where the proxy forwards, and connections where it ends connections itself. A case of a
+    scenario has one of the first two.
+    """
 
     CONNECT = "connect"
     PACKET = "packet"
+    EITHER = "either"
 
 
 class Outcome(StrEnum):
@@ -54,6 +60,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
     DROPPED = "dropped"
     UNTRANSLATED = "untranslated"
+    CLOSED = "closed"
 
 
 class Spread(StrEnum):
@@ -76,7 +83,11 @@ class Mode(StrEnum):
     IPTABLES = "iptables"
     NFTABLES = "nftables"
     IPVS = "ipvs"
+    USERSPACE = "userspace"
 
 
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES)
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
 """The modes that some engine runs."""
+
+TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})
+"""The modes in which a program ends connections to Services and opens other ones to endpoints."""

@@ -11,21 +11,19 @@ its unfinished request is still carried out, and its answer is dropped.
 import asyncio
 import os
 import socket
-import struct
 import traceback
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import aclosing, suppress
 from typing import Any, Final, Protocol, get_args
 
 from proxylab.errors import InternalError
-from proxylab.protocol.channel import AsyncChannel, ChannelClosedError
+from proxylab.protocol.channel import AsyncChannel, ChannelClosedError, user_of
 from proxylab.protocol.faults import fault_of
 from proxylab.protocol.messages import Failed
 from proxylab.protocol.standing_labs import AnyRequest, AnyResponse, Feed, Signal
 
 __all__ = ["RequestHandler", "accept_clients", "first_of", "serve_client"]
 
-_CREDENTIALS: Final = struct.Struct("=iII")  # struct ucred: pid, uid, gid (unix(7))
 _FEEDS: Final = get_args(Feed)
 _MOST_CLIENTS: Final = 32
 
@@ -92,7 +90,7 @@ async def accept_clients(control_socket: socket.socket, handler: RequestHandler)
         while True:
             await room.acquire()
             connection, _ = await loop.sock_accept(control_socket)
-            if _user_of(connection) != os.getuid():
+            if user_of(connection) != os.getuid():
                 connection.close()
                 room.release()
                 continue
@@ -106,11 +104,6 @@ async def _receive(connection: socket.socket, handler: RequestHandler) -> None:
         await serve_client(channel, handler)
     finally:
         channel.close()
-
-
-def _user_of(connection: socket.socket) -> int:
-    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(raw)[1])
 
 
 class _Shielded:

@@ -14,7 +14,7 @@ from proxylab.control.http_client import fetch
 from proxylab.engines.barrier import Barrier
 from proxylab.engines.catalogue import make_engine
 from proxylab.engines.context import Cluster, NodeContext
-from proxylab.engines.engine_names import mode_of
+from proxylab.engines.engine_names import mode_of, read_engine
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.node_mode import node_mode
 from proxylab.engines.protocol import Engine, EngineChoice
@@ -28,6 +28,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Namespace, Plan, Role
 from proxylab.protocol.messages import Build, Inspected
+from proxylab.scenario.words import Mode
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 
@@ -131,7 +132,9 @@ async def _run_engines(
     request: Build, contexts: Mapping[str, NodeContext], store: Store, stack: AsyncExitStack
 ) -> Fleet:
     """Put the objects into the store and start an engine in every node."""
-    cluster = Cluster(store, ApiServer(store), Barrier(store, request.engine.families))
+    cluster = Cluster(
+        store, ApiServer(store), Barrier(store, request.engine.families, mirror=_watches_endpoints(request.engine.name))
+    )
     stack.push_async_callback(cluster.api.close)
 
     def make(node: str, mode: str) -> Engine:
@@ -149,6 +152,12 @@ async def _run_engines(
     await fleet.start()
     await fleet.wait_synced(revision, Deadline.after(_SYNC_SECONDS))
     return fleet
+
+
+def _watches_endpoints(engine: str) -> bool:
+    """Whether the proxy is one that watches Endpoints: kube-proxy in mode userspace never read EndpointSlices."""
+    name = read_engine(engine)
+    return name.is_upstream and name.mode == Mode.USERSPACE
 
 
 async def _record(control_plane: ControlPlane, node: str, deadline: Deadline) -> ProxyRecord:

@@ -118,6 +118,11 @@ def new_lines(before: Sequence[str], now: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator[AnyResponse, None]:
+    words: Callable[[bytes], str] | None = None
+    if request.in_words:
+        from proxylab.traffic.frame_line import frame_line  # noqa: PLC0415 - scapy takes a fifth of a second
+
+        words = frame_line
     tap = _tap(request, lab)
     try:
         yield Frames()
@@ -128,7 +133,10 @@ async def _listen(request: Listen, lab: Lab, signals: Signals) -> AsyncGenerator
             frames = tap.drain()[:left]
             left = None if left is None else left - len(frames)
             if frames:
-                captured = tuple(CapturedFrame(each.at_ns, each.outgoing, each.data.hex()) for each in frames)
+                captured = tuple(
+                    CapturedFrame(each.at_ns, each.outgoing, each.data.hex(), words(each.data) if words else "")
+                    for each in frames
+                )
                 yield Frames(captured, tap.take_lost())
         yield Ended()
     finally:

@@ -1,8 +1,10 @@
-"""The entry point of a lab process: ``python -m proxylab.server.main FD [SOCKET FOLDER]``.
+"""The entry point of a lab process: ``python -m proxylab.server.main [--kernel JSON] FD [SOCKET FOLDER]``.
 
 It enters the sandbox (``kernel.sandbox.sandbox``), forks the launcher (``kernel.sandbox.launcher_child``) and starts
 the event loop (``server.event_loop``), in this order. Supervisor, init and launcher are copies of this process, so it
 imports nothing heavy before the launcher is forked.
+
+With a kernel of its own, it boots a guest in the sandbox instead. This entry point runs again there, without one.
 """
 
 import gc
@@ -11,7 +13,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from typing import Final
+from typing import Final, NoReturn
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher_child import fork_launcher
@@ -32,23 +34,56 @@ A run of many flows makes records without cycles. With Python's default of 700, 
 
 def main() -> None:
     """Become supervisor, init, launcher and lab process, each in its turn."""
-    client = socket.socket(fileno=int(sys.argv[1]))
-    control_socket = ControlSocket(socket.socket(fileno=int(sys.argv[2])), int(sys.argv[3])) if sys.argv[2:] else None
+    given = sys.argv[1:]
+    kernel = given[1] if given[0] == "--kernel" else ""
+    first, *others = map(int, given[2:] if kernel else given)
+    client = socket.socket(fileno=first)
+    control_socket = ControlSocket(socket.socket(fileno=others[0]), others[1]) if others else None
     if control_socket is not None:
         os.chdir("/")  # a detached lab must not keep this directory busy
     _forget_inherited_signals()
     raise_descriptor_limit()
     rootless = os.geteuid() != 0
+    if kernel:
+        _boot(kernel, client, control_socket)
     try:
         enter(client, control_socket)
     except CapabilityError as error:
-        _report(client, error)
-        os._exit(int(error.exit_code))
+        _refuse(client, error)
     launcher = fork_launcher(client, *([control_socket.socket] if control_socket else []))
     gc.set_threshold(GC_THRESHOLD)
     from proxylab.server.event_loop import serve  # noqa: PLC0415 - heavy, and only the lab process needs it
 
     serve(client, launcher, control_socket.socket if control_socket else None, rootless=rootless)
+
+
+def _boot(document: str, client: socket.socket, control_socket: ControlSocket | None) -> NoReturn:
+    """Boot a guest in a sandbox, or without one where the machine allows none."""
+    from proxylab.encoding import decode  # noqa: PLC0415 - only a guest needs these
+    from proxylab.guest.kernels import Kernel  # noqa: PLC0415
+    from proxylab.guest.outside import run_guest, stay_on_one_cpu  # noqa: PLC0415
+
+    kernel = decode(document.encode(), Kernel)
+    claim = stay_on_one_cpu()
+    sandboxed = True
+    try:
+        try:
+            enter(client, control_socket)
+        except CapabilityError:
+            if not kernel.ends_its_processes:
+                raise
+            sandboxed = False
+        further = control_socket.socket if control_socket else None
+        os._exit(run_guest(kernel, client, further, sandboxed=sandboxed))
+    except CapabilityError as error:
+        _refuse(client, error)
+    finally:
+        del claim
+
+
+def _refuse(client: socket.socket, error: CapabilityError) -> NoReturn:
+    _report(client, error)
+    os._exit(int(error.exit_code))
 
 
 def _forget_inherited_signals() -> None:

@@ -19,6 +19,7 @@ from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
+from proxylab.scenario.words import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules
@@ -51,6 +52,7 @@ async def open_runner(
         packet_lock=packet_lock,
         names=_names(request.plan, control_plane.store),
         foreign={name: _foreign(modes[name], context) for name, context in control_plane.contexts.items()},
+        terminating=lambda: tuple(name for name in modes if control_plane.fleet.mode(name) in TERMINATING_MODES),
     )
     stack.callback(runner.close)
     try:

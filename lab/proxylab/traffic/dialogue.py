@@ -29,7 +29,8 @@ from proxylab.traffic.craft import framed, tcp_segment
 from proxylab.traffic.dissect import TCP, dissect
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.kernel_bypass import KernelBypass
-from proxylab.traffic.match import Matcher, TapPoint
+from proxylab.traffic.legs import TapPoint
+from proxylab.traffic.match import Matcher
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import Watch

@@ -4,16 +4,18 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
+from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport, TapLoss
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.identity import Identity
-from proxylab.traffic.match import Matcher, TapPoint
+from proxylab.traffic.legs import TapPoint
+from proxylab.traffic.match import Matcher
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.watch import AnyTap, Watch
@@ -21,6 +23,11 @@ from proxylab.traffic.watch import AnyTap, Watch
 __all__ = ["Exchange", "Sending"]
 
 _SENTINEL_SECONDS: Final = 1.0
+
+_PATIENCE: Final = {Transport.TCP: 3.0}
+"""Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
+two seconds to answer a SYN."""
+_PATIENCE_FOR_DATAGRAMS: Final = 0.5
 
 
 class Sending(Protocol):
@@ -59,9 +66,13 @@ class Exchange:
         responders: Responders,
         before_sentinels: Callable[[], Awaitable[None]],
         associations: Associations | None = None,
+        divided: Sequence[int] | None = None,
     ) -> None:
+        """``divided`` has the sender's port of each flow where a program may divide flows into two legs."""
         self.sending = sending
-        self.matcher = Matcher(identity, resolved.protocol, sockets)
+        self.matcher = Matcher(identity, resolved.protocol, sockets, divided)
+        self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if divided is not None else 0.0
+        self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
         self.unpinned = ""
         self._by_taps = sockets is None
@@ -85,7 +96,7 @@ class Exchange:
                 if deadline.passed:
                     return self._awaited()
                 await asyncio.sleep(0)  # let the rest of the lab's event loop run
-                if self._turn():
+                if self._turn() or await self._moves_in_time(deadline):
                     continue
                 await self._send_sentinels(deadline)
                 if not self._turn() and not self.sending.abandon():
@@ -94,6 +105,7 @@ class Exchange:
             if self._sent_at_sentinels and self.matcher.requests_sent > self._sent_at_sentinels:
                 # A stack has sent its SYN again since the sentinels left: only later sentinels can follow it.
                 await self._send_sentinels(deadline)
+            self.matcher.note_tries(self._endpoints)
         return ""
 
     def take_losses(self) -> tuple[TapLoss, ...]:
@@ -108,6 +120,17 @@ class Exchange:
     def _settled(self) -> bool:
         """Whether nothing is awaited: kernel sockets know it themselves, and for crafted flows only the taps do."""
         return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
+
+    async def _moves_in_time(self, deadline: Deadline) -> bool:
+        """Whether a program between two legs does something: no sentinel packet shows that it will not."""
+        if not self._patience:
+            return False
+        patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
+        try:
+            await wait_until(self._turn, patience, "a program sends a flow on, or closes it")
+        except DeadlineExceededError:
+            return False
+        return True
 
     def _turn(self) -> bool:
         """Send, answer, read the taps. Returns whether anything moved."""

@@ -142,6 +142,11 @@ class Identity:
             return None
         return kind, number
 
+    def flow_of_request(self, payload: bytes) -> int | None:
+        """The flow whose request begins ``payload``; ``None`` for other data."""
+        token = self.read(payload)
+        return token[1] if token is not None and token[0] is Kind.PROBE else None
+
     def sequence(self, flow: int) -> int:
         """The initial sequence number of ``flow``."""
         return self._first - flow * _STRIDE

@@ -13,24 +13,26 @@ How a frame finds its flow:
 * An ICMP echo request by the token in its payload, and the reply, which bears the same token, by its type.
 * An ICMP error by the request that it quotes.
 
+Where proxies end connections, ``legs`` finds the flow of the second one.
+
 Two packets that the sender's own stack adds to crafted flows are ignored, because they say nothing of the proxy: its
 reset of a SYN/ACK that it did not ask for (that reset carries no acknowledgement; RFC 9293, section 3.5.2), and its
 port unreachable about a reply (that error quotes a reply, not a request).
 """
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Observation, Packet, SeenFrame
+from proxylab.evidence.evidence import Direction, Leg, Observation, Packet, SeenFrame
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.fragments import Reassembly
 from proxylab.traffic.identity import Identity, Kind
+from proxylab.traffic.legs import Legs, TapPoint, opening
 
-__all__ = ["Matcher", "SentinelSighting", "TapPoint"]
+__all__ = ["Matcher", "SentinelSighting"]
 
 _SYN_ACK = TcpFlag.SYN | TcpFlag.ACK
 _RST_ACK = TcpFlag.RST | TcpFlag.ACK
@@ -55,18 +57,6 @@ _PORT_UNREACHABLE = {ICMP: (3, 3), ICMPV6: (1, 4)}
 _FINAL_ICMP = {ICMP: frozenset({3, 11, 12}), ICMPV6: frozenset({1, 3, 4})}
 
 
-class TapPoint(NamedTuple):
-    """The namespace and device of a tap, as observations name them, and whether the probe is sent from there.
-
-    ``transit`` marks a device of a node: a packet seen there is on its way, and settles nothing.
-    """
-
-    netns_name: str
-    device: str
-    is_sender: bool = False
-    transit: bool = False
-
-
 class SentinelSighting(Struct, frozen=True):
     """A sentinel packet that came in somewhere: its echo request, or the reply to it."""
 
@@ -80,25 +70,33 @@ class SentinelSighting(Struct, frozen=True):
 _Fields = tuple[int, Packet, IPAddress, int, IPAddress, int]
 """Flow, the kind of packet, source and its port, destination and its port."""
 
-_Row = tuple[TapPoint, Frame, _Fields, tuple[int, int] | None]
-"""The tap, the frame, its fields, and its type and code if it is ICMP."""
+_Row = tuple[TapPoint, Frame, _Fields, tuple[int, int] | None, Leg]
+"""The tap, the frame, its fields, its type and code if it is ICMP, and its leg."""
 
 
 class Matcher:
     """Gathers the observations of one run."""
 
-    def __init__(self, identity: Identity, protocol: Transport, sockets: Mapping[int, int] | None = None) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        protocol: Transport,
+        sockets: Mapping[int, int] | None = None,
+        ports: Sequence[int] | None = None,
+    ) -> None:
         """A matcher for the flows of ``identity``.
 
         Args:
             identity: of the run.
             protocol: of its flows.
             sockets: for TCP by kernel sockets, the flow of each local port; ``None`` for crafted flows.
+            ports: the sender's port of each flow, where proxies end connections; ``None`` elsewhere.
         """
         self.sentinels: list[SentinelSighting] = []
         self._identity = identity
         self._protocol = protocol
         self._sockets = sockets
+        self._legs = None if ports is None else Legs(identity, ports)
         self._rows: list[_Row] = []
         self._fragments = Reassembly()
         self._learned: dict[int, int] = {}
@@ -114,7 +112,11 @@ class Matcher:
     @property
     def requests_sent(self) -> int:
         """How many requests left the sender, by its tap. Computed only where flows are missing."""
-        leaving = [fields[1] for vantage, frame, fields, _ in self._rows if vantage.is_sender and frame.outgoing]
+        leaving = [
+            fields[1]
+            for vantage, frame, fields, _, leg in self._rows
+            if vantage.is_sender and frame.outgoing and leg is Leg.OWN
+        ]
         return leaving.count(_REQUEST)
 
     @property
@@ -122,15 +124,15 @@ class Matcher:
         """All observations by time. They are built from columns, in a third of the time."""
         if not self._rows:
             return ()
-        times = [frame[2] for _, frame, _, _ in self._rows]
+        times = [frame[2] for _, frame, *_ in self._rows]
         in_order = map(self._rows.__getitem__, sorted(range(len(times)), key=times.__getitem__))
-        vantages, frames, fields, icmp = zip(*in_order, strict=True)
+        vantages, frames, fields, icmp, legs = zip(*in_order, strict=True)
         flows, packets, *ends = zip(*fields, strict=True)
         netns_names, devices, *_ = zip(*vantages, strict=True)
         _, outgoing, at, otherhost = zip(*frames, strict=True)
         directions = [_OUT if out else _IN for out in outgoing]
         protocols = [self._protocol] * len(fields)
-        columns = (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost)
+        columns = (flows, netns_names, devices, directions, packets, protocols, *ends, at, icmp, otherhost, legs)
         return tuple(map(Observation, *columns))
 
     @property
@@ -143,7 +145,7 @@ class Matcher:
         """The kept frames, converted on demand: few callers need them."""
         return tuple(
             SeenFrame(fields[0], netns_name, device, _OUT if outgoing else _IN, fields[1], at, data.hex())
-            for (netns_name, device, *_), (data, outgoing, at, _), fields, _ in self._rows[:_KEPT_FRAMES]
+            for (netns_name, device, *_), (data, outgoing, at, _), fields, *_ in self._rows[:_KEPT_FRAMES]
         )
 
     @property
@@ -158,8 +160,8 @@ class Matcher:
         for frame in frames:
             self._look(vantage, frame)
         for number in range(max(before, _KEPT_FRAMES), len(rows)):
-            _, frame, fields, icmp = rows[number]
-            rows[number] = (vantage, frame._replace(data=b""), fields, icmp)
+            _, frame, fields, icmp, leg = rows[number]
+            rows[number] = (vantage, frame._replace(data=b""), fields, icmp, leg)
 
     def _look(self, vantage: TapPoint, frame: Frame) -> None:
         datagram = dissect(frame.data)
@@ -177,13 +179,55 @@ class Matcher:
             found = self._sctp(vantage, frame.outgoing, datagram)
         else:
             found = self._icmp(vantage, frame, datagram)
-        if found is None:
+        if self._legs is not None:
+            self._note_on_leg(self._legs, vantage, frame, datagram, found)
+        elif found is not None:
+            self._note(vantage, frame, datagram, found)
+
+    def _note_on_leg(
+        self, legs: Legs, vantage: TapPoint, frame: Frame, datagram: Datagram, found: tuple[int, Packet] | None
+    ) -> None:
+        """Note a packet of either leg, or let it wait until its flow is known."""
+        if found is not None:
+            flow, packet = found
+            is_late = packet is _RESET and flow in self._replied
+            leg = legs.of_datagram(*found, datagram) if self._protocol is Transport.UDP else Leg.OWN
+            self._note(vantage, frame, datagram, (flow, Packet.CLOSE) if is_late else found, leg)
+        elif datagram.protocol != TCP or self._protocol is not Transport.TCP:
             return
+        elif datagram.payload:
+            for each in legs.learn(datagram, self._learned):
+                self._note_onward(legs, each.tap, each.frame, each.datagram)
+        elif vantage.is_sender and not frame.outgoing and (ended := legs.ended(datagram)) is not None:
+            self._note(vantage, frame, datagram, (ended, Packet.CLOSE))
+        elif not self._note_onward(legs, vantage, frame, datagram):
+            legs.wait(vantage, frame, datagram)
+
+    def _note_onward(self, legs: Legs, vantage: TapPoint, frame: Frame, datagram: Datagram) -> bool:
+        """Note a packet of a second leg; false where its flow is unknown, or it opens and refuses nothing."""
+        flow, packet = legs.onward(datagram), opening(datagram)
+        if flow is None or packet is None:
+            return False
+        self._note(vantage, frame, datagram, (flow, packet), Leg.ONWARD)
+        return True
+
+    def note_tries(self, endpoints: Collection[IPAddress]) -> None:
+        """Note the connections of programs that carried no request; only a run of one flow can own them."""
+        if self._legs is not None and self._identity.flows == 1:
+            for each in self._legs.tried(endpoints):
+                self._note(each.tap, each.frame, each.datagram, (0, each.packet), Leg.TRIED)
+
+    def _note(
+        self, vantage: TapPoint, frame: Frame, datagram: Datagram, found: tuple[int, Packet], leg: Leg = Leg.OWN
+    ) -> None:
         flow, packet = found
+        protocol = datagram.protocol
         _, source, destination, source_port, destination_port, *_ = datagram
         fields = (flow, packet, source, source_port, destination, destination_port)
-        self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp))
-        if frame.outgoing or frame.otherhost or vantage.transit:
+        self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp, leg))
+        # A node that sends may also get the answer of a second leg, which its program has yet to pass on.
+        is_onward_answer = leg is not Leg.OWN and packet is not _REQUEST
+        if frame.outgoing or frame.otherhost or vantage.transit or is_onward_answer:
             return
         self._settle(vantage, fields)
         final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[protocol]

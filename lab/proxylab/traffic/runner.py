@@ -9,7 +9,8 @@ A run never waits for a fixed time.
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from itertools import chain
 from operator import attrgetter
@@ -71,6 +72,7 @@ class Runner:
         packet_lock: asyncio.Lock | None = None,
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
+        terminating: Callable[[], tuple[str, ...]] = tuple,
     ) -> None:
         """Make a runner; ``open`` it before the first run.
 
@@ -84,11 +86,13 @@ class Runner:
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
+            terminating: the nodes whose proxies end connections now.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         self._foreign = foreign or {}
+        self._terminating = terminating
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
         self._ports = PortAllocator(seed, taken)
@@ -194,15 +198,16 @@ class Runner:
     async def run(self, resolved: ResolvedProbe, *, trace: bool = False) -> Evidence:
         """Send a probe and gather the evidence. Runs wait for each other.
 
-        With ``trace``, the probe has one flow of crafted packets, which is followed through the rules of every node.
+        With ``trace``, the probe has one flow, which is followed through the rules of every node. Where a proxy ends
+        connections, it opens one; elsewhere it is a crafted packet.
 
         Raises:
             InternalError: for a probe that no plan should have produced (a sender without a tap, a protocol that the
                 runner does not send), or a runner that is not open.
             CapabilityError: the kernel cannot trace, or cannot flush conntrack when source ports are used up.
         """
-        if trace and (resolved.flows != 1 or resolved.manner is not Manner.PACKET):
-            raise InternalError(f"probe {resolved.name!r}: only a probe of one flow of crafted packets can be traced")
+        if trace and resolved.flows != 1:
+            raise InternalError(f"probe {resolved.name!r}: only a probe of one flow can be traced")
         async with self._packet_lock:
             return await self._run(resolved, trace=trace)
 
@@ -244,12 +249,13 @@ class Runner:
         await together(meter.begin(resolved) for meter in meters.values())
         identity = self._identities.issue(resolved.flows)
         ports = self._source_ports(resolved)
-        turns = self._prepare(resolved, identity, ports)
-        tracing = self._armed(resolved, identity) if trace else None
+        terminating = tuple(node for node in self._terminating() if node in resolved.nodes)
+        turns = self._prepare(resolved, identity, ports, terminating)
+        tracing = self._armed(resolved, identity, ports[0] if terminating else 0) if trace else None
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        unfinished = await self._take(turns, resolved)
+        unfinished = await self._take(turns, resolved, every_segment=bool(terminating))
         losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
@@ -272,6 +278,7 @@ class Runner:
             refused_sends=tuple(turns.sending.refused),
             tracked=tracked,
             entries=entries,
+            terminating=terminating,
             kernel=kernel,
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
@@ -281,9 +288,12 @@ class Runner:
             seconds=time.monotonic() - started,
         )
 
-    async def _take(self, turns: Exchange, resolved: ResolvedProbe) -> str:
+    async def _take(self, turns: Exchange, resolved: ResolvedProbe, *, every_segment: bool) -> str:
+        follows_data = every_segment and resolved.protocol is Transport.TCP
+        deadline = Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows)
         try:
-            unfinished = await turns.run(Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
+            with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
+                unfinished = await turns.run(deadline)
         except BaseException:
             self._stop_tracing()  # later runs must not pay for it
             raise
@@ -292,14 +302,16 @@ class Runner:
         self._seen = turns.matcher
         return unfinished
 
-    def _armed(self, resolved: ResolvedProbe, identity: Identity) -> Tracing:
+    def _armed(self, resolved: ResolvedProbe, identity: Identity, port: int) -> Tracing:
         """The lab's tracing, opened on first use: most runs never need it."""
         if self._tracing is None:
             self._tracing = Tracing(self._netns_by_name, self._plan, resolved.nodes)
-        self._tracing.arm(resolved, identity)
+        self._tracing.arm(resolved, identity, port)
         return self._tracing
 
-    def _prepare(self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int]) -> Exchange:
+    def _prepare(
+        self, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], terminating: Collection[str] = ()
+    ) -> Exchange:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
         if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT and not has_sctp():
@@ -310,9 +322,9 @@ class Runner:
         sender = resolved.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(True)
-        for receiver in resolved.receivers:
-            if receiver.device == STACK:
-                self._watch.tap(receiver.namespace, STACK)
+        stacks = {each.namespace for each in resolved.receivers if each.device == STACK}
+        for node in sorted(stacks.union(terminating)):
+            self._watch.tap(node, STACK)
         of_meters = [meter.max_frames_in_flight for meter in self._meters.values()]
         room = min([self._watch.room(_HEADER_BYTES + TOKEN_BYTES + resolved.payload), *filter(None, of_meters)])
         sending: Sending
@@ -335,6 +347,7 @@ class Runner:
             responders=self._responders,
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
             before_sentinels=partial(self._read_counters_again, resolved),
+            divided=ports if terminating else None,
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:

@@ -33,7 +33,8 @@ from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.cpu_affinity import one_cpu
 from proxylab.traffic.dissect import TCP, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
-from proxylab.traffic.match import Matcher, SentinelSighting, TapPoint
+from proxylab.traffic.legs import TapPoint
+from proxylab.traffic.match import Matcher, SentinelSighting
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_ledger import Ledger

@@ -15,12 +15,13 @@ from typing import Final
 
 from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
-from proxylab.evidence.evidence import DropReason, Packet, TraceStep
+from proxylab.evidence.evidence import DropReason, Leg, Packet, TraceStep
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
 from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEvent, Tracer
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
+from proxylab.scenario.words import Manner
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
@@ -43,6 +44,10 @@ _ECHOES: Final = {
     (129, 0): Packet.REPLY,
 }
 _PORT_UNREACHABLE: Final = ((3, 3), (1, 4))
+_SOURCE, _TARGET, _FLAGS = 0, 2, 13  # of a TCP header
+_OPENS: Final = bytes([TcpFlag.SYN])
+_ANSWERS: Final = bytes([TcpFlag.SYN | TcpFlag.ACK])
+_REFUSES: Final = bytes([TcpFlag.RST | TcpFlag.ACK])
 _TOKEN_END: Final = 16  # run and flow: unique in the lab, and as much as one register holds
 _VERSIONS: Final = {0x0800: 4, 0x86DD: 6}  # by EtherType
 _LOOPBACK: Final = {1: "lo"}  # the first device of every namespace (net/core/dev.c, dev_new_index)
@@ -59,6 +64,7 @@ class Tracing:
             CapabilityError: the kernel cannot trace; tracers opened so far are closed again.
         """
         self._drops: tuple[Drop, ...] = ()
+        self._port = 0
         self._tracers: dict[str, Tracer] = {}
         self._reasons: DropReasons | None = None
         self._devices = {
@@ -75,9 +81,14 @@ class Tracing:
             self.close()
             raise
 
-    def arm(self, resolved: ResolvedProbe, identity: Identity) -> None:
-        """Trace the packets of this run from now on; it has one flow."""
-        matches = tuple(_matches(resolved, identity))
+    def arm(self, resolved: ResolvedProbe, identity: Identity, port: int) -> None:
+        """Trace the packets of this run from now on; it has one flow.
+
+        Where proxies end connections, ``port`` is the sender's, by which legs differ; elsewhere it is 0.
+        """
+        by_sockets = resolved.protocol is Transport.TCP and resolved.manner is Manner.CONNECT
+        self._port = port
+        matches = tuple(_matches_of_legs(resolved, port) if by_sockets else _matches(resolved, identity))
         for tracer in self._tracers.values():
             tracer.arm(matches)
         if self._reasons is not None:
@@ -105,7 +116,7 @@ class Tracing:
                 ) from error
             steps = (self._step(node, event, identity, texts[node]) for event in events)
             passages += _passages(step for step in steps if step is not None)
-        passages.sort(key=lambda steps: (steps[0].packet is not Packet.REQUEST, steps[0].at))
+        passages.sort(key=_turn)
         return tuple(chain.from_iterable(passages))
 
     def drops_until(self, counters_read_at: int) -> tuple[DropReason, ...]:
@@ -125,6 +136,11 @@ class Tracing:
             self._reasons.close()
         for tracer in self._tracers.values():
             tracer.close()
+
+    def _leg(self, datagram: Datagram) -> Leg:
+        seen = datagram.quoted or datagram
+        own = not self._port or self._port in (seen.source_port, seen.destination_port)
+        return Leg.OWN if own else Leg.ONWARD
 
     def _step(self, node: str, event: TraceEvent, identity: Identity, texts: RuleTexts) -> TraceStep | None:
         header = _NO_LINK_HEADER.get(event.packet[0] >> 4) if event.packet else None
@@ -151,6 +167,7 @@ class Tracing:
             in_device=devices.get(event.in_index, ""),
             out_device=devices.get(event.out_index, ""),
             at=event.at_ns,
+            leg=self._leg(datagram),
         )
 
 
@@ -174,6 +191,28 @@ def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:
         at = _TOKEN_AT + TOKEN_BYTES - _TOKEN_END
         yield Match(resolved.protocol_number, (Bytes(at, end),))
         yield Match(icmp, (Bytes(quoted + at, end),))
+
+
+def _matches_of_legs(resolved: ResolvedProbe, port: int) -> Iterator[Match]:
+    """Match what opens, answers or refuses a connection from that port, and a program's ones to the endpoints.
+
+    Only the sender's port names the first leg, and only the endpoints' ports the second: kernels choose the rest. A lab
+    has no other traffic on them while a probe runs.
+    """
+    ports = {end.port for end in resolved.endpoints} - {resolved.port}
+    for number, (there, back) in {port: (_SOURCE, _TARGET), **dict.fromkeys(ports, (_TARGET, _SOURCE))}.items():
+        yield Match(TCP, (Bytes(there, number.to_bytes(2, "big")), Bytes(_FLAGS, _OPENS)))
+        for flags in (_ANSWERS, _REFUSES):
+            yield Match(TCP, (Bytes(back, number.to_bytes(2, "big")), Bytes(_FLAGS, flags)))
+    version = resolved.destination.version
+    yield Match(_ICMP[version], (Bytes(_ICMP_HEADER + _IP_HEADER[version] + _SOURCE, port.to_bytes(2, "big")),))
+
+
+def _turn(passage: Sequence[TraceStep]) -> tuple[bool, int, int]:
+    """The place of a passage on the way there and back: the first leg comes first there, and last on the way back."""
+    first = passage[0]
+    back = first.packet is not Packet.REQUEST
+    return back, -first.leg if back else int(first.leg), first.at
 
 
 def _packet(datagram: Datagram, identity: Identity) -> Packet | None:

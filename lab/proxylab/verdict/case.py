@@ -114,6 +114,17 @@ class Case(Struct, frozen=True):
         return [rule for rule in self.rules if rule.target == "DNAT"]
 
     @property
+    def leading_to_program(self) -> list[Rule]:
+        """The rules that counted and lead what the probe dials to a process of a node that ends connections."""
+        return [
+            rule
+            for rule in self.rules
+            if rule.count.node in self.evidence.terminating
+            and rule.target in ("REDIRECT", "DNAT")
+            and {"-p", "--dport"} <= rule.names(self.resolved)
+        ]
+
+    @property
     def clients(self) -> dict[IPAddress, set[str]]:
         """Where the flows of each sending address arrived."""
         if not self.resolved.sender.others:
@@ -311,6 +322,8 @@ def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]
     heard += [f"a reset from {endpoint(reset.source, reset.source_port)}" for reset in flow.resets]
     heard += [f"a reply from {endpoint(reply.source, reply.source_port)}" for reply in flow.replies]
+    if not flow.arrivals:
+        heard += [f"the end of the connection from {endpoint(end.source, end.source_port)}" for end in flow.closings]
     answers = listed(list(dict.fromkeys(heard)))
     match fate:
         case Fate.DELIVERED:

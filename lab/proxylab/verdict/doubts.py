@@ -25,6 +25,7 @@ _OWN_WORDS = {"timeout": "a timeout", "": "an answer"}
 _ERRNO_OF = {
     Fate.REJECTED: frozenset({"ECONNREFUSED"}),
     Fate.REFUSED: frozenset({"ECONNREFUSED", "ECONNRESET"}),
+    Fate.CLOSED: frozenset({"EPROTO", "ECONNRESET", "EPIPE"}),  # EPROTO: the end of the stream in place of an answer
     Fate.LOST: frozenset({"timeout", "EPERM"}),  # EPERM: a rule of the sender's own dropped it
 }
 
@@ -83,6 +84,7 @@ def reasons_it_may_be_late(
     resolved: ResolvedProbe, evidence: Evidence, flows: tuple[Flow, ...], fates: tuple[Fate, ...]
 ) -> Iterator[str]:
     """Reasons why a flow that no tap saw again may only be late: a sentinel packet is missing or early."""
+    yield from _at_programs([flow for flow, fate in zip(flows, fates, strict=True) if fate is Fate.LOST])
     names = dict.fromkeys(
         [*(sentinel.name for sentinel in resolved.sentinels), *(report.name for report in evidence.sentinels)]
     )
@@ -106,6 +108,14 @@ def reasons_it_may_be_late(
         yield f"no sentinel packet was sent to {listed(unsent)}, so silence proves nothing"
     if early:
         yield f"the sentinel packet to {listed(early)} was back before the last flow left, so silence proves nothing"
+
+
+def _at_programs(lost: Iterable[Flow]) -> Iterator[str]:
+    """Lost flows that a program got: no sentinel packet passes it, so nothing shows that it is done."""
+    taken = [flow.relays[0].netns_name for flow in lost if flow.relays]
+    if taken:
+        got = f"the proxy's process on {listed(list(dict.fromkeys(taken)))} got {amount(len(taken), 'flow')}"
+        yield f"{got} and may still act, so silence proves nothing"
 
 
 def _silent(flow: Flow, fate: Fate) -> bool:
@@ -151,8 +161,11 @@ def conntrack_contradiction(flow: Flow, fate: Fate, resolved: ResolvedProbe) -> 
 
     One node on the way translated the flow, and its entry names the pod and the source that the pod saw. An
     untranslated flow may have passed nodes that track nothing. Whether a second node translated the flow too,
-    ``second_nat`` reads from the captured hops.
+    ``second_nat`` reads from the captured hops. A program that divides the flow sends it on from its own address, and
+    the tap at its node's stack, which saw that, is the witness.
     """
+    if fate in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED) and any(each.leg for each in flow.arrivals):
+        return "" if flow.relayed is not None else "a second connection reached a pod, but no tap saw a program open it"
     if fate not in (Fate.DELIVERED, Fate.MULTIPLIED, Fate.COPIED):
         return ""
     entries = [

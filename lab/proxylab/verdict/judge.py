@@ -20,12 +20,12 @@ from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
-from proxylab.verdict.model import ProbeVerdict, StepVerdict, Verdict, expectations
+from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
 from proxylab.verdict.stream import stream_of
 
-__all__ = ["judge", "judge_step"]
+__all__ = ["judge", "judge_step", "skip"]
 
-_NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED})
+_NONE_ARRIVE = frozenset({Outcome.DROPPED, Outcome.REJECTED, Outcome.CLOSED})
 
 
 def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evidence: Evidence) -> ProbeVerdict:
@@ -47,6 +47,22 @@ def judge(probe: Probe, resolved: ResolvedProbe, source: IPAddress | None, evide
     return ProbeVerdict(
         probe=probe, resolved=resolved, verdicts=tuple(_verdicts(case)), evidence=evidence, source=source
     )
+
+
+def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
+    """The verdict on a probe that was not sent, because the proxy's mode lacks what it asks for."""
+    verdicts = tuple(
+        Verdict(
+            expectation=key,
+            judgement=Judgement.SKIP,
+            expected="",
+            observed="not sent",
+            reasons=(reason,),
+            position=probe.expect.positions.get(key, probe.expect.position),
+        )
+        for key in expectations(probe.expect)
+    )
+    return ProbeVerdict(probe=probe, resolved=resolved, verdicts=verdicts, evidence=Evidence(sent=0))
 
 
 def _verdicts(case: Case) -> Iterator[Verdict]:

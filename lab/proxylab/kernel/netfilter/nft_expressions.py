@@ -2,6 +2,9 @@
 
 The kernel runs the expressions of a rule in order. A ``match_…`` loads a part of the packet into a register and
 compares it; the rule ends for a packet that differs. ``kernel.netfilter.nft_tables`` puts expressions into rules.
+
+pyroute2 0.9 has classes for them, but encodes the group of a ``log`` as 32 bits, of which the kernel reads 16, and the
+result of a ``fib`` as a set of bits instead of a number.
 """
 
 import struct

@@ -18,6 +18,7 @@ __all__ = [
     "CLONE_NEWUSER",
     "CLONE_NEWUTS",
     "MS_BIND",
+    "MS_MOVE",
     "MS_NODEV",
     "MS_NOEXEC",
     "MS_NOSUID",
@@ -50,6 +51,7 @@ MS_NODEV: Final = 0x4
 MS_NOEXEC: Final = 0x8
 MS_REMOUNT: Final = 0x20
 MS_BIND: Final = 0x1000
+MS_MOVE: Final = 0x2000
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 0x40000
 

@@ -122,10 +122,8 @@ class _Drawing:
             if before is None or not stop.follows:
                 if stop.by:
                     yield self._entry(stop)
-            elif before.netns_name != stop.netns_name:
-                if before.went != stop.came:
-                    yield self._change(stop, before.went, stop.came, before.netns_name)
-                yield self._hop(before, stop, begun)
+            elif stop.relayed or before.netns_name != stop.netns_name:
+                yield from self._arrival(before, stop, begun)
             else:
                 circles += 1
             if stop.came != stop.went:
@@ -140,6 +138,15 @@ class _Drawing:
                 circles = 0
             if after is None or not after.follows:
                 yield from self._end(stop)
+
+    def _arrival(self, before: Stop, stop: Stop, begun: int) -> Iterator[_Rung]:
+        """How the packet came from the stop before: through a program of the same node, or from another namespace."""
+        if stop.relayed:
+            yield self._relay(before, stop)
+            return
+        if before.went != stop.came:
+            yield self._change(stop, before.went, stop.came, before.netns_name)
+        yield self._hop(before, stop, begun)
 
     def _hop(self, before: Stop, stop: Stop, begun: int) -> _Rung:
         """A packet from one namespace to another, with its addresses on arrival."""
@@ -157,6 +164,13 @@ class _Drawing:
             tag("span", _after(since), class_="after") if since > 0 else None,
         )
         return _Rung(here, there, f"hop {_colour(stop.packet)} {'ahead' if ahead else 'back'}", content)
+
+    def _relay(self, before: Stop, stop: Stop) -> _Rung:
+        """A program that ends one connection and goes on in another."""
+        there = stop.packet is Packet.REQUEST
+        words = "the proxy ends the connection and opens its own" if there else "the proxy passes the answer on"
+        where = tag("span", f"{stop.netns_name}: ", class_="whence")
+        return self._at(stop.netns_name, "at again", (where, words, " ", _pair(stop.came, before.went)))
 
     def _entry(self, stop: Stop) -> _Rung:
         """A packet whose earlier hops no tap saw."""

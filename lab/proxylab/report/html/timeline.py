@@ -5,8 +5,7 @@ from typing import Final
 
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import amount
-from proxylab.report.html.markup import Markup, joined, tag
-from proxylab.report.step_timeline import step_events
+from proxylab.report.html.markup import Markup, tag
 from proxylab.verdict.model import StepVerdict
 
 __all__ = ["timeline"]
@@ -15,7 +14,6 @@ _COLOURS: Final = 5
 """The number of backend colours in the style sheet; further backends reuse them."""
 
 _MOST_PACKETS: Final = 1000
-_MOST_ROWS: Final = 60
 _WIDEST_MARK: Final = 1.6
 _NARROWEST_MARK: Final = 0.15
 _PART_OF_THE_GAP: Final = 0.6
@@ -39,7 +37,6 @@ def timeline(verdict: StepVerdict) -> Markup | None:
             class_="timeline",
         ),
         tag("ul", list(_legend(evidence, kinds)), class_="legend"),
-        tag("div", _table(verdict), class_="scroll"),
         class_="step",
     )
 
@@ -105,20 +102,3 @@ def _legend(evidence: StepEvidence, kinds: Mapping[str, str]) -> Iterator[Markup
 
 def _key(kind: str, words: str) -> Markup:
     return tag("li", tag("span", class_=f"key {kind}", aria_hidden="true"), words)
-
-
-def _table(verdict: StepVerdict) -> Markup:
-    rows = step_events(verdict)
-    words = (("ms", "number"), ("stream", ""), ("what", ""))
-    head = tag("tr", [tag("th", word, scope="col", class_=kind) for word, kind in words])
-    body = [
-        tag(
-            "tr",
-            tag("td", f"{(at - verdict.evidence.began) / 1e6:,.1f}", class_="number"),
-            tag("td", stream),
-            tag("td", what),
-        )
-        for at, stream, what in rows[:_MOST_ROWS]
-    ]
-    rest = tag("p", f"and {amount(len(rows) - _MOST_ROWS, 'more row')}", class_="said") if rows[_MOST_ROWS:] else None
-    return joined(tag("table", tag("thead", head), tag("tbody", body), class_="happened"), rest)

@@ -38,6 +38,8 @@ def expected(case: Case, flow: Flow) -> str:
             return f"(not delivered|delivered to .*), reset by {dialled}"
         case Outcome.DROPPED:
             return "not delivered, no answer|not sent: EPERM"
+        case Outcome.CLOSED:
+            return f"not delivered, answered by {dialled}"
         case Outcome.UNTRANSLATED:
             own = {each.name for each in resolved.receivers if each.address == resolved.destination}
             unheard = f"not delivered, (no answer|rejected by ICMP {_NO_WAY[version]})"
@@ -114,6 +116,8 @@ def obstacle(verdict: ProbeVerdict) -> str:
         return "the probe sends an HTTP request, and on a node the proxy itself answers it"
     if resolved.sender.frame_mac:
         return "the probe sends frames to a MAC address that the author chose, which no socket can do"
+    if verdict.evidence.terminating:
+        return "a process of the proxy ends the connection, and a script has rules and one packet only"
     case = case_of(verdict)
     return _in_what_was_seen(case, verdict) or _from_before(case, verdict)
 

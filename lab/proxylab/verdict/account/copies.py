@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
+from proxylab.evidence.evidence import Direction, Evidence, Leg, Observation, Packet
 from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.model import Plan, Role
@@ -97,6 +97,8 @@ def _by_node(evidence: Evidence, resolved: ResolvedProbe, packet: Packet) -> dic
     found: defaultdict[str, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
     nodes = frozenset(resolved.nodes)
     for seen in evidence.observations:
+        if seen.leg is Leg.TRIED:
+            continue
         if seen.packet is packet and seen.netns_name in nodes and seen.device != POD_BRIDGE and not seen.otherhost:
             # A packet to a program leaves the devices, and a packet from a program comes to them.
             gone = (seen.direction is Direction.OUT) is (seen.device != STACK)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Observation, Packet, TrackedFlow
+from proxylab.evidence.evidence import ConnectReport, Direction, Evidence, Leg, Observation, Packet, TrackedFlow
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe
 
 __all__ = ["Fate", "Flow", "counted_ends", "flows_of"]
@@ -43,6 +43,7 @@ class Fate(StrEnum):
     COPIED = "delivered, and copied"
     UNREACHABLE = "answered by ICMP"
     STRAYED = "strayed"
+    CLOSED = "accepted, then closed"
     UNEXPLAINED = "answered without reaching a pod"
     CONTRADICTORY = "contradictory"
 
@@ -64,6 +65,9 @@ class Flow(Struct, frozen=True):
         resets: TCP resets coming in at the sender.
         unreachables: ICMP port unreachable coming in at the sender, quoting the request.
         errors: other ICMP errors coming in at the sender, quoting the request.
+        closings: ends of the accepted connection coming in at the sender.
+        relays: packets that a program between two legs gets or sends, at its node's own stack.
+        tries: packets of a program's connections to endpoints that did not get the request.
         reports: what the kernel's sockets reported; more than one casts doubt on the evidence.
         tracked: its entries in the nodes' connection tracking.
         unsendable: whether the sender's kernel refused to send it.
@@ -83,6 +87,9 @@ class Flow(Struct, frozen=True):
     resets: tuple[Observation, ...] = ()
     unreachables: tuple[Observation, ...] = ()
     errors: tuple[Observation, ...] = ()
+    closings: tuple[Observation, ...] = ()
+    relays: tuple[Observation, ...] = ()
+    tries: tuple[Observation, ...] = ()
     reports: tuple[ConnectReport, ...] = ()
     tracked: tuple[TrackedFlow, ...] = ()
     unsendable: bool = False
@@ -92,6 +99,12 @@ class Flow(Struct, frozen=True):
     def report(self) -> ConnectReport | None:
         """What the kernel's socket reported."""
         return self.reports[0] if self.reports else None
+
+    @property
+    def relayed(self) -> Observation | None:
+        """The request as a program sent it on; ``None`` where no program did."""
+        sent = (each for each in self.relays if each.packet is Packet.REQUEST and each.direction is Direction.OUT)
+        return next(sent, None)
 
     @property
     def unended(self) -> str:
@@ -121,6 +134,7 @@ class Flow(Struct, frozen=True):
         found = (
             (self.resets, Fate.REFUSED),
             (self.errors, Fate.UNREACHABLE),
+            (self.replies and self.closings, Fate.CLOSED),
             (self.replies, Fate.UNEXPLAINED),
             (self.strays, Fate.STRAYED),
             (self.unreachables, Fate.REJECTED),
@@ -131,7 +145,7 @@ class Flow(Struct, frozen=True):
 
 def flows_of(resolved: ResolvedProbe, evidence: Evidence) -> tuple[Flow, ...]:
     """All flows of the probe, in order, without observations of no flow (``case`` doubts such evidence)."""
-    sorter = _Sorter(resolved)
+    sorter = _Sorter(resolved, frozenset(evidence.terminating))
     seen: dict[str, dict[int, list[Any]]] = {name: {} for name in Flow.__struct_fields__}
     for observation in evidence.observations:
         kind, named = sorter.sort(observation)
@@ -170,8 +184,9 @@ def counted_ends(ends: Sequence[tuple[IPAddress, int]]) -> Counter[tuple[IPAddre
 class _Sorter:
     """Finds the field of ``Flow`` that an observation belongs to."""
 
-    def __init__(self, resolved: ResolvedProbe) -> None:
+    def __init__(self, resolved: ResolvedProbe, terminating: frozenset[str] = frozenset()) -> None:
         self._resolved = resolved
+        self._terminating = terminating
         self._sender = frozenset({resolved.sender.name, resolved.sender.namespace})
         self._nodes = frozenset(resolved.nodes)
         self._device = resolved.sender.device
@@ -191,15 +206,19 @@ class _Sorter:
         object alive, and two equal objects only cost a second decision.
         """
         packet = observation.packet
+        if observation.leg is Leg.TRIED:
+            return "tries", observation
         if packet is Packet.REQUEST:
             end = (id(observation.destination), observation.destination_port)
         elif packet is Packet.REPLY:
             end = (id(observation.source), observation.source_port)
         else:
             return self._kind(observation), observation
+        if self._is_at_program(observation):
+            return "relays", observation
         incoming = observation.direction is Direction.IN
         about = (incoming, observation.otherhost, packet is Packet.REQUEST)
-        key = (observation.netns_name, observation.device, *about, *end)
+        key = (observation.netns_name, observation.device, observation.leg, *about, *end)
         known = self._known.get(key)
         if known is None:
             kind = self._kind(observation)
@@ -216,7 +235,7 @@ class _Sorter:
         if observation.packet is Packet.REQUEST:
             return self._request(observation)
         if observation.direction is Direction.IN:
-            if self._at_sender(observation):
+            if observation.leg is Leg.OWN and self._at_sender(observation):
                 return self._heard(observation)
             return "stray_replies" if self._is_reply_off_nodes(observation) else ""
         if observation.packet is not Packet.REPLY:
@@ -224,6 +243,20 @@ class _Sorter:
         if self._receiver(observation, observation.source, observation.source_port):
             return "answers"
         return "answers_from_wrong_address" if self._is_reply_off_nodes(observation) else ""
+
+    def _is_at_program(self, seen: Observation) -> bool:
+        """Whether a program that is neither the sender nor a receiver gets or sends the packet."""
+        if seen.device != STACK or seen.netns_name not in self._terminating:
+            return False
+        incoming = seen.direction is Direction.IN
+        if seen.packet is Packet.REQUEST:
+            ends_there = self._receiver(seen, seen.destination, seen.destination_port)
+            return not ends_there if incoming else seen.leg is Leg.ONWARD
+        if seen.packet is not Packet.REPLY:
+            return False
+        if incoming:
+            return seen.leg is Leg.ONWARD
+        return not self._receiver(seen, seen.source, seen.source_port)
 
     @staticmethod
     def _is_reply_off_nodes(observation: Observation) -> bool:
@@ -261,6 +294,8 @@ class _Sorter:
         version = heard.source.version
         if heard.packet is Packet.REPLY:
             return "replies"
+        if heard.packet is Packet.CLOSE:
+            return "closings"
         if heard.packet is Packet.RESET:
             return "resets"
         if heard.packet is Packet.PORT_UNREACHABLE and heard.icmp == _PORT_UNREACHABLE[version]:

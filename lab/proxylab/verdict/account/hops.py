@@ -3,6 +3,10 @@
 A stop is one packet in one node, pod or host, from its first sighting there to its last. Where a flow ended, and what
 each node changed, follow from the stops.
 
+A program between two legs stands between two stops in its node: the request goes up to it on the first leg and leaves
+it on the second, and the reply comes back in the other order. So the hops follow the legs, not the clock: the program
+accepts the first leg before it opens the second.
+
 A Service translates a packet once: the first node makes a pod its destination, and may masquerade it in the same pass.
 An endpoint that is a node port of another node is translated there once more, since its address is no pod's. No Service
 asks another node to change a packet that is already addressed to a pod (``second_nat``). The first node's connection
@@ -16,7 +20,7 @@ from itertools import pairwise, zip_longest
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Direction, Observation, Packet
+from proxylab.evidence.evidence import Direction, Leg, Observation, Packet
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.verdict.account.flows import Flow
@@ -51,10 +55,12 @@ class Stop(Struct, frozen=True):
     Attributes:
         seen: the sightings, in the order of time.
         follows: whether the packet may have come there from the stop before.
+        relayed: whether a program ended the leg of the stop before, and opened this one.
     """
 
     seen: tuple[Observation, ...]
     follows: bool
+    relayed: bool = False
 
     @property
     def netns_name(self) -> str:
@@ -65,6 +71,11 @@ class Stop(Struct, frozen=True):
     def packet(self) -> Packet:
         """Its kind: request, reply or ICMP error."""
         return self.seen[0].packet
+
+    @property
+    def leg(self) -> Leg:
+        """The leg that it belongs to."""
+        return self.seen[0].leg
 
     @property
     def came(self) -> Ends:
@@ -96,7 +107,7 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
     """Every observation of a flow, in the order of time.
 
     The kernel gives no time in OUTPUT, so a program's reply carries the time of the run's beginning. It sorts behind
-    the request that the program got.
+    the request that the program got. The same holds for what a program between two legs sends: it opens its leg.
     """
     kinds = (
         flow.departures,
@@ -111,11 +122,35 @@ def hops(flow: Flow) -> tuple[Observation, ...]:
         flow.resets,
         flow.unreachables,
         flow.errors,
+        flow.relays,
+        flow.tries,
+        () if flow.arrivals else flow.closings,
     )
+    if flow.relays or flow.tries:
+        return tuple(sorted((each for kind in kinds for each in kind), key=_in_order_of_legs))
     got = max((arrival.at for arrival in flow.arrivals), default=0)
     return tuple(
         sorted((each for kind in kinds for each in kind), key=lambda seen: max(seen.at, _not_before(seen, got)))
     )
+
+
+def _in_order_of_legs(seen: Observation) -> tuple[int, int, bool, int, int]:
+    """There on the first leg and then the second, back on the second and then the first; the end of all comes last.
+
+    A leg begins and ends at programs. Ports tell the connections apart that did not get the request.
+    """
+    there = seen.packet is Packet.REQUEST
+    first = seen.leg is Leg.OWN
+    way = (0 if first else 2) if there else (3 if not first else 4)
+    if seen.leg is Leg.TRIED:
+        way = 1
+    elif seen.packet is Packet.CLOSE:
+        way = 5
+    port = 0
+    if seen.leg is Leg.TRIED:
+        port = seen.source_port if there else seen.destination_port
+    at_stack = 0 if seen.device != STACK else -1 if seen.direction is Direction.OUT else 1
+    return way, port, not there and seen.leg is Leg.TRIED, at_stack, seen.at
 
 
 def _not_before(seen: Observation, got: int) -> int:
@@ -126,8 +161,9 @@ def stops(flow: Flow) -> tuple[Stop, ...]:
     """The stops of a flow, in the order of time."""
     found: list[Stop] = []
     for seen in _grouped(flow):
-        follows = bool(found) and _goes_on(found[-1].seen[-1], seen[0])
-        found.append(Stop(seen, follows))
+        last = found[-1].seen[-1] if found else None
+        relayed = last is not None and _is_relayed(last, seen[0])
+        found.append(Stop(seen, relayed or (last is not None and _goes_on(last, seen[0])), relayed))
     return tuple(found)
 
 
@@ -136,7 +172,7 @@ def _grouped(flow: Flow) -> Iterator[tuple[Observation, ...]]:
     together: list[Observation] = []
     for seen in hops(flow):
         if together and (
-            (seen.netns_name, seen.packet) != (together[-1].netns_name, together[-1].packet)
+            (seen.netns_name, seen.packet, seen.leg) != (together[-1].netns_name, together[-1].packet, together[-1].leg)
             or (together[-1].direction is Direction.OUT and seen.direction is Direction.IN)
             or any((each.device, each.direction) == (seen.device, seen.direction) for each in together)
         ):
@@ -153,13 +189,25 @@ def _goes_on(last: Observation, first: Observation) -> bool:
     No link lies between a node and the pods in its namespace: incoming packets go up to their stack, and outgoing ones
     leave by the node's devices.
     """
-    if last.packet is not first.packet:
+    if last.packet is not first.packet or last.leg is not first.leg:
         return False
     if first.device == STACK and first.direction is Direction.IN:
         return True
     if last.device == STACK and last.direction is Direction.OUT:
         return True
     return last.direction is Direction.OUT and first.direction is Direction.IN
+
+
+def _is_relayed(last: Observation, first: Observation) -> bool:
+    """Whether a program got one packet, and then sent the other as its own."""
+    got = last.device == STACK and last.direction is Direction.IN
+    sent = first.device == STACK and first.direction is Direction.OUT
+    return (
+        got
+        and sent
+        and (last.netns_name, last.packet) == (first.netns_name, first.packet)
+        and last.leg is not first.leg
+    )
 
 
 def _ends(seen: Observation) -> Ends:
@@ -172,7 +220,7 @@ def way(flow: Flow, packet: Packet = Packet.REQUEST) -> tuple[Stop, ...]:
     It leads back from the end: a stop where a copy ended is not on it. Empty if the taps missed a hop.
     """
     begins, ends = (flow.departures, flow.arrivals) if packet is Packet.REQUEST else (flow.answers, flow.replies)
-    there = [stop for stop in stops(flow) if stop.packet is packet]
+    there = [stop for stop in stops(flow) if stop.packet is packet and stop.leg is not Leg.TRIED]
     end = next((at for at, stop in enumerate(there) if stop.seen[-1] in ends), len(there) - 1)
     found = there[end : end + 1]
     for stop in reversed(there[: max(end, 0)]):
@@ -190,6 +238,8 @@ def _leads_to(stop: Stop, following: Stop) -> bool:
     are two stops; so are the way in and the way out, if the taps saw a copy elsewhere in between.
     """
     first = following.seen[0]
+    if following.relayed or _is_relayed(stop.seen[-1], first):
+        return True
     goes_out = stop.netns_name == first.netns_name and first.direction is Direction.OUT
     return goes_out or any(
         _goes_on(seen, first) and (STACK in (seen.device, first.device) or _ends(seen) == following.came)
@@ -199,7 +249,7 @@ def _leads_to(stop: Stop, following: Stop) -> bool:
 
 def last_seen(flow: Flow) -> Observation | None:
     """The last observation of a request; of observations at one time the last recorded."""
-    seen = (*flow.departures, *flow.passages, *flow.strays, *flow.arrivals)
+    seen = (*flow.departures, *flow.passages, *flow.relays, *flow.strays, *flow.arrivals)
     requests = sorted((each for each in seen if each.packet is Packet.REQUEST), key=lambda each: each.at)
     return requests[-1] if requests else None
 
@@ -282,7 +332,7 @@ def second_nat(flow: Flow, resolved: ResolvedProbe) -> SecondNat | None:
 
 def _changes(flow: Flow) -> list[Translation]:
     """What each node changed between the sender and the pod, one entry for each pass through a node."""
-    found, whole = list[Translation](), way(flow)
+    found, whole = list[Translation](), [stop for stop in way(flow) if stop.leg is Leg.OWN]
     for stop, following in zip_longest(whole, whole[1:]):
         if stop.came != stop.went:
             found.append(Translation(stop.netns_name, stop.seen[0], stop.seen[-1]))

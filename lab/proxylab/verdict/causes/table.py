@@ -14,7 +14,7 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import Case, case_of
-from proxylab.verdict.causes import loss, reply, stream_failures, translation
+from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.expectations.end_of_step import end_of_step
@@ -46,6 +46,9 @@ def _of(about: str, *sentences: Callable[[Failure], str], fate: Fate | None = No
 
 _CAUSES: Final = (
     *_of("outcome reply source backends spread", translation.translated_twice),
+    *_of("source", program.sent_by_program),
+    *_of("backends", program.chosen_by_program),
+    *_of("outcome", program.closed_by_program, fate=Fate.CLOSED),
     *_of("name", translation.query_untranslated),
     *_of("outcome", translation.request_copied, fate=Fate.COPIED),
     *_of(

@@ -18,6 +18,8 @@ What each outcome needs, for every flow of the probe:
   and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
   before the lab sent a sentinel packet (``drops``): then no packet can be late. Where the author names a pod or host,
   the flow came in there, nothing answered it, and that stack's counters account for every packet.
+* ``closed``: the sender gets an answer to its SYN from the dialled address, and then the end of the connection, without
+  a byte; no pod got the request. Rules that lead to the proxy's process counted every flow.
 * ``untranslated``: a device of a node saw the flow leave under the dialled address, or a pod or host got it so; no pod
   got it under its own address, no device saw it under any other, no DNAT rule counted, and the sender heard at most an
   ICMP error that it cannot be delivered.
@@ -30,7 +32,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from proxylab.addresses import IPAddress, Transport
-from proxylab.evidence.evidence import Direction, Observation
+from proxylab.evidence.evidence import Direction, Leg, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
@@ -51,6 +53,7 @@ _FATE = {
     Outcome.REJECTED: Fate.REJECTED,
     Outcome.REFUSED: Fate.REFUSED,
     Outcome.DROPPED: Fate.LOST,
+    Outcome.CLOSED: Fate.CLOSED,
 }
 
 _TARGET = {Outcome.DROPPED: "DROP", Outcome.REJECTED: "REJECT"}
@@ -60,6 +63,7 @@ _UNDECIDED = {
     Outcome.REJECTED: frozenset({Fate.CONTRADICTORY}),
     Outcome.REFUSED: frozenset({Fate.CONTRADICTORY}),
     Outcome.DROPPED: frozenset[Fate](),
+    Outcome.CLOSED: frozenset({Fate.CONTRADICTORY, Fate.UNEXPLAINED}),
 }
 """Fates that neither fulfil nor break an outcome: a witness is missing, or two contradict each other."""
 
@@ -154,6 +158,9 @@ def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
     """Reasons why flows with the expected fate may owe it to something else than the rules."""
     if outcome is Outcome.DELIVERED:
         yield from _doubts_about_translation(case)
+        yield from _doubts_about_program(case)
+    elif outcome is Outcome.CLOSED:
+        yield from _doubts_about_program(case)
     elif outcome is Outcome.REJECTED and Fate.REJECTED in case.fates:
         yield from _doubts_about_rules(case, outcome, "reject", "an ICMP error came")
     elif outcome is Outcome.DROPPED:
@@ -217,13 +224,22 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
     known = {(entry.reply_source, entry.reply_source_port) for entry in expected}
     if not set(case.resolved.nodes) <= set(case.evidence.counted):
         return
-    got = counted_ends([(flow.arrivals[0].destination, flow.arrivals[0].destination_port) for flow in case.arrived])
+    direct = [flow.arrivals[0] for flow in case.arrived if flow.arrivals[0].leg is Leg.OWN]
+    got = counted_ends([(arrival.destination, arrival.destination_port) for arrival in direct])
     counted = Counter[tuple[IPAddress, int] | None]()
     for rule in case.translations:
         counted[rule.translates_to] += rule.count.packets
     for where, flows in got.items():
         if where not in (case.dialled, *known) and counted[where] < flows:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
+
+
+def _doubts_about_program(case: Case) -> Iterator[str]:
+    """Flows that a proxy's process divided or closed, beyond those that rules led to it."""
+    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.sorted_flows)
+    counted = sum(rule.count.packets for rule in case.leading_to_program)
+    if counted < due and set(case.resolved.nodes) <= set(case.evidence.counted):
+        yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
 
 
 def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
@@ -257,6 +273,9 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
         yield from tally(
             (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
         )
+    elif outcome is Outcome.CLOSED:
+        ends = [endpoint(each.source, each.source_port) for flow in case.flows for each in flow.closings[:1]]
+        yield from tally((f"accepted and closed by {each}" for each in ends), len(case.flows))
     if outcome in _TARGET:
         for rule in case.ending(_TARGET[outcome]):
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"

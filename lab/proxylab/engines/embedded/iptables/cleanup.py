@@ -5,7 +5,7 @@ guards the loopback network, and the kubelet's own canary stay, since a kubelet 
 """
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.loader import RuleLoader
@@ -39,22 +39,30 @@ _OURS = frozenset(
 )
 
 
-async def remove(loader: RuleLoader, family: Family) -> bool:
-    """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``."""
-    text = cleanup_text(await loader.save(family))
+async def remove(loader: RuleLoader, family: Family, only: Collection[str] | None = None) -> bool:
+    """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``.
+
+    Args:
+        loader: iptables in the node's namespace.
+        family: of the rules.
+        only: the names of the chains that go; ``None`` for those of every mode that uses iptables.
+    """
+    text = cleanup_text(await loader.save(family), only)
     if text:
         await loader.load(family, text)
     return bool(text)
 
 
-def cleanup_text(saved: str) -> str:
+def cleanup_text(saved: str, only: Collection[str] | None = None) -> str:
     """The text for ``iptables-restore --noflush`` that removes our chains and the rules that jump to them."""
     lines: list[str] = []
     for table, section in _tables(saved):
-        ours = [name for line in section if line.startswith(":") and _is_ours(name := line[1:].split(" ")[0])]
+        names = [line[1:].split(" ")[0] for line in section if line.startswith(":")]
+        ours = [name for name in names if (_is_ours(name) if only is None else name in only)]
         if not ours:
             continue
-        leading = [rule for line in section if (rule := line[line.find("-A ") :]).startswith("-A ") and _leads(rule)]
+        rules = [rule for line in section if (rule := line[line.find("-A ") :]).startswith("-A ")]
+        leading = [rule for rule in rules if _leads(rule, ours)]
         lines += [f"*{table}", *(f":{name} - [0:0]" for name in ours)]
         lines += [f"-D {rule.removeprefix('-A ')}" for rule in leading]
         lines += [*(f"-X {name}" for name in ours), "COMMIT"]
@@ -72,11 +80,11 @@ def _tables(saved: str) -> Iterator[tuple[str, list[str]]]:
             section.append(line)
 
 
-def _leads(rule: str) -> bool:
+def _leads(rule: str, going: Collection[str]) -> bool:
     """Whether a rule of a chain that stays jumps to one that goes."""
     words = shlex.split(rule)  # keeps a comment in one word
     target = words[words.index("-j") + 1] if "-j" in words else ""
-    return _is_ours(target) and not _is_ours(words[1])
+    return target in going and words[1] not in going
 
 
 def _is_ours(chain: str) -> bool:

@@ -32,7 +32,18 @@ _ALL_SERVICES = "kubernetes"
 _LAST_RULES = "the end"
 """The group of the rules at the end of a shared chain; no Service can have this name. Their order does not count."""
 
-_SHARED = {"KUBE-SERVICES", "KUBE-NODEPORTS", "KUBE-EXTERNAL-SERVICES", "KUBE-PROXY-FIREWALL"}
+_SHARED = {
+    "KUBE-SERVICES",
+    "KUBE-NODEPORTS",
+    "KUBE-EXTERNAL-SERVICES",
+    "KUBE-PROXY-FIREWALL",
+    # Of mode userspace.
+    "KUBE-NODEPORT-CONTAINER",
+    "KUBE-NODEPORT-HOST",
+    "KUBE-NODEPORT-NON-LOCAL",
+    "KUBE-PORTALS-CONTAINER",
+    "KUBE-PORTALS-HOST",
+}
 """Chains in which rules of different Services have no order."""
 
 _LONG = {

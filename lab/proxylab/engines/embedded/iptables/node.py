@@ -57,6 +57,9 @@ class IptablesNode:
         period = configuration.sync_period
         return {family: IptablesProxier(family, self, settings, generation, sync_period=period) for family in families}
 
+    async def close(self) -> None:
+        """Nothing: the mode has no process, and its rules stay."""
+
     async def dump(self, family: Family) -> str:
         """The rules as iptables-save prints them."""
         return await self._tool.save(family)

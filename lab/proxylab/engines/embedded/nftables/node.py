@@ -42,6 +42,9 @@ class NftablesNode:
         del configuration, version
         return {family: NftablesProxier(family, self, settings) for family in families}
 
+    async def close(self) -> None:
+        """Nothing: the mode has no process, and its rules stay."""
+
     async def dump(self, family: Family) -> str:
         """The table as nft prints it."""
         return await self._tool.list_table(family, TABLE)

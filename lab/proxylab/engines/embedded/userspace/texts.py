@@ -1,0 +1,86 @@
+"""The texts of mode userspace: what is loaded, and what iptables-save prints.
+
+The kernel chooses the ports of the proxy process, and no two runs have the same. So ``load`` numbers them from
+``FIRST_PORT`` up, and ``differences`` does not compare them.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPNetwork
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.embedded.iptables import texts as iptables
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
+from proxylab.engines.embedded.iptables.render import render
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.embedded.userspace.proxier import served_ports
+from proxylab.engines.embedded.userspace.rules import CHAINS, generation
+from proxylab.engines.programmed import Programmed
+
+__all__ = ["FIRST_PORT", "assume", "differences", "holds", "load", "read", "settings"]
+
+FIRST_PORT: Final = 40001
+
+_CHOSEN: Final = re.compile(r"(--to-ports |--to-destination \S+:|-A KUBE-NODEPORT-NON-LOCAL .*--dport )\d+")
+
+
+def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
+    """The settings of a proxy in this mode, which needs no route to loopback addresses and writes no sysctl for it."""
+    return replace(ProxySettings.of(configuration, pod_networks), localhost_node_ports=False)
+
+
+def assume(
+    settings: ProxySettings, _sysctls: Mapping[str, str], _version: tuple[int, ...]
+) -> tuple[ProxySettings, str]:
+    """The same settings, and a line about the ports."""
+    return settings, f"the proxy process listens on ports from {FIRST_PORT} up; in a lab its kernel chooses them"
+
+
+def load(
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, _version: tuple[int, ...]
+) -> str:
+    """What the embedded engine would load into an empty node, for iptables-restore(8)."""
+    keys = served_ports(PortTracker(family, node.name).update(cluster))
+    ports = {key: number for number, key in enumerate(keys, FIRST_PORT)}
+    ruleset = render(cluster, node, settings, family, generation(ports, settings.node_address))
+    return restore(ruleset, KernelState()).text
+
+
+def read(text: str) -> Programmed:
+    """Nothing: a process, and no rule, chooses the endpoint."""
+    del text
+    return Programmed(
+        hooked=frozenset(),
+        reaches={},
+        entries=(),
+        leads={},
+        local=frozenset(),
+        ways={},
+        in_turn=True,
+        masquerades=False,
+    )
+
+
+def differences(ours: str, theirs: str) -> list[str]:
+    """A line for each rule that only one of two dumps has, whatever the ports of the processes.
+
+    Other chains of Kubernetes in these tables are the kubelet's.
+    """
+    found = iptables.differences(_without_ports(ours), _without_ports(theirs))
+    return [line for line in found if any(chain.name in line for chain in CHAINS)]
+
+
+def _without_ports(dump: str) -> str:
+    return _CHOSEN.sub(r"\g<1>1", dump)
+
+
+def holds(dump: str, present: bool) -> bool:
+    """Whether some rule leads a frontend to the proxy process."""
+    return (" -A KUBE-PORTALS-CONTAINER " in dump.replace("\n", " ")) is present

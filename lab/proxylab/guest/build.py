@@ -1,0 +1,168 @@
+"""Builds a user-mode Linux from Debian's kernel source, once, into the cache.
+
+Debian packages one, too, but without nf_tables for IP, and a stable release's is older than 6.16, from which on the
+system calls of a guest need no ptrace(2). ``uml.config`` beside this module says what goes into this one.
+
+apt downloads the source from the mirror that the machine has configured, and checks its signature. It does so in a
+folder of its own, from the suite ``stable-backports``, which the machine's own configuration need not have. So neither
+that configuration nor an installed package changes, and no privilege is needed.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from proxylab.binaries.cache import Cache
+from proxylab.errors import CapabilityError
+from proxylab.guest.kernels import cache_folder
+
+__all__ = ["build_kernel", "lost_options", "mirror_in", "sources_list"]
+
+_CONFIG: Final = Path(__file__).with_name("uml.config")
+_KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_SUITE: Final = "stable-backports"
+_TOOLS: Final = ("apt-get", "dpkg-deb", "tar", "xz", "make", "gcc", "flex", "bison", "bc", "strip")
+_PACKAGES: Final = "gcc make flex bison bc xz-utils"
+_SECONDS: Final = 2 * 3600.0
+_ROOM: Final = 3 << 30
+"""The source takes 1.8 GiB, and what is built from it 0.2."""
+_TAIL: Final = 20
+
+
+def build_kernel(tell: Callable[[str], None]) -> Path:
+    """Download, configure and build the newest kernel, which takes minutes; a kernel built before is kept.
+
+    Args:
+        tell: gets a line at each stage.
+
+    Returns:
+        The kernel's path.
+
+    Raises:
+        CapabilityError: the machine lacks a tool, room or a source, or the build fails.
+    """
+    _check_tools()
+    cache = Cache(cache_folder())
+    with cache.workspace("kernel") as folder:
+        if shutil.disk_usage(folder).free < _ROOM:
+            raise CapabilityError(f"{_ROOM >> 30} GiB for the build of a kernel in {folder.parent}", "make room there")
+        apt = _Apt(folder)
+        package = apt.newest_source()
+        digest = hashlib.sha256(package.encode() + _CONFIG.read_bytes()).hexdigest()[:12]
+        built = cache.folder / f"{package.partition('=')[2]}-{digest}" / "linux"
+        if not built.exists():
+            tell(f"downloading {package}")
+            source = apt.unpack(package, folder)
+            tell(f"building {source.name} with {os.cpu_count()} processes, which takes some minutes")
+            candidate = _build(source, folder / "build", tell)
+            built.parent.mkdir(parents=True, exist_ok=True)
+            candidate.replace(built)
+        return built
+
+
+def _check_tools() -> None:
+    if platform.machine() != "x86_64":
+        raise CapabilityError("a processor for user-mode Linux (x86-64)", "use --kernel host")
+    if missing := [tool for tool in _TOOLS if shutil.which(tool) is None]:
+        raise CapabilityError(
+            f"{', '.join(missing)}, to build a kernel",
+            f"'apt-get install {_PACKAGES}' on Debian; elsewhere build a user-mode Linux with the options in "
+            f"{_CONFIG}, and give its path to --kernel",
+        )
+
+
+class _Apt:
+    """apt-get with a configuration, package lists and downloads of its own, below ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        targets = _output(("apt-get", "indextargets", "--format", "$(LABEL)|$(COMPONENT)|$(REPO_URI)"))
+        mirror = mirror_in(targets.splitlines())
+        if mirror is None:
+            raise CapabilityError(
+                "a mirror of Debian in apt's sources, from which to get a kernel's source",
+                "run 'apt-get update', or build a user-mode Linux by hand and give its path to --kernel",
+            )
+        self._folder = folder / "apt"
+        for name in ("lists/partial", "archives/partial"):
+            (self._folder / name).mkdir(parents=True)
+        (self._folder / "sources.list").write_text(
+            sources_list(mirror, _KEYRING if _KEYRING.exists() else None), encoding="utf-8"
+        )
+        own = {
+            "Dir::Etc::SourceList": self._folder / "sources.list",
+            "Dir::Etc::SourceParts": "-",
+            "Dir::State::Lists": self._folder / "lists",
+            "Dir::Cache": self._folder,
+            "APT::Sandbox::User": "root",  # apt's own user could not write to this folder
+        }
+        self._options = [word for name, value in own.items() for word in ("-o", f"{name}={value}")]
+
+    def newest_source(self) -> str:
+        """The newest package of a kernel's source, as ``linux-source-7.3=7.3.4-1``."""
+        _output(("apt-get", "-qq", *self._options, "update"))
+        newest = _output(("apt-cache", *self._options, "show", "--no-all-versions", "linux-source"))
+        found = re.search(r"^Depends: (linux-source-\S+)", newest, re.MULTILINE)
+        if found is None:
+            raise CapabilityError(f"a package linux-source in Debian's {_SUITE}", "try again later")
+        shown = _output(("apt-cache", *self._options, "show", "--no-all-versions", found[1]))
+        version = re.search(r"^Version: (\S+)$", shown, re.MULTILINE)
+        return f"{found[1]}={version[1] if version else ''}"
+
+    def unpack(self, package: str, folder: Path) -> Path:
+        """Download a package, and unpack the source in it. Returns the source's folder."""
+        _output(("apt-get", "-qq", *self._options, "download", package), folder)
+        (downloaded,) = folder.glob("*.deb")
+        _output(("dpkg-deb", "-x", str(downloaded), "package"), folder)
+        downloaded.unlink()
+        (archive,) = (folder / "package/usr/src").glob("*.tar.xz")
+        _output(("tar", "-xJf", str(archive)), folder)
+        archive.unlink()
+        return folder / archive.name.removesuffix(".tar.xz")
+
+
+def mirror_in(lines: Iterable[str]) -> str | None:
+    """The first mirror of Debian's main archive among lines of ``LABEL|COMPONENT|URI``."""
+    for line in lines:
+        label, component, address = line.split("|", 2)
+        if (label, component) == ("Debian", "main"):
+            return address
+    return None
+
+
+def sources_list(mirror: str, keyring: Path | None) -> str:
+    """The line of sources.list(5) for the suite at that mirror."""
+    return f"deb {f'[signed-by={keyring}] ' if keyring else ''}{mirror} {_SUITE} main\n"
+
+
+def _build(source: Path, target: Path, tell: Callable[[str], None]) -> Path:
+    make = ("make", "-s", "ARCH=um", f"O={target}")
+    target.mkdir()
+    _output((*make, f"KCONFIG_ALLCONFIG={_CONFIG}", "allnoconfig"), source)
+    fragment, config = (path.read_text(encoding="utf-8") for path in (_CONFIG, target / ".config"))
+    if lost := lost_options(fragment, config):
+        tell(f"this kernel's configuration does not take {', '.join(lost)}")
+    _output((*make, f"-j{os.cpu_count()}", "linux"), source)
+    kernel = target / "linux"
+    _output(("strip", str(kernel)), target)
+    return kernel
+
+
+def lost_options(fragment: str, config: str) -> list[str]:
+    """The options of the fragment that the configuration does not have: renamed, or short of another option."""
+    made = set(config.splitlines())
+    return [line for line in fragment.splitlines() if line.startswith("CONFIG_") and line not in made]
+
+
+def _output(argv: Sequence[str], folder: Path | None = None) -> str:
+    """What a command prints. Raises ``CapabilityError`` with the last lines if it fails."""
+    done = subprocess.run(argv, cwd=folder, capture_output=True, text=True, timeout=_SECONDS, check=False)
+    if done.returncode != 0:
+        printed = "\n  ".join((done.stderr or done.stdout).strip().splitlines()[-_TAIL:])
+        raise CapabilityError(f"'{' '.join(argv)}' without an error; it prints:\n  {printed}\n", "fix that error")
+    return done.stdout

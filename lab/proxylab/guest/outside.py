@@ -1,0 +1,181 @@
+"""The machine's side of a guest: it starts the kernel, and relays between its serial line and the clients.
+
+It runs in a sandbox of its own, in the place of a lab process. So the guest's kernel, a program with many processes,
+ends like a lab: when its client goes, and when any process above it is killed. Its memory is a file without a name, in
+a tmpfs of that sandbox.
+
+Where an ordinary user may make no namespaces, a guest runs without that sandbox, if its kernel ends its own processes.
+"""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from proxylab.encoding import Record, encode
+from proxylab.errors import CapabilityError
+from proxylab.guest.command_line import uml_command
+from proxylab.guest.kernels import Kernel
+from proxylab.guest.line import CLIENT, FrameKind, Line, LineClosedError
+from proxylab.kernel.sandbox.linux import MS_NODEV, MS_NOSUID, die_with_parent, mount
+from proxylab.protocol.channel import user_of
+from proxylab.timing import Deadline
+
+__all__ = ["Start", "run_guest", "stay_on_one_cpu"]
+
+_MEBIBYTES: Final = 1024
+_MARGIN: Final = 64
+_BOOT_SECONDS: Final = 60.0
+_CONSOLE_BYTES: Final = 16 * 1024
+_CONSOLE_LINES: Final = 3
+_SINGLE: Final = ("PYTHONPATH", "PYTHONHOME")
+"""What Python needs before the relay inside can read ``Start``."""
+
+
+class Start(Record, frozen=True):
+    """What the relay outside tells the one inside.
+
+    Attributes:
+        environment: of the lab process.
+        modules: the folder with the kernel's modules, or empty.
+        standing: whether the lab process has a control socket.
+    """
+
+    environment: dict[str, str]
+    modules: str = ""
+    standing: bool = False
+
+
+def stay_on_one_cpu() -> socket.socket | None:
+    """Run on one CPU from now on, with all children; prefer one that no other guest uses.
+
+    The guest's kernel and the process that it runs take turns. On two CPUs, every turn would wake the other one, and
+    the guest would be five times slower. An abstract Unix socket claims the CPU as long as it is open; the caller
+    keeps it. It belongs to the network namespace that this process is in.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    random.shuffle(cpus)
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    for cpu in cpus:
+        with suppress(OSError):
+            claim.bind(f"\0proxylab-guest-cpu-{cpu}")
+            os.sched_setaffinity(0, {cpu})
+            return claim
+    claim.close()
+    os.sched_setaffinity(0, {cpus[0]})
+    return None
+
+
+def run_guest(kernel: Kernel, client: socket.socket, control_socket: socket.socket | None, *, sandboxed: bool) -> int:
+    """Boot the guest, and relay until its lab process has ended. Returns that process's exit status.
+
+    Raises:
+        CapabilityError: the guest's kernel does not boot here. ``client`` is still open, to report it.
+    """
+    ours, theirs = socket.socketpair()
+    guest = _boot(kernel, theirs, sandboxed=sandboxed)
+    theirs.close()
+    line = Line(ours.fileno())
+    _watch(guest, line)
+    try:
+        line.hear(Deadline.after(_BOOT_SECONDS))
+    except (LineClosedError, TimeoutError) as error:
+        guest.kill()
+        how = "it ended" if isinstance(error, LineClosedError) else f"no sign of life in {_BOOT_SECONDS:.0f} s"
+        raise CapabilityError(
+            f"a guest of the kernel {kernel.binary} that boots ({how}; {_last_words()})",
+            "try another kernel, or --kernel host",
+        ) from error
+    environment = {name: value for name, value in os.environ.items() if name != "TMPDIR"}
+    start = Start(environment, kernel.modules, standing=control_socket is not None)
+    line.say(FrameKind.START, content=encode(start))
+    line.add(CLIENT, client)
+    if control_socket is not None:
+        _accept(control_socket, line)
+    try:
+        return int(line.hear()[1])
+    except LineClosedError:
+        return guest.wait() & 0xFF or 1
+    finally:
+        guest.kill()
+
+
+def _memory_folder(*, sandboxed: bool) -> str:
+    """A folder whose file system allows execution, which the guest's memory needs, and has room for it.
+
+    The kernel makes a file there and removes its name at once, so nothing is left of it.
+    """
+    if sandboxed:
+        folder = "/run/guest"
+        Path(folder).mkdir()
+        mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, f"mode=0700,size={_MEBIBYTES + _MARGIN}m")
+        return folder
+    for folder in ("/dev/shm", tempfile.gettempdir()):  # noqa: S108 - see above
+        with suppress(OSError):
+            found = os.statvfs(folder)
+            if not found.f_flag & os.ST_NOEXEC and found.f_bavail * found.f_frsize >= (_MEBIBYTES + _MARGIN) << 20:
+                return folder
+    raise CapabilityError(
+        f"a folder for a guest's memory: {_MEBIBYTES + _MARGIN} MiB on a file system without noexec",
+        "enlarge /dev/shm, or set TMPDIR",
+    )
+
+
+def _boot(kernel: Kernel, line: socket.socket, *, sandboxed: bool) -> "subprocess.Popen[bytes]":
+    command = uml_command(
+        kernel.binary,
+        (sys.executable, "-P", "-B", "-m", "proxylab.guest.inside"),
+        environment={name: os.environ[name] for name in _SINGLE if name in os.environ},
+        line=line.fileno(),
+        mebibytes=_MEBIBYTES,
+    )
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=2,
+        pass_fds=[line.fileno()],
+        env={"TMPDIR": _memory_folder(sandboxed=sandboxed), "PATH": os.defpath},
+        cwd="/",
+        start_new_session=True,  # a panic sends SIGTERM to the kernel's process group
+        preexec_fn=None if sandboxed else die_with_parent,  # noqa: PLW1509 - this process has one thread
+    )
+
+
+def _watch(guest: "subprocess.Popen[bytes]", line: Line) -> None:
+    """End the relay with the guest's kernel. Before 6.16, its processes live on and keep the line open."""
+
+    def ended() -> None:
+        raise LineClosedError("the guest's kernel has ended")
+
+    line.watch(os.pidfd_open(guest.pid), ended)
+
+
+def _last_words() -> str:
+    """The last lines of the guest's console, which is this process's standard error: the client's log."""
+    with suppress(OSError):
+        size = os.fstat(2).st_size
+        text = os.pread(2, _CONSOLE_BYTES, max(0, size - _CONSOLE_BYTES)).decode(errors="replace")
+        if lines := [line.strip() for line in text.splitlines() if line.strip()]:
+            panic = [line for line in lines if line.startswith("Kernel panic")]
+            return f"its console ends with: {'; '.join(panic or lines[-_CONSOLE_LINES:])}"
+    return "its console is empty"
+
+
+def _accept(control_socket: socket.socket, line: Line) -> None:
+    """Open a stream for every further client with the lab's own user id; in the guest, every client is root."""
+
+    def accept() -> None:
+        with suppress(OSError):
+            connection, _ = control_socket.accept()
+            if user_of(connection) == os.getuid():
+                line.open(connection)
+            else:
+                connection.close()
+
+    control_socket.setblocking(False)
+    line.watch(control_socket, accept)

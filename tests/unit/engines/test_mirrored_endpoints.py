@@ -1,0 +1,60 @@
+"""Endpoints for kube-proxy in mode userspace, and how its log shows that it has them."""
+
+import pytest
+from rule_cases import Addresses, echo, endpoint, slice_of
+
+from proxylab.addresses import Family
+from proxylab.cluster.objects import Endpoints, Key
+from proxylab.cluster.store import Event, Store
+from proxylab.engines.barrier import BARRIER, Barrier, balanced, is_barrier
+
+A = Addresses(Family.IPV4)
+SERVICE = echo(A)
+KEY = Key("Endpoints", "default", "echo")
+
+
+def subsets(store: Store) -> list[tuple[list[str], list[int]]]:
+    found = store.get(KEY)
+    assert isinstance(found, Endpoints)
+    return [([str(each) for each in addresses], [port.port for port in ports]) for addresses, ports in found.subsets]
+
+
+def test_they_have_the_ready_endpoints_of_all_slices_of_the_first_family() -> None:
+    store = Store()
+    barrier = Barrier(store, (Family.IPV4, Family.IPV6), mirror=True)
+    first = slice_of(SERVICE, A, endpoint(A, 10), endpoint(A, 11, ready=False))
+    store.apply(first)
+    six = Addresses(Family.IPV6)
+    store.apply(slice_of(echo(six, name="other"), six, endpoint(six, 9)))
+    barrier.advance_anyway()
+    assert subsets(store) == [(["10.42.0.10"], [8080])]
+    assert store.get(Key("Endpoints", "default", "other")) is None
+    store.delete(first.key)
+    barrier.advance_anyway()
+    assert store.get(KEY) is None
+
+
+def test_those_of_the_barrier_change_last() -> None:
+    store, seen = Store(), list[Event]()
+    barrier = Barrier(store, (Family.IPV4,), mirror=True)
+    store.subscribe(seen.append)
+    for name in ("aaa", "zzz"):
+        store.apply(slice_of(echo(A, name=name), A, endpoint(A, 10)))
+    barrier.advance_anyway()
+    assert [is_barrier(each.object) for each in seen if isinstance(each.object, Endpoints)] == [False, False, True]
+
+
+def test_other_proxies_get_none() -> None:
+    store = Store()
+    Barrier(store, (Family.IPV4,)).advance_anyway()
+    assert store.list(Endpoints) == ()
+
+
+NEW = f'"Adding new service" servicePortName="{BARRIER}:b000018"'
+OTHER = '"LoadBalancerRR: Setting endpoints for service" servicePortName="default/echo" endpoints=[10.42.0.10:8080]'
+OWN = f'"LoadBalancerRR: Setting endpoints for service" servicePortName="{BARRIER}:b000017" endpoints=[192.0.0.9:1]'
+
+
+@pytest.mark.parametrize(("line", "number"), [(OWN, 17), (NEW, 0), (OTHER, 0)])
+def test_the_log_shows_what_the_balancer_has(line: str, number: int) -> None:
+    assert balanced(line) == number
