@@ -34,6 +34,9 @@ _STALLED: Final = 30.0
 _BODY_LIMIT: Final = 1 << 20
 _BACKLOG: Final = 128
 
+_RETRY_SECONDS: Final = 0.1
+"""Between two attempts to accept a connection while the process has no descriptor left."""
+
 
 class HttpRequest(Struct, frozen=True):
     """A request. Names of headers are in lower case."""
@@ -125,10 +128,9 @@ class HttpServer:
                 connection, _ = await loop.sock_accept(self._listening)
             except ConnectionAbortedError:  # the client has gone (accept(2))
                 continue
-            except OSError:  # no descriptor is left until a connection ends
-                if not self._conversations:
-                    raise
-                await asyncio.wait(self._conversations, return_when=asyncio.FIRST_COMPLETED)
+            except OSError:
+                # No descriptor is left. No event shows when one is free again: other parts of the lab close theirs.
+                await asyncio.sleep(_RETRY_SECONDS)
                 continue
             task = asyncio.create_task(self._serve(connection))
             self._conversations[task] = connection

@@ -83,6 +83,7 @@ class Exchange:
         self._before_sentinels = before_sentinels
         self._nodes = frozenset(resolved.nodes)
         self._sent_at_sentinels = 0
+        self._answered = 0
 
     async def run(self, deadline: Deadline) -> str:
         """Take turns until every flow is settled or provably lost.
@@ -98,8 +99,11 @@ class Exchange:
                 await asyncio.sleep(0)  # let the rest of the lab's event loop run
                 if self._turn() or await self._moves_in_time(deadline):
                     continue
+                answered = self._answered
                 await self._send_sentinels(deadline)
-                if not self._turn() and not self.sending.abandon():
+                if self._turn() or self._answered > answered:
+                    continue  # what a pod has just sent may still be behind the sentinels' replies
+                if not self.sending.abandon():
                     break
             self._look()
             if self._sent_at_sentinels and self.matcher.requests_sent > self._sent_at_sentinels:
@@ -148,6 +152,7 @@ class Exchange:
                 answered += self._associations.answer(tap, frames)
             transit = tap.netns_name in self._nodes and tap.device != STACK
             self.matcher.take(TapPoint(tap.netns_name, tap.device, tap is self._tap, transit), frames)
+        self._answered += answered
         self.sentinels.take(self.matcher.sentinels)
         self.matcher.sentinels = []
         return answered > 0 or self.matcher.seen > seen

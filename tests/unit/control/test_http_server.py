@@ -2,7 +2,10 @@
 
 import asyncio
 import contextlib
+import os
+import resource
 import socket
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -91,3 +94,48 @@ def test_a_server_that_closes_leaves_no_connection_open(turns: int) -> None:
         return b""
 
     assert asyncio.run(scenario()) == b""
+
+
+@pytest.fixture
+def no_descriptor_left() -> Iterator[Callable[[], None]]:
+    """What leaves this process without a descriptor; afterwards it has its own limit again."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def use_up() -> None:
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+
+    yield use_up
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("watches", [0, 1])
+def test_a_server_without_descriptors_accepts_again_when_it_has_some(
+    watches: int, no_descriptor_left: Callable[[], None]
+) -> None:
+    """Connections that stay open, such as watches, do not keep it from that."""
+
+    async def scenario() -> bytes:
+        listening = socket.create_server(("127.0.0.1", 0))
+        listening.setblocking(False)
+        server = HttpServer(listening, handler)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(server.close)
+            for _ in range(watches):
+                stack.enter_context(socket.create_connection(listening.getsockname()))
+            for _ in range(8):
+                await asyncio.sleep(0)
+            client = stack.enter_context(socket.socket())
+            client.setblocking(False)
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            no_descriptor_left()
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(client, listening.getsockname())
+            for _ in range(8):
+                await asyncio.sleep(0)
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            await loop.sock_sendall(client, b"GET /there HTTP/1.1\r\nHost: n\r\n\r\n")
+            return await asyncio.wait_for(loop.sock_recv(client, 12), 5)
+
+    assert asyncio.run(scenario()) == b"HTTP/1.1 200"

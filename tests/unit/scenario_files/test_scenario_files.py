@@ -50,7 +50,7 @@ def dialled(case: Scenario, sent: Probe | Stream) -> Family:
 
 
 def cases_of(place: str) -> Iterator[Scenario]:
-    yield from (each for mode in ("iptables", "nftables") for each in cases(written(place), mode))
+    yield from (each for mode in ("iptables", "nftables", "userspace") for each in cases(written(place), mode))
 
 
 def families_of(place: str) -> dict[frozenset[Family], set[Family]]:

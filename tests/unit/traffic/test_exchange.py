@@ -89,7 +89,7 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         sending=sending,
         sockets=None if crafted else {1024: 0},
         watch=watch or quiet,
-        responders=quiet,
+        responders=watch or quiet,
         before_sentinels=nothing,
     )
 
@@ -110,6 +110,18 @@ def test_sockets_that_nothing_can_reach_any_more_are_abandoned() -> None:
     sending = Sending(3, holds=True)
     assert asyncio.run(turns(sending, crafted=False).run(Deadline.after(60))) == ""
     assert not sending.holds
+
+
+def test_sockets_wait_for_what_a_pod_sends_while_the_sentinel_packets_come_back() -> None:
+    """Its end of a connection left behind the sentinels' replies, so only a later round proves it lost."""
+    sending, rounds, pumped = Sending(1, holds=True), list[int](), iter([0, 0, 1])
+    watch: Any = Quiet()
+    watch.pump = lambda: next(pumped, 0)
+    run = turns(sending, crafted=False, watch=watch)
+    sentinels: Any = run.sentinels
+    sentinels.send = lambda: rounds.append(sending.steps)
+    assert asyncio.run(run.run(Deadline.after(60))) == ""
+    assert len(rounds) == 2
 
 
 def test_at_its_deadline_a_run_says_what_it_still_waited_for() -> None:

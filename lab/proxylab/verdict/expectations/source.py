@@ -6,6 +6,7 @@ show it for all flows together.
 """
 
 from collections import Counter
+from typing import NamedTuple
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import amount, counted, endpoint, listed
@@ -28,10 +29,22 @@ from proxylab.verdict.model import Verdict
 __all__ = ["SOURCE"]
 
 
+class _Changes(NamedTuple):
+    """What rules that change sources counted, and how many of the flows that arrived are due to be as they are.
+
+    ``unwanted`` are the packets beyond one for each flow that the author does not expect to be preserved.
+    """
+
+    preserved: int
+    masqueraded: int
+    packets: int
+    unwanted: int
+
+
 def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
     findings = Findings(case, case.unseen)
-    changing = sum(rule.count.packets for rule in case.rules if rule.changes_source)
+    changes = _changes(case)
     for flow in case.arrived:
         due = case.due_source(flow)
         contradiction = _disagreement(case, flow)
@@ -46,7 +59,10 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
         elif flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
         else:
-            _tell_apart(case, flow, changing, findings)
+            _tell_apart(case, flow, changes, findings)
+    if case.resolved.sender.device == STACK and 0 < changes.unwanted < changes.preserved and not findings.any_wrong:
+        what = f"masqueraded {changes.unwanted:,} of {amount(changes.preserved, 'flow')}"
+        findings.wrong(f"{case.resolved.sender.namespace} {what}, although its address is the same in either case")
     again = case.masqueraded_again
     if again is not None:
         changed = amount(again.count.packets, "packet")
@@ -74,11 +90,14 @@ def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
     return f", not from {due}" if isinstance(wanted, Masqueraded | SourceByBackend) else ""
 
 
-def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> None:
-    """Judge whether a node masqueraded its own packet, whose source address is the same in either case.
+def _changes(case: Case) -> _Changes:
+    wanted = Counter(type(case.wanted_source(flow)) for flow in case.arrived)
+    packets, preserved = sum(rule.count.packets for rule in case.rules if rule.changes_source), wanted[Preserved]
+    return _Changes(preserved, wanted[Masqueraded], packets, packets - (len(case.flows) - preserved))
 
-    ``changing`` is how many packets the rules that change sources counted.
-    """
+
+def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -> None:
+    """Judge whether a node masqueraded its own packet, whose source address is the same in either case."""
     wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
     if sender.device != STACK or source != sender.address_of_flow(flow.number) or flow.relayed is not None:
         return  # a program that opens the connection to the pod hides the sender's port, too
@@ -86,12 +105,12 @@ def _tell_apart(case: Case, flow: Flow, changing: int, findings: Findings) -> No
     port = next((each.reply_destination_port for each in flow.tracked if each.node == node), port)
     left = flow.departures[0].source_port if flow.departures else port
     if isinstance(wanted, Preserved):
-        if changing and (port != left or changing >= len(case.flows)):
+        if changes.unwanted > 0 and (port != left or changes.unwanted >= changes.preserved):
             to = f" to port {port}" if port != left else ""
             findings.wrong(f"{node} masqueraded it{to}, although its address is {source} in either case", flow.number)
     elif not isinstance(wanted, Masqueraded) or any(each.source is None for each in case.ways(flow)):
         return  # the author names an address, or it never left the node
-    elif port == left and changing < len(case.arrived):
+    elif port == left and changes.packets < changes.masqueraded:
         clause = f"nothing masqueraded it: {listed(flow.reached)} saw port {port}, from which it left"
         known = set(case.resolved.nodes) <= set(case.evidence.counted)
         (findings.wrong if known else findings.doubt)(clause, flow.number)

@@ -112,24 +112,30 @@ def test_sources_by_backend() -> None:
     assert unnamed.reasons == ("1 of 2 flows: echo-3 saw it come from 10.244.1.2, and source has no entry for echo-3",)
 
 
-def from_a_node(source: SourceExpectation, port: int, counts: tuple[RuleCount, ...]) -> ProbeVerdict:
-    """A node's own packet, which has the same address with and without masquerading."""
-    world = World(source=source, addresses={"debug": NODE})
-    leaves, arrives, answers, hears = world.round_trip(0, "echo-2")
+def from_a_node(
+    source: SourceExpectation, port: int, counts: tuple[RuleCount, ...], reached: tuple[str, ...] = ("echo-2",)
+) -> ProbeVerdict:
+    """A node's own packets, which have the same address with and without masquerading; ``port`` is of the first."""
+    world = World(source=source, addresses={"debug": NODE}, flows=len(reached))
+    pods = dict.fromkeys(reached)
     resolved = replace(
         world.resolved,
         sender=replace(world.resolved.sender, namespace="node-a", device=STACK),
-        masquerades=(MasqueradedAs(node="node-a", backend=world.address("echo-2"), source=NODE),),
+        masquerades=tuple(MasqueradedAs(node="node-a", backend=world.address(pod), source=NODE) for pod in pods),
     )
-    seen = [
-        replace(leaves, device=STACK),
-        replace(arrives, source_port=port),
-        replace(answers, destination_port=port),
-        replace(hears, device=STACK),
-    ]
-    tracked = (TrackedFlow(0, "node-a", world.address("echo-2"), 8080, NODE, port),)
-    counted = (world.translated("echo-2"), *counts)
-    evidence = world.evidence(seen, counts=counted, counted=("node-a", "node-b"), tracked=tracked)
+    seen, tracked = list[Observation](), list[TrackedFlow]()
+    for flow, pod in enumerate(reached):
+        leaves, arrives, answers, hears = world.round_trip(flow, pod)
+        arrived_from = port if flow == 0 else leaves.source_port
+        seen += [
+            replace(leaves, device=STACK),
+            replace(arrives, source_port=arrived_from),
+            replace(answers, destination_port=arrived_from),
+            replace(hears, device=STACK),
+        ]
+        tracked.append(TrackedFlow(flow, "node-a", world.address(pod), 8080, NODE, arrived_from))
+    translated = (world.translated(pod, reached.count(pod)) for pod in pods)
+    evidence = world.evidence(seen, counts=(*translated, *counts), counted=("node-a", "node-b"), tracked=tuple(tracked))
     return judge(world.probe, resolved, None, evidence)
 
 
@@ -165,3 +171,28 @@ def test_why_a_nodes_own_packet_is_not_as_expected() -> None:
     kept = from_a_node(Masqueraded(), 40000, ())
     assert of_source(kept).reasons == ("nothing masqueraded it: echo-2 saw port 40000, from which it left",)
     assert why(case_of(kept), kept) == "the packet kept the client's address: nothing masqueraded it."
+
+
+def test_a_node_may_not_masquerade_some_of_its_own_packets() -> None:
+    some = of_source(from_a_node(Preserved(), 40000, MASQUERADE, ("echo-2", "echo-2", "echo-1")))
+    assert (some.judgement, some.reasons) == (
+        FAIL,
+        ("node-a masqueraded 1 of 3 flows, although its address is the same in either case",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("packets", "judgement", "reasons"),
+    [
+        (1, PASS, ()),
+        (0, FAIL, ("1 of 2 flows: nothing masqueraded it: echo-1 saw port 40000, from which it left",)),
+        (2, FAIL, ("1 of 2 flows: node-a masqueraded it, although its address is 172.18.0.2 in either case",)),
+    ],
+)
+def test_a_node_masquerades_its_own_packets_to_some_backends(
+    packets: int, judgement: Judgement, reasons: tuple[str, ...]
+) -> None:
+    wanted = SourceByBackend({"echo-1": Masqueraded(), "echo-2": Preserved()})
+    counts = (World().masqueraded(packets),) if packets else ()
+    verdict = of_source(from_a_node(wanted, 40000, counts, ("echo-1", "echo-2")))
+    assert (verdict.judgement, verdict.reasons) == (judgement, reasons)
