@@ -8,7 +8,7 @@ from browser import browser, chromium
 from recorded import World
 
 from proxylab.report.html import Heading, entry, page
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 from proxylab.verdict.judge import judge
 
 pytestmark = [

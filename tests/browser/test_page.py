@@ -14,7 +14,7 @@ from probed import CASES, RUN
 from recorded import World
 
 from proxylab.report.html import Entry, Heading, entries_of, entry, page
-from proxylab.scenario.model import NodeDevice, Preserved
+from proxylab.scenario.expect import NodeDevice, Preserved
 from proxylab.verdict.judge import judge
 
 pytestmark = pytest.mark.skipif(chromium() is None, reason="needs Chromium; Debian's package is chromium")

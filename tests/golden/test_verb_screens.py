@@ -36,7 +36,7 @@ from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 from proxylab.traffic.frame_line import frame_line
 
 FILES = Path(__file__).parent / "screens"

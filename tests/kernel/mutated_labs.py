@@ -17,7 +17,8 @@ from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.model import Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 __all__ = ["MutatedLabs", "name_of", "notices", "title"]

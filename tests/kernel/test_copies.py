@@ -20,18 +20,9 @@ from proxylab.errors import CapabilityError
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import (
-    AddressTarget,
-    Backend,
-    Expect,
-    Manner,
-    Outcome,
-    Position,
-    Preserved,
-    Probe,
-    Send,
-    Source,
-)
+from proxylab.scenario.expect import Backend, Expect, Preserved
+from proxylab.scenario.probes import AddressTarget, Probe, Send, Source
+from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.timing import Deadline
 from proxylab.verdict.judge import judge
 

@@ -11,7 +11,10 @@ from proxylab.engines.engine_names import mode_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.model import Manner, Matrix, Probe, Scenario
+from proxylab.scenario.matrix import Matrix
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Manner
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.layout import holder

@@ -23,18 +23,9 @@ from proxylab.addresses import Family, Transport
 from proxylab.kernel.capture.taps import Tap
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
-from proxylab.scenario.model import (
-    AddressTarget,
-    Backend,
-    Expect,
-    Manner,
-    Outcome,
-    Position,
-    Preserved,
-    Probe,
-    Send,
-    Source,
-)
+from proxylab.scenario.expect import Backend, Expect, Preserved
+from proxylab.scenario.probes import AddressTarget, Probe, Send, Source
+from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.traffic.answer import AnswerWriter
 from proxylab.traffic.identity import TOKEN_BYTES
 from proxylab.verdict.judge import judge

@@ -13,7 +13,9 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import AddressTarget, Expect, Outcome, Position, Preserved, Probe, Send, Source
+from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.probes import AddressTarget, Probe, Send, Source
+from proxylab.scenario.words import Outcome, Position
 from proxylab.verdict.judge import judge
 
 FLOWS = {Transport.TCP: 2000, Transport.UDP: 10_000}

@@ -16,7 +16,9 @@ from proxylab.report.paths import Leg
 from proxylab.report.planned_path import planned_path
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.model import Outcome, Probe, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.hops import stops
 from proxylab.verdict.case import open_case
 from proxylab.verdict.model import Judgement, ProbeVerdict

@@ -16,7 +16,7 @@ from proxylab.errors import ScenarioError
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.plan.dialogue import Turn, client, server
 from proxylab.scenario.load import parse_with_probes
-from proxylab.scenario.model import Position
+from proxylab.scenario.words import Position
 
 OUT_OF_WINDOW = "scenarios/bugs/test_74839_segment_out_of_window.py"
 # In a checkout that is not installed, pytest does not find the plugin by its entry point.

@@ -17,7 +17,7 @@ from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.resolved import STACK, Receiver, ResolvedProbe, Sender, Sentinel
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 
 NODE = IPv4Address("172.18.0.2")
 NO_MAC = "00:00:00:00:00:00"

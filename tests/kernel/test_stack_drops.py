@@ -17,7 +17,7 @@ from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.report.trace_text import journey
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge

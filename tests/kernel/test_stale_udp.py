@@ -17,7 +17,9 @@ from proxylab.addresses import Transport
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import AddressTarget, Backend, Expect, Manner, Outcome, Position, Probe, Send, Source
+from proxylab.scenario.expect import Backend, Expect
+from proxylab.scenario.probes import AddressTarget, Probe, Send, Source
+from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.judge import judge
 
 HERE = Position("stale.lab.yaml", 1, 1)

@@ -16,7 +16,7 @@ from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.report.trace_text import journey
 from proxylab.scenario.load import load_scenario, parse_scenario
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.timing import Deadline
 
 # A masqueraded packet leaves with an address of its node and a port that the kernel chooses.

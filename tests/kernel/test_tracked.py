@@ -13,7 +13,7 @@ from proxylab.cluster.configuration import SocketAddress
 from proxylab.kernel.netlink.conntrack import Conntrack, Tuple
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside, make_netns
-from proxylab.scenario.model import TrackedConnection
+from proxylab.scenario.nodes import TrackedConnection
 from proxylab.timing import Deadline
 
 FAMILIES: dict[Family, Any] = {

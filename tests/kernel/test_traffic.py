@@ -22,7 +22,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import inside
 from proxylab.plan.model import Listener
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.responder import PortsTakenError, Responders
 from proxylab.traffic.runner import Runner

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, IPNetwork, Protocol, Transport
 from proxylab.plan.model import Address, LinkEnd, Listener, Namespace, Neighbour, Plan, Role, Route, Sysctl, Veth
 from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 
 GATEWAY = IPv4Address("10.244.0.1")
 NODE = IPv4Address("172.18.0.2")

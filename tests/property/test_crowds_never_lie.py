@@ -18,7 +18,8 @@ from scipy import stats
 from thoroughness import examples
 
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet, TapLoss
-from proxylab.scenario.model import Shares, Spread
+from proxylab.scenario.expect import Shares
+from proxylab.scenario.words import Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 

@@ -15,7 +15,8 @@ from thoroughness import examples
 
 from proxylab.addresses import Transport
 from proxylab.evidence.stream_records import StreamPacket, StreamRecord
-from proxylab.scenario.model import ConntrackExpect, Count, Entries, StreamExpect
+from proxylab.scenario.expect import ConntrackExpect, Entries
+from proxylab.scenario.steps import Count, StreamExpect
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.conntrack_tables import is_met
 from proxylab.verdict.model import Judgement, StepVerdict

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxylab.addresses import IPAddress, Transport
 from proxylab.kernel.capture.batches import Frame
 from proxylab.plan.resolved import ResolvedProbe, Sender
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.traffic.chunks import abort, init_ack
 from proxylab.traffic.craft import enveloped, filling, first_packets, sentinels
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, dissect

@@ -15,7 +15,8 @@ from thoroughness import examples
 
 from proxylab.evidence.evidence import Evidence, HttpReport, KernelCount, Packet
 from proxylab.report.failure_text import explain, why
-from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome
+from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect
+from proxylab.scenario.words import Manner, Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict

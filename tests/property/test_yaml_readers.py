@@ -15,8 +15,8 @@ from thoroughness import examples
 from proxylab.errors import ScenarioError
 from proxylab.scenario import source
 from proxylab.scenario.document import Document, Location
-from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
+from proxylab.scenario.words import Position
 
 SEEDS = [
     BASE,

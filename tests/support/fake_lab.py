@@ -17,7 +17,9 @@ from proxylab.evidence.stream_records import StepEvidence, StreamRecord
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe, Sender
 from proxylab.protocol.messages import Built
-from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations, step_expectations
 
 __all__ = ["FakeLab", "FakeSession", "verdict_on"]

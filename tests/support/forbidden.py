@@ -18,7 +18,7 @@ from proxylab.evidence.evidence import (
     Observation,
     Packet,
 )
-from proxylab.scenario.model import Manner, Outcome
+from proxylab.scenario.words import Manner, Outcome
 
 PODS = ("echo-1", "echo-2")
 NODE = ip_address("172.18.0.2")

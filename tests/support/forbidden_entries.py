@@ -9,7 +9,7 @@ from ipaddress import ip_address
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import TableEntry
-from proxylab.scenario.model import ConntrackExpect, Entries
+from proxylab.scenario.expect import ConntrackExpect, Entries
 
 __all__ = ["fits", "in_tables", "other_entries"]
 

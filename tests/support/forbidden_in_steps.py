@@ -8,7 +8,8 @@ from made_steps import ADDRESSES, SETTLED
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import StreamPacket, StreamRecord
-from proxylab.scenario.model import ConntrackExpect, Count, StreamExpect
+from proxylab.scenario.expect import ConntrackExpect
+from proxylab.scenario.steps import Count, StreamExpect
 
 LIMIT = 1_000_000
 """Nanoseconds in a millisecond."""

@@ -11,12 +11,8 @@ from proxylab.evidence.evidence import (
     Evidence,
     Packet,
 )
-from proxylab.scenario.model import (
-    Manner,
-    Outcome,
-    Preserved,
-    Spread,
-)
+from proxylab.scenario.expect import Preserved
+from proxylab.scenario.words import Manner, Outcome, Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 

@@ -17,7 +17,9 @@ from proxylab.evidence.stream_records import (
 )
 from proxylab.plan.expected_sources import ANY_BACKEND
 from proxylab.plan.resolved import ResolvedProbe, Sender
-from proxylab.scenario.model import ConntrackExpect, Count, Entries, Manner, Position, Step, StepExpect, StreamExpect
+from proxylab.scenario.expect import ConntrackExpect, Entries
+from proxylab.scenario.steps import Count, Step, StepExpect, StreamExpect
+from proxylab.scenario.words import Manner, Position
 from proxylab.verdict.judge import judge_step
 from proxylab.verdict.model import StepVerdict
 

@@ -17,19 +17,8 @@ from proxylab.evidence.evidence import (
     TapLoss,
     TrackedFlow,
 )
-from proxylab.scenario.model import (
-    ConntrackExpect,
-    Entries,
-    Expect,
-    HttpExpect,
-    Manner,
-    NodeDevice,
-    Outcome,
-    Position,
-    Preserved,
-    Shares,
-    Spread,
-)
+from proxylab.scenario.expect import ConntrackExpect, Entries, Expect, HttpExpect, NodeDevice, Preserved, Shares
+from proxylab.scenario.words import Manner, Outcome, Position, Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Fault, KnownFailure, ProbeVerdict, ScenarioResult, Skip
 

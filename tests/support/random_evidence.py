@@ -20,7 +20,8 @@ from proxylab.evidence.evidence import (
     TapLoss,
     TrackedFlow,
 )
-from proxylab.scenario.model import ConntrackExpect, Entries, HttpExpect, Manner, Outcome, Preserved, Spread
+from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect, Preserved
+from proxylab.scenario.words import Manner, Outcome, Spread
 
 PLACES: dict[Outcome, tuple[str | None, ...]] = {
     Outcome.DROPPED: (None, "node-a", "echo-1"),

@@ -22,23 +22,9 @@ from proxylab.evidence.evidence import (
     SentinelReport,
 )
 from proxylab.plan.resolved import Receiver, ResolvedProbe, Sender, Sentinel
-from proxylab.scenario.model import (
-    Backend,
-    ConntrackExpect,
-    Expect,
-    Frontend,
-    HttpExpect,
-    Manner,
-    Outcome,
-    Position,
-    Probe,
-    Send,
-    ServiceTarget,
-    Shares,
-    Source,
-    SourceExpectation,
-    Spread,
-)
+from proxylab.scenario.expect import Backend, ConntrackExpect, Expect, HttpExpect, Shares, SourceExpectation
+from proxylab.scenario.probes import Probe, Send, ServiceTarget, Source
+from proxylab.scenario.words import Frontend, Manner, Outcome, Position, Spread
 
 FILE = "scenarios/cluster-ip.lab.yaml"
 SENDER_PORT = 40000

@@ -18,7 +18,9 @@ from proxylab.evidence.evidence import Evidence, Packet, TraceStep
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.bundle import CASE, FORMAT, PLAN, Circumstances, Recorded
-from proxylab.scenario.model import Probe, Scenario, SourceExpectation
+from proxylab.scenario.expect import SourceExpectation
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict
 

@@ -12,7 +12,7 @@ from proxylab.cluster.objects import Key, KubeObject, Node, Service
 from proxylab.encoding import MisfitError, decode, encode
 from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.plan.model import Plan
-from proxylab.scenario.model import NodeDevice, Preserved, SourceAddress, SourceExpectation
+from proxylab.scenario.expect import NodeDevice, Preserved, SourceAddress, SourceExpectation
 
 SEEN = Observation(
     flow=0,

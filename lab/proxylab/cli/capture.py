@@ -24,13 +24,13 @@ from proxylab.errors import CapabilityError, ExitCode, ScenarioError
 from proxylab.evidence.evidence import Direction
 from proxylab.protocol.standing_labs import CapturedFrame, Frames, Listen
 from proxylab.report.pcapng import beginning, packet
+from proxylab.scenario.network import UPLINK
 from proxylab.timing import Deadline
 
 __all__ = ["command", "frame_text"]
 
 _BEGIN_SECONDS: Final = 30.0
 _A_DAY: Final = 86400.0
-_DEVICE: Final = "eth0"
 
 Taker = Callable[[CapturedFrame], None]
 
@@ -62,7 +62,7 @@ def command(
     if write is not None and wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
     netns_name, _, device = chosen.words[0].partition(":")
-    device = device or _DEVICE
+    device = device or UPLINK
     with chosen.opened() as lab, _taker(netns_name, device, write, wireshark) as take:
         check_netns(lab.scenario, netns_name)
         in_words = write is None and not wireshark

@@ -12,21 +12,10 @@ from proxylab.addresses import Transport
 from proxylab.cli.chosen_lab import ChosenLab
 from proxylab.cli.netns_argument import check_netns
 from proxylab.client.open_lab import OpenLab
-from proxylab.scenario.model import (
-    AddressTarget,
-    Expect,
-    Frontend,
-    HostTarget,
-    Outcome,
-    PodTarget,
-    Position,
-    Probe,
-    Scenario,
-    Send,
-    ServiceTarget,
-    Source,
-    Target,
-)
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, Probe, Send, ServiceTarget, Source, Target
+from proxylab.scenario.words import Frontend, Outcome, Position
 
 __all__ = ["dial_options", "opened_for", "probe_of"]
 

@@ -22,7 +22,8 @@ from proxylab.report.differences import INDENT, AnyVerdict, differ, difference_l
 from proxylab.report.step_timeline import timeline
 from proxylab.report.trace_text import journey
 from proxylab.scenario.cases import cases
-from proxylab.scenario.model import Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.steps import Step
 from proxylab.verdict.model import StepVerdict
 
 __all__ = ["command"]

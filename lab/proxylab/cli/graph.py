@@ -17,7 +17,8 @@ from proxylab.report.paths import Path as PacketPath
 from proxylab.report.paths import seen_path
 from proxylab.report.planned_path import planned_path
 from proxylab.report.svg import svg
-from proxylab.scenario.model import Probe, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
 from proxylab.verdict.case import open_case
 
 __all__ = ["command"]

@@ -16,7 +16,9 @@ from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.errors import ExitCode
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import briefly, explain
-from proxylab.scenario.model import MOST_FLOWS, Manner, Outcome, Probe, Scenario, Send
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import MOST_FLOWS, Probe, Send
+from proxylab.scenario.words import Manner, Outcome
 from proxylab.text import wrapped
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult
 

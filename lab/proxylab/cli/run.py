@@ -32,7 +32,9 @@ from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
 from proxylab.report.run_text import closing_lines
 from proxylab.scenario.cases import cases
-from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.verdict.model import (
     UNRESOLVED,

@@ -14,7 +14,9 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.report.trace_summary import trace_summary
 from proxylab.report.trace_text import journey
-from proxylab.scenario.model import Manner, Probe, Scenario, Send
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe, Send
+from proxylab.scenario.words import Manner
 from proxylab.text import WIDTH, wrapped
 
 __all__ = ["command", "trace_lines"]

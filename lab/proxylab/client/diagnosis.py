@@ -37,20 +37,10 @@ from proxylab.errors import ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import HttpReport, Lookup
 from proxylab.evidence.words import listed
-from proxylab.scenario.model import (
-    AddressTarget,
-    Expect,
-    Frontend,
-    HttpExpect,
-    Manner,
-    Outcome,
-    Position,
-    Probe,
-    Send,
-    ServiceTarget,
-    Source,
-)
-from proxylab.scenario.model import Backend as ExpectedBackend
+from proxylab.scenario.expect import Backend as ExpectedBackend
+from proxylab.scenario.expect import Expect, HttpExpect
+from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
+from proxylab.scenario.words import Frontend, Manner, Outcome, Position
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why

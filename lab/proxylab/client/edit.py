@@ -18,7 +18,8 @@ from proxylab.plan.assembly import Assembly
 from proxylab.plan.model import Namespace, Plan
 from proxylab.plan.topology import draw
 from proxylab.protocol.messages import Advance
-from proxylab.scenario.model import Change, NodeChange, Scenario
+from proxylab.scenario.change import Change, NodeChange
+from proxylab.scenario.model import Scenario
 
 __all__ = ["Edit", "edit"]
 

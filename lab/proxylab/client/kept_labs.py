@@ -8,7 +8,7 @@ from typing import Final
 from proxylab.client.control_sockets import ControlSocket, ControlSockets, NameTakenError, is_name
 from proxylab.client.open_lab import OpenLab
 from proxylab.report.standing_labs import commands
-from proxylab.scenario.model import Probe
+from proxylab.scenario.probes import Probe
 
 __all__ = ["KeptLabs"]
 

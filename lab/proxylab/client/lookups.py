@@ -9,7 +9,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Lookup
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import Query, ResolvedProbe
-from proxylab.scenario.model import Probe
+from proxylab.scenario.probes import Probe
 from proxylab.verdict.dns import address_of, questions
 
 __all__ = ["Lookups"]

@@ -51,7 +51,10 @@ from proxylab.protocol.messages import (
 from proxylab.protocol.standing_labs import AnyRequest, LabRecord, ListObjects, ObjectList
 from proxylab.report.bundle import NodeState, bundle
 from proxylab.report.step_bundle import step_bundle
-from proxylab.scenario.model import TERMINATING_MODES, Manner, Probe, Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
+from proxylab.scenario.words import TERMINATING_MODES, Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names

@@ -12,7 +12,8 @@ from proxylab.plan.model import Plan
 from proxylab.protocol.messages import Advance, Built, CollectedState
 from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
-from proxylab.scenario.model import Change, Scenario
+from proxylab.scenario.change import Change
+from proxylab.scenario.model import Scenario
 
 __all__ = ["advance_to", "circumstances_of", "record_of", "with_state_after"]
 

@@ -13,7 +13,7 @@ from proxylab.diagnosis.path_tests import Kind, PathTest
 from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, listed
-from proxylab.scenario.model import Frontend, Outcome
+from proxylab.scenario.words import Frontend, Outcome
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes.table import cause, why

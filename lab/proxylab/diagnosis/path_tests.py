@@ -14,7 +14,8 @@ from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
 from proxylab.cluster.objects import TrafficPolicy
 from proxylab.diagnosis.subject import Backend, DiagnosedService, FrontendAddress
 from proxylab.engines.modes import MODES
-from proxylab.scenario.model import Frontend, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.words import Frontend
 
 __all__ = ["Dialler", "Kind", "PathTest", "Terms", "askers", "diallers", "hairpin_tests", "nodes_at", "path_tests"]
 

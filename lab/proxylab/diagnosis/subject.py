@@ -26,7 +26,7 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
 from proxylab.importer.expected_results import Caller, through_cluster_ip
-from proxylab.scenario.model import Frontend
+from proxylab.scenario.words import Frontend
 
 __all__ = ["Backend", "DiagnosedService", "FrontendAddress"]
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 from proxylab.engines.protocol import Engine, Killable, Noting
 from proxylab.errors import InternalError
-from proxylab.scenario.model import EngineAction
+from proxylab.scenario.change import EngineAction
 from proxylab.timing import Deadline, together
 
 __all__ = ["Fleet"]

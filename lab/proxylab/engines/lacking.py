@@ -11,18 +11,11 @@ from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, Traffic
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import (
-    TERMINATING_MODES,
-    Expect,
-    Frontend,
-    Manner,
-    Outcome,
-    Preserved,
-    Probe,
-    Scenario,
-    ServiceTarget,
-)
+from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import PodNetwork
+from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
 
 __all__ = ["lacking", "refuse", "refuse_dialogue"]
 

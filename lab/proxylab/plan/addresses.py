@@ -7,7 +7,7 @@ hosts, and hosts and further uplinks of nodes on other segments start at the ten
 the author fixes. The plan assigns a fixed address to nothing else.
 
 A pod with a fixed address outside its node's part is a stray: it has routes of its own (``AddressPlan.behind``), as
-with CNIs that assign addresses in no order. ``address_conflicts`` refuses an address that has two owners.
+with CNIs that assign addresses in no order. ``refusals`` refuses an address that has two owners.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,9 +19,10 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, may_overlap
 from proxylab.errors import ScenarioError
-from proxylab.plan.device_names import NODES, OUTSIDE
 from proxylab.plan.name_servers import has_own_server
-from proxylab.scenario.model import Position, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE
+from proxylab.scenario.words import Position
 
 __all__ = ["AddressPlan", "allocate_addresses"]
 

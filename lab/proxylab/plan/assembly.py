@@ -20,18 +20,10 @@ from proxylab.plan.resolve import resolve, resolve_streams
 from proxylab.plan.resolved import Question, ResolvedProbe, Sentinel
 from proxylab.plan.shared_namespaces import refuse_neighbours
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import (
-    AddressTarget,
-    Expect,
-    Frontend,
-    Outcome,
-    Position,
-    Probe,
-    Scenario,
-    Send,
-    ServiceTarget,
-    Source,
-)
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import AddressTarget, Probe, Send, ServiceTarget, Source
+from proxylab.scenario.words import Frontend, Outcome, Position
 
 __all__ = ["Assembly", "Layout", "assemble", "lay_out", "prepare_dialogue"]
 

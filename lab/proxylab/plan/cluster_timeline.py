@@ -21,7 +21,10 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.name_servers import has_own_server
 from proxylab.plan.outages import Links
-from proxylab.scenario.model import NodeChange, PodChange, Position, Scenario, ServiceChange, SliceChange, Step
+from proxylab.scenario.change import NodeChange, PodChange, ServiceChange, SliceChange
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.steps import Step
+from proxylab.scenario.words import Position
 
 __all__ = ["Cluster", "begin"]
 

@@ -9,13 +9,10 @@ from typing import Final
 
 __all__ = [
     "FABRIC",
-    "NODES",
-    "OUTSIDE",
     "OVERLAY",
     "OWN_NAMESPACES",
     "POD_BRIDGE",
     "ROUTER",
-    "UPLINK",
     "DeviceNames",
     "MacAddresses",
 ]
@@ -23,13 +20,6 @@ __all__ = [
 ROUTER: Final = "router"
 FABRIC: Final = "fabric"
 OWN_NAMESPACES: Final = frozenset({ROUTER, FABRIC})
-
-NODES: Final = "nodes"
-"""The segment of the nodes: the bridge in the fabric, and the router's device on it."""
-OUTSIDE: Final = "outside"
-"""The segment of the outside hosts: the bridge in the fabric, and the router's device on it."""
-UPLINK: Final = "eth0"
-"""The one device of a pod or host, and a node's device on its segment."""
 
 POD_BRIDGE: Final = "cni0"
 """The bridge of a node's pods, with the CNI bridge plugin's name."""

@@ -12,7 +12,8 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.cluster.objects import EndpointSlice, Service, ServicePort
 from proxylab.plan.lookup import service_port
 from proxylab.plan.resolved import Destination
-from proxylab.scenario.model import Frontend, ServiceTarget, Target
+from proxylab.scenario.probes import ServiceTarget, Target
+from proxylab.scenario.words import Frontend
 
 __all__ = ["Endpoints"]
 

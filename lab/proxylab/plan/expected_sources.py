@@ -14,17 +14,9 @@ from proxylab.errors import ScenarioError
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.plan.sources import masquerades, snat_source
-from proxylab.scenario.model import (
-    Expect,
-    Masqueraded,
-    NodeDevice,
-    Probe,
-    SourceAddress,
-    SourceByBackend,
-    SourceExpectation,
-    Step,
-    StreamExpect,
-)
+from proxylab.scenario.expect import Expect, Masqueraded, NodeDevice, SourceAddress, SourceByBackend, SourceExpectation
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step, StreamExpect
 
 __all__ = ["ANY_BACKEND", "ExpectedSources"]
 

@@ -5,10 +5,11 @@ from typing import Final, TypeVar
 
 from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import Service, ServicePort
-from proxylab.plan.device_names import UPLINK
 from proxylab.plan.forwarding import on_segment
 from proxylab.plan.model import Namespace, Plan, PodPlacement
-from proxylab.scenario.model import Frontend, ListeningPort
+from proxylab.scenario.network import UPLINK
+from proxylab.scenario.pods import ListeningPort
+from proxylab.scenario.words import Frontend
 
 __all__ = [
     "UnresolvableError",

@@ -11,7 +11,8 @@ from proxylab.cluster.kube_dns import COREDNS, KUBE_DNS, resolv_conf
 from proxylab.cluster.objects import Service
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import Sentinel
-from proxylab.scenario.model import PodGroup, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.pods import PodGroup
 
 __all__ = [
     "has_own_server",

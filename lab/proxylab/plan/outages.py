@@ -8,9 +8,9 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from proxylab.plan.device_names import UPLINK
 from proxylab.plan.model import LinkEnd, Plan, PodPlacement, Role
-from proxylab.scenario.model import LinkChange
+from proxylab.scenario.change import LinkChange
+from proxylab.scenario.network import UPLINK
 
 __all__ = ["Absences", "Links"]
 

@@ -23,11 +23,13 @@ from typing import Final
 from proxylab.addresses import IPAddress, IPNetwork, Protocol
 from proxylab.cluster.kube_dns import COREDNS, DNS_PORT
 from proxylab.plan.addresses import AddressPlan
-from proxylab.plan.device_names import POD_BRIDGE, UPLINK
+from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.draft import Draft, NamespaceDraft, only
 from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.name_servers import namespace_of_name_server, serves_names
-from proxylab.scenario.model import PodGroup, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import UPLINK
+from proxylab.scenario.pods import PodGroup
 
 __all__ = ["add_pods", "everywhere"]
 

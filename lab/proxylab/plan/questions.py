@@ -9,7 +9,7 @@ from proxylab.plan.lookup import UnresolvableError, service_port
 from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import name_servers
 from proxylab.plan.resolved import Question
-from proxylab.scenario.model import ServiceTarget
+from proxylab.scenario.probes import ServiceTarget
 
 __all__ = ["Questions", "candidates"]
 

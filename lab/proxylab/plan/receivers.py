@@ -5,10 +5,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.device_names import UPLINK
 from proxylab.plan.lookup import own_address
 from proxylab.plan.model import Namespace, PodPlacement
 from proxylab.plan.resolved import STACK, Receiver
+from proxylab.scenario.network import UPLINK
 
 __all__ = ["everywhere"]
 

@@ -1,69 +1,45 @@
-"""The checks of a scenario before its network is drawn: words, names and references.
+"""What the plan refuses: names, routes, ports and addresses that are well-formed, but that no lab can have.
 
-``addresses`` reports networks that run out of addresses.
+``proxylab.scenario`` refuses names that refer to nothing and values that a key does not allow. ``addresses`` reports
+networks that run out of addresses.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
-from proxylab.addresses import Family, IPNetwork
-from proxylab.plan.device_names import NODES, OUTSIDE, OWN_NAMESPACES, ROUTER, UPLINK
-from proxylab.plan.sysctls import dotted
-from proxylab.scenario.model import Node, Position, Scenario
+from proxylab.addresses import Family, IPAddress
+from proxylab.plan.addresses import AddressPlan
+from proxylab.plan.device_names import OWN_NAMESPACES
+from proxylab.scenario.hosts import Host
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.words import Position
 
-__all__ = ["refusals", "written_sysctls"]
+__all__ = ["address_conflicts", "placements", "refusals"]
 
-_WORDS: Final = {
-    "podNetwork": ("ptp", "ptp-unnumbered", "bridge"),
-    "hairpin": ("hairpin-veth", "promiscuous-bridge", "none"),
-    "interNode": ("host-gw", "vxlan"),
-}
+_LOOPBACK: Final = "lo"
+"""No segment sees an address on this device, so several nodes may have it, as they do for balanced addresses."""
 
 
 def refusals(scenario: Scenario) -> list[str]:
-    """A line for every mistake that makes the network impossible."""
-    return [
-        *_network_problems(scenario),
-        *_name_problems(scenario),
-        *_sysctl_problems(scenario),
-        *(problem for node in scenario.nodes for problem in _node_problems(scenario, node)),
-        *_pod_problems(scenario),
-        *_address_problems(scenario),
-    ]
-
-
-def _network_problems(scenario: Scenario) -> Iterator[str]:
-    if not scenario.nodes:
-        yield f"{scenario.file}: spec.nodes: a lab needs at least one node"
-    network = scenario.network
-    if not network.families or len(set(network.families)) != len(network.families):
-        yield f"{scenario.file}: spec.network.families: expected IPv4, IPv6 or both, each once"
-    for key, value in (
-        ("podNetwork", network.pod_network),
-        ("hairpin", network.hairpin),
-        ("interNode", network.inter_node),
-    ):
-        if value not in _WORDS[key]:
-            yield f"{scenario.file}: spec.network.{key}: {value!r} is unknown; use {', '.join(_WORDS[key])}"
+    """A line for every mistake that makes the network impossible, whatever its addresses are."""
+    return [*_name_problems(scenario), *_route_problems(scenario), *_port_problems(scenario)]
 
 
 def _name_problems(scenario: Scenario) -> Iterator[str]:
-    seen: dict[str, Position] = {}
-    for name, position in _placements(scenario):
+    own = " and ".join(sorted(OWN_NAMESPACES))
+    for name, position in placements(scenario):
         if name in OWN_NAMESPACES:
-            own = " and ".join(sorted(OWN_NAMESPACES))
             yield f"{position}: {name}: {own} are the lab's own network namespaces; choose another name"
-        elif name in seen:
-            yield f"{position}: {name}: {seen[name]} has this name already; nodes, pods and hosts share one name space"
-        seen.setdefault(name, position)
-    segments = Counter([NODES, OUTSIDE, *(segment.name for segment in scenario.network.segments)])
     for segment in scenario.network.segments:
-        if segments[segment.name] > 1:
+        if segment.name in (NODES, OUTSIDE):
             yield f"{segment.position}: segment {segment.name}: another segment has this name; rename one of the two"
 
 
-def _placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
+def placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
+    """The nodes, pods and hosts, with the places where the author gives them."""
     for node in scenario.nodes:
         yield node.name, node.position
     for group in scenario.pods:
@@ -73,65 +49,26 @@ def _placements(scenario: Scenario) -> Iterator[tuple[str, Position]]:
         yield host.name, host.position
 
 
-def written_sysctls(scenario: Scenario) -> Iterator[tuple[str, Position | str, Mapping[str, str]]]:
-    """The author's sysctls: their owner, their place, and their values."""
-    yield ROUTER, scenario.file, scenario.network.router_sysctls
+def _route_problems(scenario: Scenario) -> Iterator[str]:
     for node in scenario.nodes:
-        yield node.name, node.position, node.sysctls
-    for group in scenario.pods:
-        yield from ((name, group.position, group.sysctls) for name in group.pod_names)
-    for host in scenario.hosts:
-        yield host.name, host.position, host.sysctls
+        for route in node.routes:
+            what = f"{node.position}: {node.name}: route to {route.destination}"
+            if route.device == _LOOPBACK:
+                yield f"{what}: no packet leaves a node through {_LOOPBACK}; use another device"
+            for word, other in (("via", route.via), ("from", route.source)):
+                if other is not None and other.version != route.destination.version:
+                    yield f"{what}: {word} {other} is of the other IP family; use one of the same family"
 
 
-def _sysctl_problems(scenario: Scenario) -> Iterator[str]:
-    for owner, where, sysctls in written_sysctls(scenario):
-        for name in map(dotted, sysctls):
-            if not name.startswith("net."):
-                yield f"{where}: {owner}: sysctl {name}: only those below net belong to a network namespace"
-
-
-def _node_problems(scenario: Scenario, node: Node) -> Iterator[str]:
-    segments = _segments(scenario)
-    devices = [UPLINK, *(uplink.device for uplink in node.uplinks)]
-    for uplink in node.uplinks:
-        if uplink.segment not in segments:
-            yield (
-                f"{node.position}: {node.name}: uplink {uplink.device}: there is no segment {uplink.segment!r}; "
-                f"use {', '.join(segments)}"
-            )
-        if devices.count(uplink.device) > 1:
-            yield f"{node.position}: {node.name}: uplink {uplink.device}: the node has one already; choose another"
-    for address in node.addresses:
-        if address.device not in (*devices, "lo"):
-            yield (
-                f"{node.position}: {node.name}: address {address.interface}: there is no device {address.device!r}; "
-                f"use one of {', '.join([*devices, 'lo'])}"
-            )
-    for route in node.routes:
-        what = f"{node.position}: {node.name}: route to {route.destination}"
-        if route.device not in devices:
-            yield f"{what}: there is no device {route.device!r}; use one of {', '.join(devices)}"
-        for word, other in (("via", route.via), ("from", route.source)):
-            if other is not None and other.version != route.destination.version:
-                yield f"{what}: {word} {other} is of the other IP family; use one of the same family"
-
-
-def _pod_problems(scenario: Scenario) -> Iterator[str]:
-    nodes = {node.name for node in scenario.nodes}
+def _port_problems(scenario: Scenario) -> Iterator[str]:
     listening = {
         (node.name, daemon.protocol.value, daemon.port): daemon.name
         for node in scenario.nodes
         for daemon in node.daemons
     }
     for group in scenario.pods:
-        for name in sorted(set(group.nodes) - nodes):
-            yield f"{group.position}: {group.name}: there is no node {name!r}; use {', '.join(sorted(nodes))}"
         if not group.host_network:
             continue
-        if group.shared_netns:
-            what = "pods on the host network share their node's namespace"
-            yield f"{group.position}: {group.name}: {what}; remove sharedNetns"
         for ordinal, name in enumerate(group.pod_names):
             for port in group.ports:
                 placement = (group.node_of(ordinal), port.protocol.value, port.port)
@@ -143,31 +80,75 @@ def _pod_problems(scenario: Scenario) -> Iterator[str]:
                     )
 
 
-def _address_problems(scenario: Scenario) -> Iterator[str]:
-    segments = _segments(scenario)
-    for host in scenario.hosts:
-        if host.segment not in segments:
-            yield f"{host.position}: {host.name}: there is no segment {host.segment!r}; use {', '.join(segments)}"
-        if not host.addresses or host.chosen_addresses < 1:
-            yield f"{host.position}: {host.name}: expected one address or more, found {host.addresses}"
-    for routed in scenario.network.routed:
-        yield from _shared_problems(scenario, f"{routed.position}: {routed.network}", (routed.network,), routed.nodes)
-    for balancer in scenario.load_balancers:
-        yield from _shared_problems(scenario, f"{balancer.position}: {balancer.name}", balancer.pool, balancer.nodes)
+def address_conflicts(scenario: Scenario, addresses: AddressPlan) -> list[str]:
+    """A line for every fixed address that is not available, in the order of nodes, hosts and pods.
+
+    Args:
+        scenario: the scenario.
+        addresses: its address plan.
+    """
+    owners = dict(_owners(scenario, addresses))
+    return [
+        *(line for machine in scenario.machines for line in _fixed_problems(machine, owners)),
+        *(line for group in scenario.pods for line in _pod_problems(scenario, addresses, owners, group)),
+        *_node_problems(scenario, owners),
+    ]
 
 
-def _shared_problems(
-    scenario: Scenario, what: str, networks: Iterable[IPNetwork], names: Collection[str]
+def _owners(scenario: Scenario, addresses: AddressPlan) -> Iterator[tuple[IPAddress, str]]:
+    """The owners of addresses that the lab chooses; for the same address, a later entry is more exact.
+
+    Without a bridge, pods have routes of their own, so that a network's first and last addresses are like any other.
+    """
+    bridged = scenario.network.pod_network == "bridge"
+    for name, parts in addresses.pod_network.items():
+        for part in parts:
+            if bridged or scenario.network.inter_node == "vxlan":
+                yield part.network_address, f"the network address of {name}'s pods"
+            if bridged and part.version == 4:
+                yield part.broadcast_address, f"the broadcast address of {name}'s pods"
+    for own in addresses.router.values():
+        yield from ((address, "the router's") for address in own)
+    for (name, device), own in addresses.uplink.items():
+        yield from ((address, f"{name}'s on {device}") for address in own)
+    for machine in scenario.machines:
+        own = {**addresses.node, **addresses.host}[machine.name]
+        yield from ((address, f"{machine.name}'s") for address in own if address not in machine.fixed_addresses)
+
+
+def _fixed_problems(machine: Node | Host, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """The mistakes in a machine's own fixed addresses; registers the machine as the owner of the valid ones."""
+    for address in machine.fixed_addresses:
+        if (owner := owners.setdefault(address, f"{machine.name}'s")) != f"{machine.name}'s":
+            yield f"{machine.position}: {machine.name}: {address} is {owner} already; choose another one"
+
+
+def _pod_problems(
+    scenario: Scenario, addresses: AddressPlan, owners: dict[IPAddress, str], group: PodGroup
 ) -> Iterator[str]:
-    nodes = {node.name for node in scenario.nodes}
-    for name in sorted(set(names) - nodes):
-        yield f"{what}: there is no node {name!r}; use {', '.join(sorted(nodes))}"
-    if not names:
-        yield f"{what}: has no nodes; name at least one"
-    for family in {Family.of(network): None for network in networks}:
-        if family not in scenario.network.families:
-            yield f"{what}: the lab has no {family}; add it to spec.network.families"
+    """The mistakes in a pod's fixed addresses; registers the pod as the owner of the valid ones."""
+    node = group.node_of(0)
+    for address in group.addresses:
+        what = f"{group.position}: {group.name}: {address}"
+        family = Family.of(address)
+        networks = [network for network in scenario.network.pod_cidrs if Family.of(network) is family]
+        bridged = scenario.network.pod_network == "bridge"
+        if bridged:
+            networks = [part for part in addresses.pod_network[node] if Family.of(part) is family]
+        if not any(address in network for network in networks):
+            where = f"{node}'s part of the pod network (a bridge is one network)" if bridged else "the pod network"
+            yield f"{what} is not in {where}; choose one of {', '.join(map(str, networks))}"
+        elif (owner := owners.setdefault(address, f"{group.name}'s")) != f"{group.name}'s":
+            yield f"{what} is {owner} already; choose another one"
 
 
-def _segments(scenario: Scenario) -> list[str]:
-    return [NODES, OUTSIDE, *(segment.name for segment in scenario.network.segments)]
+def _node_problems(scenario: Scenario, owners: dict[IPAddress, str]) -> Iterator[str]:
+    """The mistakes in the further addresses of nodes; on ``lo`` an address may have several owners."""
+    for node in scenario.nodes:
+        for device, interface in ((each.device, each.interface) for each in node.addresses):
+            what = f"{node.position}: {node.name}: {interface.ip}"
+            if device != _LOOPBACK:
+                owner = owners.get(interface.ip)
+                owners[interface.ip] = f"{node.name}'s on {device}"
+                if owner is not None:
+                    yield f"{what} is {owner} already; choose another one"

@@ -11,7 +11,7 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.cluster.kube_dns import DNS_PORT
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.errors import ScenarioError
-from proxylab.plan.device_names import NODES, ROUTER, UPLINK
+from proxylab.plan.device_names import ROUTER
 from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.forwarding import UnreachableError, next_hop
 from proxylab.plan.lookup import (
@@ -31,19 +31,19 @@ from proxylab.plan.questions import Questions
 from proxylab.plan.receivers import everywhere
 from proxylab.plan.resolved import STACK, PolicyRoute, Question, Receiver, ResolvedProbe, Sender, Sentinel
 from proxylab.plan.sources import own_source
-from proxylab.scenario.model import (
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, UPLINK
+from proxylab.scenario.probes import (
     STREAM_EVERY,
     AddressTarget,
-    Frontend,
     HostTarget,
-    Manner,
     PodTarget,
     Probe,
-    Scenario,
     ServiceTarget,
     Source,
     Stream,
 )
+from proxylab.scenario.words import Frontend, Manner
 
 __all__ = ["resolve", "resolve_streams"]
 

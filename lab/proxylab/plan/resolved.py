@@ -11,7 +11,7 @@ from msgspec import field
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.encoding import Record
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 
 __all__ = [
     "STACK",

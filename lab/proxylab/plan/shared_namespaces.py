@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from proxylab.cluster.objects import EndpointSlice
 from proxylab.errors import ScenarioError
 from proxylab.plan.model import Plan, PodPlacement, Role
-from proxylab.scenario.model import AddressTarget, PodTarget, Probe, Scenario, ServiceTarget
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import AddressTarget, PodTarget, Probe, ServiceTarget
 
 __all__ = ["refuse_neighbours"]
 

@@ -12,10 +12,10 @@ VXLAN device's.
 from collections.abc import Collection
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.plan.device_names import UPLINK
 from proxylab.plan.forwarding import next_hop, next_hops, route_to
 from proxylab.plan.model import Device, Namespace, Plan, Role, Route
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
+from proxylab.scenario.network import UPLINK
 
 __all__ = ["masquerade_source", "masquerades", "own_source", "snat_source"]
 

@@ -25,10 +25,9 @@ from typing import Final
 
 from proxylab.addresses import Family, IPAddress, IPNetwork, Transport
 from proxylab.errors import ScenarioError
-from proxylab.plan.address_conflicts import address_conflicts
 from proxylab.plan.addresses import AddressPlan, allocate_addresses
 from proxylab.plan.balance import shared_route
-from proxylab.plan.device_names import FABRIC, NODES, OUTSIDE, OVERLAY, ROUTER, UPLINK
+from proxylab.plan.device_names import FABRIC, OVERLAY, ROUTER
 from proxylab.plan.draft import Draft, NamespaceDraft
 from proxylab.plan.model import (
     MAIN_TABLE,
@@ -50,9 +49,13 @@ from proxylab.plan.model import (
     ends_by_namespace,
 )
 from proxylab.plan.pods import add_pods, everywhere
-from proxylab.plan.refusals import refusals, written_sysctls
+from proxylab.plan.refusals import address_conflicts, placements, refusals
 from proxylab.plan.sysctls import DEVICES_AT_HAND, device_of
-from proxylab.scenario.model import Host, HostTarget, LoadBalancer, Node, Probe, Scenario, Stream
+from proxylab.scenario.hosts import Host, LoadBalancer
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.network import NODES, OUTSIDE, UPLINK
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.probes import HostTarget, Probe, Stream
 
 __all__ = ["draw"]
 
@@ -301,7 +304,7 @@ def _serving(scenario: Scenario, host: str, addresses: AddressPlan) -> Iterator[
 def _device_problems(scenario: Scenario, plan: Plan) -> list[str]:
     """The author's sysctls of devices that the finished plan does not have."""
     ends = ends_by_namespace(plan)
-    authors = {name: position for name, position, _ in written_sysctls(scenario)}
+    authors = {ROUTER: scenario.file, **dict(placements(scenario))}
     authors |= {pod.namespace: authors[pod.name] for pod in plan.pods if pod.namespace not in authors}
     problems: list[str] = []
     for namespace in plan.namespaces:

@@ -22,7 +22,8 @@ from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan, Route, Sysctl
 from proxylab.plan.resolved import Query, ResolvedProbe
-from proxylab.scenario.model import Change, Until
+from proxylab.scenario.change import Change
+from proxylab.scenario.steps import Until
 
 __all__ = [
     "LAUNCHER_ENDED",

@@ -31,7 +31,8 @@ from proxylab.pytest_plugin.options import (
 )
 from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words, leave_pcap, record, warn, why_skipped
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
-from proxylab.scenario.model import Probe, Step
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
 from proxylab.verdict.model import Judgement, KnownFailure
 
 __all__ = [

@@ -27,7 +27,9 @@ from proxylab.pytest_plugin.outcome import explanation, in_its_own_words, leave_
 from proxylab.pytest_plugin.page_entries import heading_of_test, show
 from proxylab.pytest_plugin.tested_case import case_of
 from proxylab.report.trace_text import journey
-from proxylab.scenario.model import Position, Probe, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict
 
 _Verdict = TypeVar("_Verdict", bound=ProbeVerdict | StepVerdict)

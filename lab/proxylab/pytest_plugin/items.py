@@ -19,7 +19,9 @@ from proxylab.pytest_plugin.markers import markers_of
 from proxylab.pytest_plugin.options import engines, repeats
 from proxylab.pytest_plugin.outcome import hold
 from proxylab.scenario.cases import cases
-from proxylab.scenario.model import Probe, Scenario, Step
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 
 __all__ = ["BROKEN_FILES", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]

@@ -13,7 +13,7 @@ from proxylab.errors import LabError
 from proxylab.pytest_plugin.items import ProbeItem
 from proxylab.pytest_plugin.live_labs import OPEN
 from proxylab.pytest_plugin.options import flag, is_paused, shell_netns_name
-from proxylab.scenario.model import Probe
+from proxylab.scenario.probes import Probe
 
 __all__ = ["OnFailure"]
 

@@ -36,7 +36,7 @@ from proxylab.report.failure_text import explain
 from proxylab.report.pcapng import pcapng
 from proxylab.report.reproduction import PRESENT, reproduction
 from proxylab.report.trace_text import journey
-from proxylab.scenario.model import Probe
+from proxylab.scenario.probes import Probe
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import ProbeVerdict, Verdict
 

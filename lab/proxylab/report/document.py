@@ -60,7 +60,7 @@ from collections.abc import Sequence
 from proxylab.report.exit_code import exit_code
 from proxylab.report.failure_text import command
 from proxylab.report.step_timeline import step_events
-from proxylab.scenario.model import Position
+from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
 __all__ = ["to_json"]

@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from proxylab.evidence.words import amount, endpoint
 from proxylab.report.hop_table import brief, hop_table, rule_table
 from proxylab.report.step_timeline import expected_streams, memory_of_streams, stream_head, timeline
-from proxylab.scenario.model import AddressTarget, HostTarget, PodTarget, ServiceTarget, Spread, Target
+from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
+from proxylab.scenario.words import Spread
 from proxylab.text import WIDTH, table, wrapped
 from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.causes.table import why, why_step, with_holder

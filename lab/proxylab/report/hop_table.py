@@ -12,7 +12,7 @@ from proxylab.evidence.evidence import Direction, Evidence, Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
 from proxylab.report.informative_rules import action_of, informative_rules
-from proxylab.scenario.model import Outcome, Reply
+from proxylab.scenario.words import Outcome, Reply
 from proxylab.text import WIDTH, table, width_of, wrapped
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.account.hops import hops

@@ -20,7 +20,9 @@ from proxylab.plan.model import Plan, Role, Route
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.plan.sources import masquerade_source
 from proxylab.report.paths import Branch, Leg, Path
-from proxylab.scenario.model import Masqueraded, Outcome, Preserved, Probe, SourceAddress, SourceByBackend
+from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Outcome
 
 __all__ = ["planned_path"]
 

@@ -8,7 +8,9 @@ from proxylab.cluster.objects import Service
 from proxylab.evidence.words import endpoint
 from proxylab.plan.assembly import Layout
 from proxylab.plan.model import Role
-from proxylab.scenario.model import Frontend, Probe, Scenario, ServiceTarget
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe, ServiceTarget
+from proxylab.scenario.words import Frontend
 from proxylab.text import kubectl_table, names_that_fit
 
 __all__ = ["commands", "labs_table", "standing_lines"]

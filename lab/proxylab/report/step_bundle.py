@@ -31,7 +31,7 @@ from proxylab.report.bundle import PLAN, Circumstances, NodeState, files_of_node
 from proxylab.report.failure_text import explain
 from proxylab.report.reproduction import unreproduced
 from proxylab.report.step_timeline import stream_log
-from proxylab.scenario.model import Step
+from proxylab.scenario.steps import Step
 from proxylab.verdict.conntrack_tables import entry_words
 from proxylab.verdict.model import StepVerdict, Verdict
 

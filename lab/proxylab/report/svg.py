@@ -9,10 +9,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
 
-from proxylab.plan.device_names import OUTSIDE
 from proxylab.plan.model import Plan, Role
 from proxylab.report.drawing import Group, Thing, balancer_groups, box_of, path_lines, segments, things, tunnels
 from proxylab.report.paths import Path
+from proxylab.scenario.network import OUTSIDE
 
 __all__ = ["svg"]
 

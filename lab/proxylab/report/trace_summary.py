@@ -11,7 +11,9 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, Outcome, Preserved, Probe
+from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import Case, fate_clause, fates, open_case
 from proxylab.verdict.causes.table import known_cause

@@ -12,27 +12,14 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, IPAddress, IPNetwork
-from proxylab.scenario.matrix import network_axes
-from proxylab.scenario.model import (
-    TERMINATING_MODES,
-    AddressTarget,
-    Case,
-    EngineFailure,
-    Exceptional,
-    Manner,
-    Matrix,
-    Network,
-    Node,
-    Probe,
-    Scenario,
-    ServiceTarget,
-    Step,
-    StepException,
-    StepExpect,
-    Stream,
-)
-from proxylab.scenario.network import Hairpin, InterNode, PodNetwork
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, network_axes
+from proxylab.scenario.model import Case, Scenario
+from proxylab.scenario.network import Hairpin, InterNode, Network, PodNetwork
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
+from proxylab.scenario.steps import Step, StepException, StepExpect
 from proxylab.scenario.versions import Version
+from proxylab.scenario.words import TERMINATING_MODES, Manner
 
 __all__ = ["cases"]
 

@@ -7,18 +7,18 @@ against the cluster's state at the step, and puts single pods, nodes and whole o
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Self
 
 from msgspec import field
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
 from proxylab.scenario.keys import Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
 
 __all__ = [
-    "FIRST_DEVICE",
     "Change",
     "EngineAction",
     "LinkChange",
@@ -27,8 +27,6 @@ __all__ = [
     "ServiceChange",
     "SliceChange",
 ]
-
-FIRST_DEVICE: Final = "eth0"
 
 
 class EngineAction(StrEnum):
@@ -182,7 +180,7 @@ class NodeChange(Declared, frozen=True, kw_only=True):
 def _link_changes(states: Mapping[str, _LinkState]) -> tuple[LinkChange, ...]:
     named = ((written.partition("/"), state) for written, state in states.items())
     return tuple(
-        LinkChange(netns_name=name, device=device or FIRST_DEVICE, up=state is _LinkState.MENDED)
+        LinkChange(netns_name=name, device=device or UPLINK, up=state is _LinkState.MENDED)
         for (name, _, device), state in named
     )
 

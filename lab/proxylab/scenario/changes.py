@@ -12,24 +12,24 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from proxylab.addresses import without_leading_zeros
-from proxylab.scenario.change import FIRST_DEVICE
-from proxylab.scenario.document import Document, Location
-from proxylab.scenario.inventory import Inventory, check_readiness
-from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
-from proxylab.scenario.model import (
+from proxylab.scenario.change import (
     Change,
     EngineAction,
     LinkChange,
     PodChange,
-    PodGroup,
-    Position,
     ServiceChange,
     SliceChange,
 )
+from proxylab.scenario.document import Document, Location
+from proxylab.scenario.inventory import Inventory, check_readiness
+from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests, with_leading_zeros
+from proxylab.scenario.network import UPLINK
 from proxylab.scenario.networks import known_network
 from proxylab.scenario.parts import Parts
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.updates import patched, patched_service
+from proxylab.scenario.words import Position
 
 __all__ = ["ClusterState", "read_changes"]
 
@@ -263,7 +263,7 @@ class _Reader(Struct, frozen=True):
         if pod is not None and (pod.host_network or pod.shared_netns):
             self.problems.add(location.key, f"{name} has no link of its own", allowed="name its node")
             return False
-        devices = [FIRST_DEVICE, *(each.device for each in (node.uplinks if node is not None else ()))]
+        devices = [UPLINK, *(each.device for each in (node.uplinks if node is not None else ()))]
         if device not in devices:
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)

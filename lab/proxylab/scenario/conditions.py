@@ -4,13 +4,13 @@ from collections.abc import Iterable, Mapping
 from math import prod
 
 from proxylab.scenario.document import Location
-from proxylab.scenario.matrix import axis_names, network_axes, value_text
-from proxylab.scenario.model import EngineFailure, Exceptional, Mode, StepException
+from proxylab.scenario.matrix import EngineFailure, Exceptional, axis_names, network_axes, value_text
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.steps import StepException
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import RUNNING_MODES
+from proxylab.scenario.words import RUNNING_MODES, Mode
 
 __all__ = ["check_conditions"]
 

@@ -6,27 +6,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location
-from proxylab.scenario.expect import SOURCES
-from proxylab.scenario.inventory import Inventory, Subject
-from proxylab.scenario.model import (
+from proxylab.scenario.expect import (
+    SOURCES,
     Backend,
     ConntrackExpect,
     Entries,
     Expect,
-    Frontend,
     Masqueraded,
     NodeDevice,
-    Outcome,
-    PodGroup,
     ReplyByBackend,
-    Send,
-    ServiceTarget,
     Shares,
     SourceByBackend,
-    Spread,
 )
+from proxylab.scenario.inventory import Inventory, Subject
+from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.probes import Send, ServiceTarget
 from proxylab.scenario.problems import Problems, listed
 from proxylab.scenario.syntax import is_address
+from proxylab.scenario.words import Frontend, Outcome, Spread
 from proxylab.statistics import flows_needed, flows_needed_for, flows_to_stick
 
 __all__ = ["check_conntrack", "check_expectations", "check_source"]

@@ -8,18 +8,11 @@ from proxylab.cluster.objects import Service, ServicePort, ServiceType
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_expectations
 from proxylab.scenario.inventory import Subject
-from proxylab.scenario.model import (
-    AddressTarget,
-    Frontend,
-    HostTarget,
-    ListeningPort,
-    Manner,
-    PodTarget,
-    ServiceTarget,
-    Source,
-)
 from proxylab.scenario.parts import ProbeParts
+from proxylab.scenario.pods import ListeningPort
+from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Source
 from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.words import Frontend, Manner
 
 __all__ = ["check_flow", "check_probes"]
 

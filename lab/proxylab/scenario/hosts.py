@@ -6,6 +6,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress
 from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Check, Declared, Key
+from proxylab.scenario.network import OUTSIDE
 from proxylab.scenario.syntax import Address, Name, Network, Sysctls, distinct
 from proxylab.scenario.words import Position
 
@@ -24,7 +25,7 @@ class Host(Declared, frozen=True, kw_only=True):
             "The segment that the host is on: outside, behind the router; nodes, with the nodes; or one of "
             "network.segments."
         ),
-    ] = "outside"
+    ] = OUTSIDE
     addresses: Annotated[
         Annotated[int, Between(1, _MOST_ADDRESSES)] | Annotated[tuple[Address, ...], NOT_EMPTY, Check(distinct)],
         Key(

@@ -12,10 +12,12 @@ from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import Service
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import Frontend, PodGroup, ServiceTarget
 from proxylab.scenario.parts import Parts, ProbeParts
+from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.syntax import is_label
+from proxylab.scenario.words import Frontend
 
 __all__ = ["MOST_PODS", "Inventory", "Subject", "check_readiness", "take_inventory"]
 

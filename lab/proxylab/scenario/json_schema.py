@@ -13,7 +13,7 @@ from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.reading import Shape, shape_of
 from proxylab.scenario.services import ServiceManifest
 from proxylab.scenario.spec import ScenarioDocument
-from proxylab.scenario.workloads import EndpointSliceManifest
+from proxylab.scenario.workloads import EndpointSliceManifest, EndpointsManifest, NodeManifest, PodManifest
 
 __all__ = ["DRAFT", "json_schema"]
 
@@ -23,6 +23,9 @@ _DOCUMENTS: Final = {
     "Scenario": ScenarioDocument,
     "Service": ServiceManifest,
     "EndpointSlice": EndpointSliceManifest,
+    "Endpoints": EndpointsManifest,
+    "Pod": PodManifest,
+    "Node": NodeManifest,
     "KubeProxyConfiguration": KubeProxyManifest,
 }
 _OBJECT: Final = {

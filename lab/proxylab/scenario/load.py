@@ -23,13 +23,16 @@ from proxylab.scenario.document import Document, Location, Spot, with_probes, wi
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
-from proxylab.scenario.model import Position, Probe, Scenario, Step
+from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
 from proxylab.scenario.parts import Parts, read_parts, with_objects
+from proxylab.scenario.probes import Probe
 from proxylab.scenario.problems import Problems, shown
 from proxylab.scenario.source import MOST_BYTES, decode, read_documents
+from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
+from proxylab.scenario.words import Position
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 

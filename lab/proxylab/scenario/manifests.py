@@ -17,7 +17,9 @@ from proxylab.addresses import IPAddress, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
 from proxylab.scenario.document import Location, Path, path_text
 from proxylab.scenario.keys import ignored_keys
-from proxylab.scenario.model import Network, Node, PodGroup
+from proxylab.scenario.network import Network
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.problems import Problems, describe, shown
 from proxylab.scenario.services import DEFAULT_NAMESPACE, ServiceManifest, service_of
 from proxylab.scenario.validation import validated

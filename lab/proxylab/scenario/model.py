@@ -1,7 +1,7 @@
-"""A checked scenario: the frozen objects that ``scenario.load`` returns and every other package reads.
+"""A checked scenario: the frozen object that ``scenario.load`` returns and every other package reads.
 
-The module exports those of ``words``, ``probes`` and ``steps`` too. They hold what the author wrote, with defaults;
-allocated addresses are in the plan.
+It holds what the author wrote, with defaults; allocated addresses are in the plan. Each part is declared in the module
+of its keys.
 """
 
 from collections.abc import Mapping
@@ -11,137 +11,23 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
-from proxylab.scenario.change import (
-    Change,
-    EngineAction,
-    LinkChange,
-    NodeChange,
-    PodChange,
-    ServiceChange,
-    SliceChange,
-)
-from proxylab.scenario.expect import (
-    Backend,
-    ConntrackExpect,
-    Entries,
-    Expect,
-    HttpExpect,
-    Masqueraded,
-    NodeDevice,
-    Preserved,
-    ReplyByBackend,
-    Shares,
-    SourceAddress,
-    SourceByBackend,
-    SourceExpectation,
-)
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix, When
-from proxylab.scenario.network import Network, RoutedAddress, Segment
-from proxylab.scenario.nodes import Daemon, Leftovers, Node, NodeAddress, NodeRoute, TrackedConnection, Uplink
-from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.matrix import EngineFailure, Matrix
+from proxylab.scenario.network import Network
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.probes import (
-    MOST_FLOWS,
-    STREAM_EVERY,
-    AddressTarget,
-    EachAddress,
-    HostTarget,
-    OneAddress,
-    PodTarget,
     Probe,
-    Send,
     ServiceTarget,
-    Source,
     Stream,
     Target,
 )
 from proxylab.scenario.steps import (
-    Count,
-    EngineState,
-    Metric,
-    RulesState,
     Step,
-    StepException,
-    StepExpect,
-    StreamExpect,
-    Until,
 )
-from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome, Position, Reply, Spread
+from proxylab.scenario.words import Frontend, Position
 
-__all__ = [
-    "MOST_FLOWS",
-    "STREAM_EVERY",
-    "TERMINATING_MODES",
-    "AddressTarget",
-    "Backend",
-    "Case",
-    "Change",
-    "ConntrackExpect",
-    "Count",
-    "Daemon",
-    "EachAddress",
-    "EngineAction",
-    "EngineFailure",
-    "EngineState",
-    "Entries",
-    "Exceptional",
-    "Expect",
-    "Frontend",
-    "Host",
-    "HostTarget",
-    "HttpExpect",
-    "Leftovers",
-    "LinkChange",
-    "ListeningPort",
-    "LoadBalancer",
-    "Manner",
-    "Masqueraded",
-    "Matrix",
-    "Metric",
-    "Mode",
-    "Network",
-    "Node",
-    "NodeAddress",
-    "NodeChange",
-    "NodeDevice",
-    "NodeRoute",
-    "OneAddress",
-    "Outcome",
-    "PodChange",
-    "PodGroup",
-    "PodTarget",
-    "Position",
-    "Preserved",
-    "Probe",
-    "Reply",
-    "ReplyByBackend",
-    "RoutedAddress",
-    "RulesState",
-    "Scenario",
-    "Segment",
-    "Send",
-    "ServiceChange",
-    "ServiceTarget",
-    "Shares",
-    "SliceChange",
-    "Source",
-    "SourceAddress",
-    "SourceByBackend",
-    "SourceExpectation",
-    "Spread",
-    "Step",
-    "StepException",
-    "StepExpect",
-    "Stream",
-    "StreamExpect",
-    "Target",
-    "TrackedConnection",
-    "Until",
-    "Uplink",
-    "VersionRange",
-    "When",
-]
+__all__ = ["Case", "Scenario"]
 
 
 class Case(Record, frozen=True, kw_only=True):

@@ -17,8 +17,26 @@ from proxylab.scenario.problems import listed, shown
 from proxylab.scenario.syntax import Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
 
-__all__ = ["Families", "Hairpin", "InterNode", "Network", "PodNetwork", "RoutedAddress", "Segment", "families_given"]
+__all__ = [
+    "NODES",
+    "OUTSIDE",
+    "UPLINK",
+    "Families",
+    "Hairpin",
+    "InterNode",
+    "Network",
+    "PodNetwork",
+    "RoutedAddress",
+    "Segment",
+    "families_given",
+]
 
+NODES: Final = "nodes"
+"""The segment of the nodes: the bridge in the fabric, and the router's device on it."""
+OUTSIDE: Final = "outside"
+"""The segment of the outside hosts: the bridge in the fabric, and the router's device on it."""
+UPLINK: Final = "eth0"
+"""The one device of a pod or host, and a node's device on its segment."""
 
 _LAST_PORT: Final = 65535
 

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPInterface, IPNetwork, may_overlap
 from proxylab.scenario.document import Location, Spot
 from proxylab.scenario.inventory import Inventory
-from proxylab.scenario.model import Matrix, Network, Node
+from proxylab.scenario.matrix import Matrix
+from proxylab.scenario.network import NODES, OUTSIDE, UPLINK, Network
+from proxylab.scenario.nodes import Node
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.problems import Problems, listed
 
@@ -29,12 +31,6 @@ _DEFAULTS: Final[Mapping[str, Mapping[Family, IPNetwork]]] = {
 
 _Named = tuple[tuple[str, ...], IPNetwork]
 """A network and its path below ``spec.network``."""
-
-_NODES: Final = "nodes"
-_OUTSIDE: Final = "outside"
-"""The segments that every lab has."""
-
-_FIRST_DEVICE: Final = "eth0"
 
 
 def families_of(network: Network, matrix: Matrix) -> tuple[Family, ...]:
@@ -77,7 +73,7 @@ def check_network(parts: Parts, inventory: Inventory, problems: Problems) -> Non
         problems: takes the mistakes. The plan finds networks that are too small.
     """
     spec = parts.location["spec"]
-    segments = [_NODES, _OUTSIDE, *(each.name for each in (parts.network.segments if parts.network else ()))]
+    segments = [NODES, OUTSIDE, *(each.name for each in (parts.network.segments if parts.network else ()))]
     if parts.network is not None:
         _check_networks(parts, parts.network, spec["network"], problems)
         _check_pools(parts, parts.network, problems)
@@ -221,7 +217,7 @@ def _fixed(parts: Parts, network: Network) -> Iterator[tuple[str, Location, IPAd
     """Every fixed address that the router, a node or a host has on a segment, with the segment and its place."""
     spec = parts.location["spec"]
     given = [(name, spec["network"]["routers"][name], own) for name, own in network.routers.items()]
-    given += [(_NODES, _own_addresses_at(parts, node.name), node.internal_ips) for node in parts.nodes.values() if node]
+    given += [(NODES, _own_addresses_at(parts, node.name), node.internal_ips) for node in parts.nodes.values() if node]
     given += [
         (host.segment, spec["hosts"][host.name]["addresses"], host.fixed_addresses)
         for host in filter(None, parts.hosts.values())
@@ -252,7 +248,7 @@ def _check_on_segments(parts: Parts, network: Network, segments: list[str], prob
 def _check_fixed(parts: Parts, network: Network, matrix: Matrix, problems: Problems) -> None:
     """Note fixed addresses that no machine on their segment can have."""
     networks = networks_of(network, families_of(network, matrix))
-    there = {_NODES: ("nodeCIDR", networks["nodeCIDR"]), _OUTSIDE: ("outsideCIDR", networks["outsideCIDR"])}
+    there = {NODES: ("nodeCIDR", networks["nodeCIDR"]), OUTSIDE: ("outsideCIDR", networks["outsideCIDR"])}
     there |= {segment.name: (f"segments.{segment.name}", segment.cidrs) for segment in network.segments}
     for segment, location, address in _fixed(parts, network):
         key, cidrs = there.get(segment, ("", ()))
@@ -285,7 +281,7 @@ def _check_connections(node: Node, location: Location, problems: Problems) -> No
 def _check_devices(node: Node, segments: list[str] | None, location: Location, problems: Problems) -> None:
     for uplink in node.uplinks:
         name = uplink.device
-        if name in (_FIRST_DEVICE, "lo"):
+        if name in (UPLINK, "lo"):
             problems.add(
                 location["uplinks"][name].key,
                 f"the node has a device {name} already",
@@ -293,7 +289,7 @@ def _check_devices(node: Node, segments: list[str] | None, location: Location, p
             )
         if segments is not None:
             _check_segment(uplink.segment, segments, location["uplinks"][name]["segment"].spot, problems)
-    devices = [_FIRST_DEVICE, *(each.device for each in node.uplinks), "lo"]
+    devices = [UPLINK, *(each.device for each in node.uplinks), "lo"]
     named = [(location["addresses"][index]["device"], each.device) for index, each in enumerate(node.addresses)]
     named += [(location["routes"][index]["device"], each.device) for index, each in enumerate(node.routes)]
     for where, device in named:

@@ -8,6 +8,7 @@ from msgspec import field
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
 from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import (
     Address,
@@ -38,7 +39,7 @@ class NodeAddress(Declared, frozen=True, kw_only=True):
             alias="address",
         ),
     ]
-    device: Annotated[DeviceName, Key("The device: eth0, another uplink of the node, or lo.")] = "eth0"
+    device: Annotated[DeviceName, Key("The device: eth0, another uplink of the node, or lo.")] = UPLINK
 
 
 class Uplink(Declared, frozen=True):

@@ -12,30 +12,21 @@ from msgspec import NODEFAULT, Struct, field
 from msgspec.structs import replace
 from pydantic import ValidationError
 
+from proxylab.scenario.change import Change
 from proxylab.scenario.document import Location
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.keys import Declared, declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import (
-    Change,
-    EngineFailure,
-    Exceptional,
-    Expect,
-    Host,
-    LoadBalancer,
-    Matrix,
-    Network,
-    Node,
-    PodGroup,
-    Probe,
-    Send,
-    Source,
-    Step,
-    Stream,
-    Target,
-)
+from proxylab.scenario.matrix import EngineFailure, Exceptional, Matrix
+from proxylab.scenario.network import Network
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import PodGroup
+from proxylab.scenario.probes import Probe, Send, Source, Stream, Target
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import placed, read, read_key
 from proxylab.scenario.spec import ScenarioDocument
+from proxylab.scenario.steps import Step
 from proxylab.scenario.validation import validated
 
 __all__ = ["Parts", "ProbeParts", "StepParts", "read_parts", "with_objects"]

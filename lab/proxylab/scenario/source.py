@@ -20,8 +20,8 @@ import yaml
 from msgspec.structs import replace
 
 from proxylab.scenario.document import Document, Marks, Path, Spot
-from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems, shown
+from proxylab.scenario.words import Position
 
 __all__ = ["MOST_BYTES", "decode", "read_documents"]
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from proxylab.addresses import Transport
+from proxylab.scenario.change import EngineAction
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.document import Location
 from proxylab.scenario.expectations import check_conntrack, check_source
@@ -15,19 +16,11 @@ from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys
 from proxylab.scenario.manifests import Manifests
-from proxylab.scenario.model import (
-    EngineAction,
-    EngineState,
-    Frontend,
-    Manner,
-    ServiceTarget,
-    Step,
-    StepExpect,
-    StreamExpect,
-    Until,
-)
 from proxylab.scenario.parts import Parts
+from proxylab.scenario.probes import ServiceTarget
 from proxylab.scenario.problems import Problems, listed, shown
+from proxylab.scenario.steps import EngineState, Step, StepExpect, StreamExpect, Until
+from proxylab.scenario.words import Frontend, Manner
 
 __all__ = ["check_steps", "check_streams"]
 

@@ -14,7 +14,8 @@ from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zero
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
-from proxylab.scenario.model import ListeningPort, Node, PodGroup
+from proxylab.scenario.nodes import Node
+from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.services import Metadata, StoredAddress
 from proxylab.scenario.syntax import PortName, PortNumber, distinct, is_address
 
@@ -193,15 +194,17 @@ class _PodStatus(_Loose, frozen=True):
     conditions: Annotated[tuple[_Condition, ...], Key("Ready, among others.")] = ()
 
 
-class PodManifest(_Loose, frozen=True):
+class PodManifest(_Loose, frozen=True, kw_only=True):
     """A v1 Pod."""
 
+    api_version: Annotated[str, Key("v1.")]
+    kind: Annotated[str, Key("Pod.")]
     metadata: Annotated[Metadata, Key("Its name, namespace and labels.")]
     spec: Annotated[_PodSpec, Key("Where it runs and listens.")] = _PodSpec()
     status: Annotated[_PodStatus, Key("Its addresses, and whether it is ready.")] = _PodStatus()
 
 
-class _NodeAddress(Manifest, frozen=True):
+class _StatusAddress(Manifest, frozen=True):
     """One entry of ``status.addresses``."""
 
     type: Annotated[str, Key("InternalIP, Hostname and others.")]
@@ -223,12 +226,14 @@ class _NodeSpec(_Loose, frozen=True):
 class _NodeStatus(_Loose, frozen=True):
     """``status`` of a Node."""
 
-    addresses: Annotated[tuple[_NodeAddress, ...], Key("Its addresses.")] = ()
+    addresses: Annotated[tuple[_StatusAddress, ...], Key("Its addresses.")] = ()
 
 
-class NodeManifest(_Loose, frozen=True):
+class NodeManifest(_Loose, frozen=True, kw_only=True):
     """A v1 Node."""
 
+    api_version: Annotated[str, Key("v1.")]
+    kind: Annotated[str, Key("Node.")]
     metadata: Annotated[Metadata, Key("Its name and labels.")]
     spec: Annotated[_NodeSpec, Key("The desired Node.")] = _NodeSpec()
     status: Annotated[_NodeStatus, Key("Its addresses.")] = _NodeStatus()

@@ -12,7 +12,8 @@ from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
 from proxylab.evidence.words import listed
 from proxylab.plan.model import Plan
-from proxylab.scenario.model import ConntrackExpect, EngineState, RulesState, Until
+from proxylab.scenario.expect import ConntrackExpect
+from proxylab.scenario.steps import EngineState, RulesState, Until
 from proxylab.timing import Deadline, DeadlineExceededError, pass_by, together, wait_until, wait_until_seen
 from proxylab.traffic.runner import Runner
 from proxylab.verdict.conntrack_tables import is_met

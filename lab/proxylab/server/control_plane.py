@@ -28,7 +28,7 @@ from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Leftover, Namespace, Plan, Role
 from proxylab.protocol.messages import Build, Inspected
-from proxylab.scenario.model import Mode
+from proxylab.scenario.words import Mode
 from proxylab.server.network import Network
 from proxylab.timing import Deadline, together
 

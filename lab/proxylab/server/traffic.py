@@ -19,7 +19,7 @@ from proxylab.kernel.netfilter.nft_tool import NftTool
 from proxylab.plan.model import Listener, Plan
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.protocol.messages import Build
-from proxylab.scenario.model import TERMINATING_MODES
+from proxylab.scenario.words import TERMINATING_MODES
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
 from proxylab.traffic.foreign import ForeignRules

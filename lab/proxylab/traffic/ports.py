@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import Final
 
 from proxylab.addresses import Family, Transport
-from proxylab.scenario.model import MOST_FLOWS
+from proxylab.scenario.probes import MOST_FLOWS
 
 __all__ = ["PortAllocator", "Sender"]
 

@@ -29,7 +29,7 @@ from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
 from proxylab.plan.name_servers import own_addresses
 from proxylab.plan.resolved import STACK, ResolvedProbe
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
 from proxylab.traffic.connect import Dialogues, has_sctp

@@ -21,7 +21,7 @@ from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEv
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 

@@ -14,19 +14,17 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
-from proxylab.scenario.model import (
-    Manner,
+from proxylab.scenario.expect import (
     Masqueraded,
     NodeDevice,
-    Outcome,
-    Position,
     Preserved,
-    Probe,
     Shares,
     SourceAddress,
     SourceByBackend,
     SourceExpectation,
 )
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.words import Manner, Outcome, Position
 from proxylab.verdict.account.copies import copies, lost_copies
 from proxylab.verdict.account.flows import Fate, Flow, flows_of
 from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat

@@ -8,7 +8,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.words import endpoint
-from proxylab.scenario.model import ConntrackExpect, Entries
+from proxylab.scenario.expect import ConntrackExpect, Entries
 
 __all__ = ["Tables", "entry_words", "is_met"]
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress
 from proxylab.evidence.evidence import Lookup
 from proxylab.plan.resolved import Query, Question, ResolvedProbe
-from proxylab.scenario.model import Probe
+from proxylab.scenario.probes import Probe
 
 __all__ = ["KINDS", "address_of", "due_addresses", "found_addresses", "has_no_address", "questions"]
 

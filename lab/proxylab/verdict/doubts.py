@@ -6,7 +6,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.drops import ended_by, kernel_drop
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from proxylab.evidence.words import tally
-from proxylab.scenario.model import Position
+from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, Verdict
 
 __all__ = ["Findings", "Judged"]

@@ -10,15 +10,18 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import NodeDevice, Outcome, Probe, Step
+from proxylab.scenario.expect import NodeDevice
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import Case, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
-from proxylab.verdict.expectations.streams.subject import stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict, expectations
+from proxylab.verdict.stream import stream_of
 
 __all__ = ["judge", "judge_step", "skip"]
 

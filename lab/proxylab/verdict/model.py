@@ -12,7 +12,10 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Expect, Position, Probe, Step, StepExpect, StreamExpect
+from proxylab.scenario.expect import Expect
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step, StepExpect, StreamExpect
+from proxylab.scenario.words import Position
 
 __all__ = [
     "UNRESOLVED",

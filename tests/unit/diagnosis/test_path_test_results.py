@@ -14,7 +14,7 @@ from proxylab.diagnosis.path_tests import Dialler, Kind, PathTest
 from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import DiagnosedService, FrontendAddress
 from proxylab.engines.programmed import Hook, Programmed
-from proxylab.scenario.model import Frontend
+from proxylab.scenario.words import Frontend
 from proxylab.verdict.model import ProbeVerdict
 
 PORT = ServicePort(port=80, target_port=8080)

@@ -6,7 +6,7 @@ import pytest
 
 from proxylab.engines.fleet import Fleet
 from proxylab.errors import InternalError
-from proxylab.scenario.model import EngineAction
+from proxylab.scenario.change import EngineAction
 from proxylab.timing import Deadline
 
 Journal = list[tuple[str, str]]

@@ -7,7 +7,8 @@ from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.model import Manner, Scenario
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.words import Manner
 
 TEXT = """\
 apiVersion: proxylab/v1

@@ -9,7 +9,7 @@ from scenario_cases import ECHO, at, frontend, probe, two_nodes
 from proxylab.cluster.objects import EndpointSlice, Namespace, Node, Pod, Service, ServiceCIDR
 from proxylab.errors import ScenarioError
 from proxylab.plan.assembly import assemble
-from proxylab.scenario.model import NodeDevice, Preserved, SourceAddress, SourceExpectation
+from proxylab.scenario.expect import NodeDevice, Preserved, SourceAddress, SourceExpectation
 
 INSIDE = probe("inside", "sender", frontend(), source=Preserved())
 OUTSIDE = probe("outside", "client", frontend(), source=NodeDevice("node-a", "uplink"))

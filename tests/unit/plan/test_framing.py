@@ -11,7 +11,8 @@ from proxylab.plan.model import Plan
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import AddressTarget, Manner, Send
+from proxylab.scenario.probes import AddressTarget, Send
+from proxylab.scenario.words import Manner
 
 LOOPBACK = AddressTarget(address=ip_address("127.0.0.1"), port=9)
 

@@ -3,8 +3,8 @@
 from proxylab.plan.assembly import assemble
 from proxylab.plan.outages import Links
 from proxylab.scenario.cases import cases
+from proxylab.scenario.change import LinkChange
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.model import LinkChange
 
 TEXT = """\
 apiVersion: proxylab/v1

@@ -15,13 +15,11 @@ from proxylab.plan.assembly import assemble
 from proxylab.plan.resolve import resolve
 from proxylab.plan.resolved import STACK, PolicyRoute, ResolvedProbe
 from proxylab.plan.topology import draw
+from proxylab.scenario.hosts import LoadBalancer
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.model import (
+from proxylab.scenario.probes import (
     AddressTarget,
-    Frontend,
     HostTarget,
-    LoadBalancer,
-    Manner,
     OneAddress,
     PodTarget,
     Probe,
@@ -30,6 +28,7 @@ from proxylab.scenario.model import (
     Source,
     Target,
 )
+from proxylab.scenario.words import Frontend, Manner
 
 ALLOCATED = replace(ECHO, cluster_ips=(IPv4Address("10.96.1.7"),))
 

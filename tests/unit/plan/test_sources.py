@@ -10,7 +10,7 @@ from scenario_cases import node, pods, scenario, two_nodes
 from proxylab.addresses import Family
 from proxylab.plan.sources import snat_source
 from proxylab.plan.topology import draw
-from proxylab.scenario.model import NodeAddress
+from proxylab.scenario.nodes import NodeAddress
 
 
 @pytest.mark.parametrize(

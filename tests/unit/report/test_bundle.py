@@ -15,7 +15,7 @@ from proxylab.plan.model import Namespace, Role
 from proxylab.plan.topology import draw
 from proxylab.report.bundle import CASE, Circumstances, NodeState, bundle, read_case
 from proxylab.report.pcapng import pcapng
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 

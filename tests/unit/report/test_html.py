@@ -17,7 +17,7 @@ from proxylab.evidence.evidence import Direction, RuleCount
 from proxylab.report.html import Entry, Heading, entries_of, entry, message, page
 from proxylab.report.html.ladder import MOST_COLUMNS
 from proxylab.report.html.markup import Markup, tag
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult
 

@@ -12,7 +12,8 @@ from proxylab.errors import ExitCode
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.run_text import run_lines
-from proxylab.scenario.model import Outcome, Preserved
+from proxylab.scenario.expect import Preserved
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Fault, Judgement, ProbeVerdict, ScenarioResult, Skip
 

@@ -5,7 +5,7 @@ from scenario_cases import frontend, probe, two_nodes
 
 from proxylab.addresses import Transport
 from proxylab.report.standing_labs import commands
-from proxylab.scenario.model import Send
+from proxylab.scenario.probes import Send
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Evidence
 from proxylab.report.trace_summary import trace_summary
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 
 WORLD = World(outcome=Outcome.REJECTED)  # what was expected does not matter
 OUTSIDE = replace(WORLD, addresses={"debug": ip_address("203.0.113.10")})

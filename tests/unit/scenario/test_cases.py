@@ -9,7 +9,8 @@ from proxylab.addresses import Family
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario, parse_scenario
-from proxylab.scenario.model import Case, Outcome, Scenario
+from proxylab.scenario.model import Case, Scenario
+from proxylab.scenario.words import Outcome
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 

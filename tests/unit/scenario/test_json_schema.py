@@ -89,6 +89,21 @@ def test_it_knows_the_keys_of_what_a_step_expects_of_a_stream(key: str, is_known
     assert (faults(BASE.replace("spec:\n", f"spec:\n  {step}\n", 1)) == []) is is_known
 
 
+@pytest.mark.parametrize(
+    ("manifest", "mistake"),
+    [
+        ({"kind": "Pod", "spec": {"containers": [{"image": "web", "ports": [{"containerPort": 80}]}]}}, {"spec": []}),
+        ({"kind": "Node", "spec": {"taints": [{"key": "a", "effect": "NoSchedule"}]}}, {"spec": {"taints": [{}]}}),
+        ({"kind": "Endpoints", "subsets": [{"addresses": [{"ip": "192.0.2.1"}]}]}, {"subset": []}),
+    ],
+    ids=["Pod", "Node", "Endpoints"],
+)
+def test_it_knows_the_keys_of_a_manifest_that_the_lab_reads(manifest: dict[str, Any], mistake: dict[str, Any]) -> None:
+    whole = {"apiVersion": "v1", "metadata": {"name": "a"}, **manifest}
+    assert faults(json.dumps(whole)) == []
+    assert faults(json.dumps({**whole, **mistake})) != []
+
+
 def test_a_bind_address_is_a_text() -> None:
     kind = "apiVersion: kubeproxy.config.k8s.io/v1alpha1\nkind: KubeProxyConfiguration\n"
     assert faults(f"{kind}healthzBindAddress: 0.0.0.0:10256\nmetricsBindAddress: '[::]:10249'\n") == []

@@ -10,27 +10,11 @@ from broken_scenarios import BASE
 
 from proxylab.addresses import Family, Protocol
 from proxylab.errors import ScenarioError
+from proxylab.scenario.expect import Backend, Masqueraded, NodeDevice, Preserved, SourceAddress, SourceByBackend
 from proxylab.scenario.load import load_scenario, parse_scenario
-from proxylab.scenario.model import (
-    AddressTarget,
-    Backend,
-    Frontend,
-    HostTarget,
-    Masqueraded,
-    NodeDevice,
-    OneAddress,
-    Outcome,
-    PodTarget,
-    Position,
-    Preserved,
-    Send,
-    ServiceTarget,
-    Source,
-    SourceAddress,
-    SourceByBackend,
-    Spread,
-)
+from proxylab.scenario.probes import AddressTarget, HostTarget, OneAddress, PodTarget, Send, ServiceTarget, Source
 from proxylab.scenario.source import MOST_BYTES
+from proxylab.scenario.words import Frontend, Outcome, Position, Spread
 
 SCENARIOS = Path(__file__).resolve().parents[3] / "scenarios"
 

@@ -4,8 +4,8 @@ import pytest
 
 from proxylab.errors import ScenarioError
 from proxylab.scenario.document import Spot, path_text
-from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems, describe, listed, nearest, shown
+from proxylab.scenario.words import Position
 
 
 def told(problems: Problems) -> tuple[str, ...]:

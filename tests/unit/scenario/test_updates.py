@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from proxylab.scenario.document import Document, Location
-from proxylab.scenario.model import Position
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.source import read_documents
 from proxylab.scenario.updates import patched, patched_service
+from proxylab.scenario.words import Position
 
 
 def location(value: object) -> Location:

@@ -9,29 +9,15 @@ from msgspec import Struct
 from proxylab.addresses import Family, Transport
 from proxylab.cluster.objects import ServiceType, TrafficPolicy
 from proxylab.scenario.cases import cases
+from proxylab.scenario.change import Change, EngineAction, LinkChange, PodChange
+from proxylab.scenario.expect import ConntrackExpect, Entries, HttpExpect, Preserved, Shares
 from proxylab.scenario.json_schema import json_schema
 from proxylab.scenario.load import parse_scenario
-from proxylab.scenario.model import (
-    Change,
-    ConntrackExpect,
-    Count,
-    Daemon,
-    EngineAction,
-    EngineState,
-    Entries,
-    Frontend,
-    HostTarget,
-    HttpExpect,
-    LinkChange,
-    NodeRoute,
-    PodChange,
-    Preserved,
-    Reply,
-    ServiceTarget,
-    Shares,
-    Uplink,
-    VersionRange,
-)
+from proxylab.scenario.nodes import Daemon, NodeRoute, Uplink
+from proxylab.scenario.probes import HostTarget, ServiceTarget
+from proxylab.scenario.steps import Count, EngineState
+from proxylab.scenario.versions import VersionRange
+from proxylab.scenario.words import Frontend, Reply
 
 WHOLE = (Path(__file__).resolve().parents[2] / "golden" / "scenario" / "whole.lab.yaml").read_text()
 SCENARIO = parse_scenario(WHOLE, "f")

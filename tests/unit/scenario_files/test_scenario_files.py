@@ -11,7 +11,9 @@ from scenario_index import CHAPTERS, SCENARIOS, places
 from proxylab.addresses import Family
 from proxylab.scenario.cases import cases
 from proxylab.scenario.load import load_scenario
-from proxylab.scenario.model import AddressTarget, Outcome, Probe, Scenario, ServiceTarget, Stream
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import AddressTarget, Probe, ServiceTarget, Stream
+from proxylab.scenario.words import Outcome
 
 PLACES = places()
 BOTH = frozenset(Family)

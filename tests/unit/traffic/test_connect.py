@@ -19,7 +19,7 @@ from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.model import Listener, Namespace, Plan, Role
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.traffic.connect import Dialogues
 from proxylab.traffic.identity import Identity
 from proxylab.traffic.responder import Responders

@@ -13,7 +13,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport
 from proxylab.kernel.capture.batches import Frame
 from proxylab.plan.resolved import ResolvedProbe, Sender
-from proxylab.scenario.model import Manner
+from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.exchange import Exchange
 from proxylab.traffic.identity import Identity

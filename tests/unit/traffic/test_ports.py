@@ -3,7 +3,7 @@
 import pytest
 
 from proxylab.addresses import Family, Transport
-from proxylab.scenario.model import MOST_FLOWS
+from proxylab.scenario.probes import MOST_FLOWS
 from proxylab.traffic.ports import PortAllocator
 
 A, B = ("a", Family.IPV4), ("b", Family.IPV4)

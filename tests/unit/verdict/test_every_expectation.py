@@ -7,12 +7,9 @@ from recorded import World
 
 from proxylab.encoding import decode, encode
 from proxylab.errors import InternalError
-from proxylab.scenario.model import (
-    Expect,
-    Outcome,
-    Preserved,
-    StreamExpect,
-)
+from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.steps import StreamExpect
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STREAMS
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, ForeignRule, KernelCount, Packet, RuleCount
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import why
 

@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from recorded import World
 
 from proxylab.evidence.evidence import DropReason, Evidence
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.judge import judge

@@ -6,7 +6,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Evidence, TrackedFlow
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict
 

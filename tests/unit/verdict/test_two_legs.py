@@ -10,7 +10,8 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Evidence, Leg, Observation, Packet, RuleCount, TrackedFlow
 from proxylab.plan.resolved import STACK
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Manner, Outcome, SourceAddress
+from proxylab.scenario.expect import SourceAddress
+from proxylab.scenario.words import Manner, Outcome
 from proxylab.verdict.account.flows import Fate, flows_of
 from proxylab.verdict.account.hops import stops
 from proxylab.verdict.judge import skip

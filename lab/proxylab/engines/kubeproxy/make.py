@@ -26,7 +26,7 @@ from proxylab.kernel.netfilter.iptables_tool import IptablesTool
 from proxylab.kernel.sandbox.iptables_links import CHOSEN_FIRST, links_to
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.running import Running
-from proxylab.scenario.model import Mode
+from proxylab.scenario.words import Mode
 from proxylab.timing import Deadline
 
 __all__ = ["make_kube_proxy"]

@@ -23,7 +23,7 @@ from proxylab.errors import CapabilityError, InternalError
 from proxylab.kernel.netlink.messages import Answer, Content, Decoded, Kind, Request
 from proxylab.kernel.netlink.socket import NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.netns import NetNs
-from proxylab.scenario.model import TrackedConnection
+from proxylab.scenario.nodes import TrackedConnection
 
 __all__ = ["Conntrack", "Entry", "Tuple", "flush"]
 

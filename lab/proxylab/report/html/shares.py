@@ -5,7 +5,8 @@ from typing import Final
 
 from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
-from proxylab.scenario.model import Shares, Spread
+from proxylab.scenario.expect import Shares
+from proxylab.scenario.words import Spread
 from proxylab.statistics import SIGNIFICANCE, spread_p_value
 from proxylab.verdict.case import Case
 

@@ -9,7 +9,8 @@ from typing import Final
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Masqueraded, Outcome, Preserved, Reply, SourceAddress, SourceByBackend
+from proxylab.scenario.expect import Masqueraded, Preserved, SourceAddress, SourceByBackend
+from proxylab.scenario.words import Outcome, Reply
 from proxylab.verdict.account.flows import Flow
 from proxylab.verdict.case import Case, case_of
 from proxylab.verdict.counted_rules import translations

@@ -20,7 +20,7 @@ from proxylab.report.reproduction import network
 from proxylab.report.reproduction.outcome import expected, flow_to_send, obstacle
 from proxylab.report.reproduction.programs import listener, sender
 from proxylab.report.reproduction.reduced_rules import Ruleset, rulesets
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.statistics import flows_to_hit_all
 from proxylab.text import table, wrapped
 from proxylab.verdict.case import case_of

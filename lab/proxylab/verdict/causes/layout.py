@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress
-from proxylab.plan.device_names import POD_BRIDGE, UPLINK
+from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.forwarding import UnreachableError, next_hop, route_to
 from proxylab.plan.model import LinkEnd, Namespace, Plan, Role
+from proxylab.scenario.network import UPLINK
 
 __all__ = [
     "BridgePort",

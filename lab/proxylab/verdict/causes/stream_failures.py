@@ -11,7 +11,7 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
 from proxylab.evidence.words import amount, endpoint
-from proxylab.verdict.expectations.streams.subject import MILLISECOND, Stream, when
+from proxylab.verdict.stream import MILLISECOND, Stream, when
 
 __all__ = ["StreamFailure", "answered_slowly", "not_answered", "owner", "sent_to_earlier_backend", "was_reset"]
 

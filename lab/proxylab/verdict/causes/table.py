@@ -18,9 +18,9 @@ from proxylab.verdict.causes import loss, program, reply, stream_failures, trans
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.expectations.end_of_step import end_of_step
-from proxylab.verdict.expectations.streams.subject import Stream, stream_of
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
+from proxylab.verdict.stream import Stream, stream_of
 
 __all__ = ["cause", "known_cause", "why", "why_step", "with_holder"]
 

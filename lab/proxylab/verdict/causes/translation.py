@@ -2,7 +2,7 @@
 
 from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.scenario.model import Spread
+from proxylab.scenario.words import Spread
 from proxylab.verdict.account.copies import copying
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import Translation, second_nat

@@ -10,7 +10,7 @@ from collections import Counter
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import hop, hops, is_at, last_seen, seen_untranslated
 from proxylab.verdict.case import Case

@@ -5,7 +5,8 @@ from collections.abc import Collection
 
 from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import amount, counted, listed
-from proxylab.scenario.model import Backend, Spread
+from proxylab.scenario.expect import Backend
+from proxylab.scenario.words import Spread
 from proxylab.statistics import flows_to_hit_all
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs

@@ -6,7 +6,7 @@ It needs all entries of the nodes' connection tracking.
 from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, listed
-from proxylab.scenario.model import ConntrackExpect, Entries
+from proxylab.scenario.expect import ConntrackExpect, Entries
 from proxylab.verdict.case import Case
 from proxylab.verdict.conntrack_tables import Tables, entry_words
 from proxylab.verdict.expectations.end_of_step import EndOfStep

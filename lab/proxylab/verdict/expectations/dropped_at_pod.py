@@ -6,7 +6,7 @@ rule is a witness here.
 """
 
 from proxylab.evidence.words import amount, listed
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.account.hops import hop, is_at, last_seen
 from proxylab.verdict.case import Case, fate_clause, fates

@@ -6,7 +6,8 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.stream_records import StepEvidence
-from proxylab.scenario.model import Position, Step
+from proxylab.scenario.steps import Step
+from proxylab.scenario.words import Position
 from proxylab.verdict.conntrack_tables import Tables
 
 __all__ = ["EndOfStep", "end_of_step"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 from proxylab.evidence.evidence import HttpReport
 from proxylab.evidence.words import amount, endpoint
-from proxylab.scenario.model import HttpExpect
+from proxylab.scenario.expect import HttpExpect
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings

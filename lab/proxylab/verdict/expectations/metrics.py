@@ -7,7 +7,7 @@ from typing import Final
 
 from proxylab.evidence.stream_records import Exported, Sample
 from proxylab.evidence.words import listed
-from proxylab.scenario.model import Count, Metric
+from proxylab.scenario.steps import Count, Metric
 from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings

@@ -35,7 +35,7 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import Direction, Leg, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import Fate, Flow, counted_ends
 from proxylab.verdict.account.hops import hop, last_seen
 from proxylab.verdict.case import Case, fate_clause, fates, nodes_of

@@ -9,7 +9,7 @@ there.
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import endpoint, listed
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import counted_ends
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation

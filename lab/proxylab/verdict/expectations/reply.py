@@ -2,7 +2,8 @@
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed
-from proxylab.scenario.model import Manner, Outcome, Reply, ReplyByBackend
+from proxylab.scenario.expect import ReplyByBackend
+from proxylab.scenario.words import Manner, Outcome, Reply
 from proxylab.verdict.account.copies import copies
 from proxylab.verdict.account.flows import Fate, Flow, counted_ends
 from proxylab.verdict.case import Case, fate_clause

@@ -11,8 +11,7 @@ from typing import NamedTuple
 from proxylab.addresses import IPAddress
 from proxylab.evidence.words import amount, counted, endpoint, listed
 from proxylab.plan.resolved import STACK
-from proxylab.scenario.model import (
-    Manner,
+from proxylab.scenario.expect import (
     Masqueraded,
     NodeDevice,
     Preserved,
@@ -20,6 +19,7 @@ from proxylab.scenario.model import (
     SourceByBackend,
     SourceExpectation,
 )
+from proxylab.scenario.words import Manner
 from proxylab.verdict.account.flows import Flow, counted_ends
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs

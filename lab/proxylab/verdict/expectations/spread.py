@@ -3,7 +3,8 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from proxylab.evidence.words import amount, counted, listed
-from proxylab.scenario.model import Shares, Spread
+from proxylab.scenario.expect import Shares
+from proxylab.scenario.words import Spread
 from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_stick, spread_p_value
 from proxylab.verdict.case import Case
 from proxylab.verdict.expectations.expectation import Expectation, Needs

@@ -6,6 +6,7 @@ Rows may share a key: the one that wants something of a subject judges it, and t
 from typing import Any, Final
 
 from proxylab.verdict.case import Case
+from proxylab.verdict.expectations import streams
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.backends import BACKENDS
 from proxylab.verdict.expectations.conntrack import CONNTRACK, CONNTRACK_OF_STEP
@@ -20,13 +21,8 @@ from proxylab.verdict.expectations.port import PORT
 from proxylab.verdict.expectations.reply import REPLY
 from proxylab.verdict.expectations.source import SOURCE
 from proxylab.verdict.expectations.spread import SPREAD
-from proxylab.verdict.expectations.streams.backend import BACKEND
-from proxylab.verdict.expectations.streams.backends import BACKENDS as BACKENDS_OF_STREAM
-from proxylab.verdict.expectations.streams.counts import LOST, REJECTED, RESETS
-from proxylab.verdict.expectations.streams.delay import DELAY
-from proxylab.verdict.expectations.streams.source import SOURCE as SOURCE_OF_STREAM
-from proxylab.verdict.expectations.streams.subject import Stream
 from proxylab.verdict.expectations.untranslated import UNTRANSLATED
+from proxylab.verdict.stream import Stream
 
 __all__ = ["OF_PROBES", "OF_STEPS", "OF_STREAMS"]
 
@@ -47,13 +43,13 @@ OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
 )
 
 OF_STREAMS: Final[tuple[Expectation[Stream, Any], ...]] = (
-    BACKEND,
-    BACKENDS_OF_STREAM,
-    SOURCE_OF_STREAM,
-    LOST,
-    REJECTED,
-    RESETS,
-    DELAY,
+    streams.BACKEND,
+    streams.BACKENDS,
+    streams.SOURCE,
+    streams.LOST,
+    streams.REJECTED,
+    streams.RESETS,
+    streams.DELAY,
 )
 
 OF_STEPS: Final[tuple[Expectation[EndOfStep, Any], ...]] = (CONNTRACK_OF_STEP, METRICS)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, endpoint, tally
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.account.hops import hop, seen_translated, seen_untranslated
 from proxylab.verdict.case import Case, fate_clause, fates

@@ -10,7 +10,7 @@ from recorded import World
 from proxylab.evidence.evidence import Direction, Observation, Packet, TapLoss
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.resolved import STACK, Receiver
-from proxylab.scenario.model import Backend
+from proxylab.scenario.expect import Backend
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Verdict
 

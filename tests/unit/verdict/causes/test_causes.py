@@ -8,7 +8,7 @@ from recorded import World
 
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence, RuleCount, TrackedFlow
-from proxylab.scenario.model import Preserved
+from proxylab.scenario.expect import Preserved
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.table import cause
 from proxylab.verdict.counted_rules import read

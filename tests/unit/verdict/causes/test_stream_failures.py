@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from proxylab.evidence.stream_records import Break, BreakKind
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Count
+from proxylab.scenario.steps import Count
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.model import StepVerdict
 

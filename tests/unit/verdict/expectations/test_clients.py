@@ -9,7 +9,8 @@ from recorded import World
 
 from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.model import Preserved, Spread
+from proxylab.scenario.expect import Preserved
+from proxylab.scenario.words import Spread
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 

@@ -8,10 +8,7 @@ from proxylab.addresses import Transport
 from proxylab.evidence.evidence import (
     TableEntry,
 )
-from proxylab.scenario.model import (
-    ConntrackExpect,
-    Entries,
-)
+from proxylab.scenario.expect import ConntrackExpect, Entries
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement
 

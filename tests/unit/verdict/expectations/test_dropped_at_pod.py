@@ -6,7 +6,7 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Evidence, KernelCount
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Manner, Outcome
+from proxylab.scenario.words import Manner, Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 

@@ -9,10 +9,8 @@ from proxylab.evidence.evidence import (
     Evidence,
     HttpReport,
 )
-from proxylab.scenario.model import (
-    HttpExpect,
-    Position,
-)
+from proxylab.scenario.expect import HttpExpect
+from proxylab.scenario.words import Position
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, Verdict
 

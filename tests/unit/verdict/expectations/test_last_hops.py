@@ -11,9 +11,7 @@ from proxylab.evidence.evidence import (
     Observation,
     RuleCount,
 )
-from proxylab.scenario.model import (
-    Outcome,
-)
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.model import Judgement
 
 # What devices of nodes see.

@@ -5,7 +5,7 @@ from made_steps import at
 from msgspec.structs import replace
 
 from proxylab.evidence.stream_records import Exported, Sample, StepEvidence
-from proxylab.scenario.model import Count, Metric, Step, StepExpect
+from proxylab.scenario.steps import Count, Metric, Step, StepExpect
 from proxylab.verdict.causes.table import why_step
 from proxylab.verdict.judge import judge_step
 from proxylab.verdict.model import StepVerdict

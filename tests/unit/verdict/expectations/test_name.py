@@ -11,7 +11,8 @@ from proxylab.encoding import decode, encode
 from proxylab.evidence.evidence import Evidence, Lookup, NamedRecord
 from proxylab.plan.resolved import Query, Question, ResolvedProbe, Sentinel
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Preserved, Probe
+from proxylab.scenario.expect import Preserved
+from proxylab.scenario.probes import Probe
 from proxylab.verdict.dns import address_of, questions
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict

@@ -34,11 +34,8 @@ from proxylab.evidence.evidence import (
     SentinelReport,
     TapLoss,
 )
-from proxylab.scenario.model import (
-    Manner,
-    NodeDevice,
-    Outcome,
-)
+from proxylab.scenario.expect import NodeDevice
+from proxylab.scenario.words import Manner, Outcome
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict

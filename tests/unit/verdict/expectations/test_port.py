@@ -9,7 +9,7 @@ from recorded import World
 from proxylab.evidence.evidence import Evidence, Observation, RuleCount, TapLoss
 from proxylab.plan.resolved import Destination, ResolvedProbe
 from proxylab.report.failure_text import explain
-from proxylab.scenario.model import Outcome
+from proxylab.scenario.words import Outcome
 from proxylab.verdict.judge import judge
 from proxylab.verdict.model import ProbeVerdict, Verdict
 

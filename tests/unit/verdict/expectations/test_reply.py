@@ -7,11 +7,8 @@ from recorded import World
 from proxylab.evidence.evidence import (
     Evidence,
 )
-from proxylab.scenario.model import (
-    Position,
-    Reply,
-    ReplyByBackend,
-)
+from proxylab.scenario.expect import ReplyByBackend
+from proxylab.scenario.words import Position, Reply
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.judge import judge

@@ -10,7 +10,7 @@ from recorded import World
 from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Observation, RuleCount, TrackedFlow
 from proxylab.plan.resolved import STACK, MasqueradedAs
-from proxylab.scenario.model import (
+from proxylab.scenario.expect import (
     Masqueraded,
     NodeDevice,
     Preserved,

@@ -8,10 +8,8 @@ from recorded import World
 from proxylab.evidence.evidence import (
     Evidence,
 )
-from proxylab.scenario.model import (
-    Shares,
-    Spread,
-)
+from proxylab.scenario.expect import Shares
+from proxylab.scenario.words import Spread
 from proxylab.verdict.model import Judgement
 
 STICKY = World(flows=40, backends=("echo-1", "echo-2", "echo-3"), spread=Spread.STICKY)

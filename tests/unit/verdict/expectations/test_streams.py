@@ -6,7 +6,8 @@ from msgspec.structs import replace
 
 from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StreamPacket
-from proxylab.scenario.model import Count, Masqueraded
+from proxylab.scenario.expect import Masqueraded
+from proxylab.scenario.steps import Count
 from proxylab.verdict.model import Judgement, StepVerdict
 
 BEFORE = answered(9, 0.2, "old")

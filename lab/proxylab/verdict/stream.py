@@ -9,7 +9,8 @@ from proxylab.errors import InternalError
 from proxylab.evidence.stream_records import StepEvidence, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.evidence.words import listed
 from proxylab.plan.expected_sources import ANY_BACKEND
-from proxylab.scenario.model import Position, Step, StreamExpect
+from proxylab.scenario.steps import Step, StreamExpect
+from proxylab.scenario.words import Position
 
 __all__ = ["MILLISECOND", "Stream", "answer_words", "may_be_late", "stream_of", "when"]
 

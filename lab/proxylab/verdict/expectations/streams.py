@@ -1,0 +1,222 @@
+"""The expectations of streams in one step.
+
+A step lasts from its change until its streams are settled, before the next step. It begins with a packet of each stream
+just before the change. Counts and delays cover the whole step: a packet that the change costs belongs to its step.
+``backend`` and ``source`` are about the packets sent after the step's wait, at least five of each stream.
+
+All need the packets' fates and answers. A loss needs sentinel packets that came back, ``delay`` the times of packets
+and answers, and ``source`` the responders' reports.
+"""
+
+from collections.abc import Sequence
+
+from proxylab.addresses import IPAddress
+from proxylab.errors import InternalError
+from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate
+from proxylab.evidence.words import amount, listed, times
+from proxylab.scenario.expect import SourceExpectation
+from proxylab.scenario.steps import Count
+from proxylab.verdict.expectations.expectation import Expectation
+from proxylab.verdict.findings import Findings
+from proxylab.verdict.model import Verdict
+from proxylab.verdict.stream import MILLISECOND, Stream, answer_words, may_be_late
+
+__all__ = ["BACKEND", "BACKENDS", "DELAY", "LOST", "REJECTED", "RESETS", "SOURCE"]
+
+
+def _judge_backend(stream: Stream, wanted: str) -> Verdict:
+    """That pod answered every packet."""
+    stream = stream.after_wait
+    findings = Findings(stream)
+    for packet in stream.packets:
+        if may_be_late(packet):
+            findings.missing(answer_words(packet), packet.number)
+        elif packet.backend != wanted:
+            findings.wrong(answer_words(packet), packet.number)
+    return findings.settle(
+        f"{stream.name}.backend",
+        expected=wanted,
+        observed=listed(list(dict.fromkeys(packet.backend or "no backend" for packet in stream.packets))),
+        silence=stream.silence,
+        witnesses=[f"{wanted} answered all {amount(len(stream.packets), 'packet')} sent after the wait"],
+    )
+
+
+def _other_backend(stream: Stream, _verdict: Verdict) -> str:
+    other = next((each for each in stream.after_wait.answered if each.backend != stream.expect.backend), None)
+    return "" if other is None else f"{other.backend} answered packet {other.number}, {stream.sent(other)}."
+
+
+BACKEND = Expectation[Stream, str](
+    key="backend", wanted=lambda stream: stream.expect.backend, judge=_judge_backend, as_seen=_other_backend
+)
+
+
+def _judge_backends(stream: Stream, wanted: tuple[str, ...]) -> Verdict:
+    """Those pods answered, and no others."""
+    findings = Findings(stream)
+    answered = tuple(dict.fromkeys(packet.backend for packet in stream.packets if packet.backend))
+    strangers = [name for name in answered if name not in wanted]
+    silent = [name for name in wanted if name not in answered]
+    for name in strangers:
+        findings.wrong(f"{name} answered, too")
+    for name in silent:
+        findings.missing(f"{name} answered nothing")
+    if answered != wanted and not strangers and not silent:
+        findings.missing(f"the backends answered in another order: {listed(answered)}")
+    return findings.settle(
+        f"{stream.name}.backends",
+        expected=", ".join(wanted),
+        observed=", ".join(answered) or "no backend",
+        silence=stream.silence,
+        witnesses=[f"first answers of {listed(answered)}"],
+    )
+
+
+def _last_backend(stream: Stream, _verdict: Verdict) -> str:
+    if not stream.answered:
+        return ""
+    last = stream.answered[-1]
+    return f"{last.backend} was the last to answer: packet {last.number}, {stream.sent(last)}."
+
+
+BACKENDS = Expectation[Stream, tuple[str, ...]](
+    key="backends", wanted=lambda stream: stream.expect.backends, judge=_judge_backends, as_seen=_last_backend
+)
+
+
+def _judge_source(stream: Stream, _wanted: SourceExpectation) -> Verdict:
+    """Every backend saw that address."""
+    if not stream.sources:
+        raise InternalError(f"{stream.expect.position}: the plan gave no address for the source; please report this")
+    stream = stream.after_wait
+    findings = Findings(stream)
+    for packet in stream.packets:
+        if packet.peer is None:
+            find = findings.missing if may_be_late(packet) else findings.wrong
+            find(f"{answer_words(packet)}, so no backend saw its source", packet.number)
+        elif packet.peer != (due := stream.due_source(packet)):
+            instead = f", not {due}" if len(stream.sources) > 1 else ""
+            findings.wrong(f"{packet.backend} saw {packet.peer}{instead}", packet.number)
+    reporters = dict.fromkeys(packet.backend for packet in stream.packets if packet.backend)
+    return findings.settle(
+        f"{stream.name}.source",
+        expected=listed(list(dict.fromkeys(map(str, filter(None, map(stream.due_source, stream.answered)))))) or "none",
+        observed=listed(list(dict.fromkeys(str(each.peer) for each in stream.packets if each.peer is not None))),
+        silence=stream.silence,
+        witnesses=[f"reported by {listed(list(reporters))}"],
+    )
+
+
+def _stranger(stream: Stream) -> StreamPacket | None:
+    return next((each for each in stream.after_wait.answered if each.peer != stream.due_source(each)), None)
+
+
+def _other_source(stream: Stream, _verdict: Verdict) -> str:
+    other = _stranger(stream)
+    if other is None:
+        return ""
+    return f"{other.backend} saw {other.peer} as the sender of packet {other.number}, {stream.sent(other)}."
+
+
+def _seen_address(stream: Stream, _verdict: Verdict) -> IPAddress | None:
+    other = _stranger(stream)
+    return None if other is None else other.peer
+
+
+SOURCE = Expectation[Stream, SourceExpectation](
+    key="source",
+    wanted=lambda stream: stream.expect.source,
+    judge=_judge_source,
+    as_seen=_other_source,
+    seen_address=_seen_address,
+)
+
+
+def _judge_lost(stream: Stream, wanted: Count) -> Verdict:
+    return _judge_packets(stream, "lost", wanted, stream.of_fate(StreamPacketFate.LOST))
+
+
+def _judge_rejected(stream: Stream, wanted: Count) -> Verdict:
+    return _judge_packets(stream, "rejected", wanted, stream.of_fate(StreamPacketFate.REJECTED))
+
+
+def _judge_resets(stream: Stream, wanted: Count) -> Verdict:
+    number = sum(each.kind is BreakKind.RESET for each in stream.record.breaks)
+    return _judge_count(stream, "resets", wanted, number, f"its connection was reset {times(number)}")
+
+
+def _judge_packets(stream: Stream, key: str, wanted: Count, packets: Sequence[StreamPacket]) -> Verdict:
+    was = "was" if len(packets) == 1 else "were"
+    clause = f"{len(packets):,} of {amount(len(stream.packets), 'packet')} {was} {key}"
+    return _judge_count(stream, key, wanted, len(packets), clause, packets)
+
+
+def _judge_count(
+    stream: Stream, key: str, wanted: Count, number: int, clause: str, packets: Sequence[StreamPacket] = ()
+) -> Verdict:
+    """The number is within bounds, also if each answer that may be late still came."""
+    findings = Findings(stream)
+    late = sum(map(may_be_late, packets)) if stream.record.silent else 0
+    possible = [each in wanted for each in range(number - late, number + 1)]
+    if any(possible) and not all(possible):
+        findings.missing(clause)
+    elif number not in wanted:
+        findings.wrong(clause)
+        errors = dict.fromkeys(packet.error for packet in packets if packet.error)
+        if errors:
+            findings.wrong(f"its socket reported {listed(list(errors))}")
+    return findings.settle(
+        f"{stream.name}.{key}",
+        expected=_bounds(wanted),
+        observed=f"{number:,}",
+        silence=stream.silence,
+        witnesses=[clause],
+    )
+
+
+def _bounds(count: Count) -> str:
+    if count.at_most is None:
+        return f"{count.at_least:,} or more"
+    if count.at_least == count.at_most:
+        return f"{count.at_least:,}"
+    return f"{count.at_least:,} to {count.at_most:,}" if count.at_least else f"{count.at_most:,} at most"
+
+
+def _nothing_stopped(stream: Stream, _verdict: Verdict) -> str:
+    got = f"{len(stream.answered):,} of {amount(len(stream.packets), 'packet')} got an answer"
+    return f"nothing stopped {stream.name}: {got}."
+
+
+LOST = Expectation[Stream, Count](
+    key="lost", wanted=lambda stream: stream.expect.lost, judge=_judge_lost, as_seen=_nothing_stopped
+)
+REJECTED = Expectation[Stream, Count](
+    key="rejected", wanted=lambda stream: stream.expect.rejected, judge=_judge_rejected, as_seen=_nothing_stopped
+)
+RESETS = Expectation[Stream, Count](
+    key="resets", wanted=lambda stream: stream.expect.resets, judge=_judge_resets, as_seen=_nothing_stopped
+)
+
+
+def _judge_delay(stream: Stream, most: int) -> Verdict:
+    """No answer took longer."""
+    findings = Findings(stream)
+    longest = max((packet.delay for packet in stream.answered), default=0) / MILLISECOND
+    for packet in stream.answered:
+        if packet.delay > most * MILLISECOND:
+            findings.wrong(f"its answer took longer than {most} ms", packet.number)
+    if not stream.answered:
+        findings.doubt("nothing was answered")
+    if any(map(may_be_late, stream.packets)):
+        for clause in stream.silence:
+            findings.doubt(clause)
+    return findings.settle(
+        f"{stream.name}.delay",
+        expected=f"{most} ms at most",
+        observed=f"{longest:.1f} ms at most",
+        witnesses=[f"the longest of {amount(len(stream.answered), 'answer')} took {longest:.1f} ms"],
+    )
+
+
+DELAY = Expectation[Stream, int](key="delay", wanted=lambda stream: stream.expect.delay, judge=_judge_delay)
