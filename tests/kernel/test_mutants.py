@@ -224,7 +224,7 @@ MUTANTS = [
         "an external IP with every port of it",
         FRONTS,
         "external_ip",
-        "lambda scope, address: [module.write(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
+        "lambda scope, address: [module.append_line(module.names.SERVICES, f'-d {address}', scope.chains.external)]",
         LEFT_ALONE,
         {
             "external IP at another port is not translated": {"outcome"},
