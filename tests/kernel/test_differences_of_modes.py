@@ -15,9 +15,9 @@ from proxylab.scenario.matrix import Matrix
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.account.flows import Fate
 from proxylab.verdict.case import open_case
 from proxylab.verdict.causes.layout import holder
+from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import ProbeVerdict
 
 ENGINES = ("embedded/iptables", "embedded/nftables", "embedded/userspace")

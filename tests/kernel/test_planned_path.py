@@ -19,8 +19,8 @@ from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.hops import stops
 from proxylab.verdict.case import open_case
+from proxylab.verdict.flows.hops import stops
 from proxylab.verdict.model import Judgement, ProbeVerdict
 
 ENGINE = "embedded/iptables"

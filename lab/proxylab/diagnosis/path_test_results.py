@@ -14,10 +14,10 @@ from proxylab.diagnosis.rules_stages import Rules
 from proxylab.diagnosis.subject import DiagnosedService
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.words import Frontend, Outcome
-from proxylab.verdict.account.flows import Flow
-from proxylab.verdict.case import Case, case_of
+from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes.table import cause, why
 from proxylab.verdict.counted_rules import translations
+from proxylab.verdict.flows.flows import Flow
 from proxylab.verdict.model import Judgement, ProbeVerdict, Verdict
 
 __all__ = ["PathTestResult", "judge_hairpin", "judge_masquerade", "judge_translation"]
@@ -32,7 +32,7 @@ class PathTestResult(Struct, frozen=True, kw_only=True):
     verdict: ProbeVerdict
 
     @property
-    def case(self) -> Case:
+    def case(self) -> JudgedProbe:
         """The flows of the path test, sorted."""
         return case_of(self.verdict)
 

@@ -16,7 +16,7 @@ from proxylab.report.step_timeline import expected_streams, memory_of_streams, s
 from proxylab.scenario.probes import AddressTarget, HostTarget, PodTarget, ServiceTarget, Target
 from proxylab.scenario.words import Spread
 from proxylab.text import WIDTH, table, wrapped
-from proxylab.verdict.case import Case, case_of
+from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes.table import why, why_step, with_holder
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.table import OF_PROBES
@@ -197,11 +197,11 @@ def _reasons(verdict: ProbeVerdict | StepVerdict, width: int, rest: str | None =
         yield from wrapped(clause, expectation, rest, width)
 
 
-def _shares(case: Case, verdict: ProbeVerdict, width: int) -> list[str]:
+def _shares(case: JudgedProbe, verdict: ProbeVerdict, width: int) -> list[str]:
     """The shares of flows, where those failed: the furthest from its due first, the rest only counted."""
     decisive = {each.expectation for each in verdict.verdicts if each.judgement is verdict.overall}
     about = {each.key for each in OF_PROBES if each.shows_in_shares}
-    found, due = case.found, case.due_shares
+    found, due = case.arrivals_by_pod, case.expected_shares
     names = list(dict.fromkeys([*due, *found]))
     total = found.total()
     if len(case.flows) == 1 or verdict.overall is Judgement.PASS or decisive.isdisjoint(about) or not total:

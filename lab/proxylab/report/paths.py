@@ -9,8 +9,8 @@ from itertools import pairwise
 from msgspec import Struct
 
 from proxylab.evidence.evidence import Packet
-from proxylab.verdict.account.hops import Ends, Stop, stops
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.flows.hops import Ends, Stop, stops
 
 __all__ = ["Branch", "Leg", "Path", "seen_path"]
 
@@ -59,7 +59,7 @@ class Path(Struct, frozen=True):
         return (*self.legs, *(leg for branch in self.branches for leg in branch.legs))
 
 
-def seen_path(case: Case, number: int = 0) -> Path:
+def seen_path(case: JudgedProbe, number: int = 0) -> Path:
     """The path of one flow in both directions, as the taps saw it."""
     found = stops(case.flows[number])
     legs = tuple(_legs(found))

@@ -14,10 +14,10 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.expect import Expect, Preserved
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.case import Case, fate_clause, fates, open_case
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, open_case
 from proxylab.verdict.causes.table import known_cause
 from proxylab.verdict.expectations.outcome import lost_where
+from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.judge import judge
 
 __all__ = ["trace_summary"]
@@ -39,7 +39,7 @@ def trace_summary(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, pla
     return known_cause(case, verdict) or _how_it_went(case)
 
 
-def _how_it_went(case: Case) -> str:
+def _how_it_went(case: JudgedProbe) -> str:
     """What the taps saw of a packet without a known cause."""
     flow, fate = case.flows[0], case.fates[0]
     if fate is Fate.DELIVERED and flow.replies:
@@ -52,4 +52,4 @@ def _how_it_went(case: Case) -> str:
         return f"no tap saw the packet leave {case.resolved.sender.name}."
     if fate is Fate.LOST:
         return lost_where(case)
-    return f"{fates(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."
+    return f"{fates_text(case)}: {fate_clause(case, flow, fate)}, and nothing the lab saw shows why."

@@ -13,7 +13,7 @@ from msgspec import field
 
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
-from proxylab.scenario.keys import Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
@@ -198,7 +198,7 @@ class Change(Declared, frozen=True, kw_only=True):
     # Once they are checked, objects are whole, pods are single, and engines are by node.
     services: Annotated[
         tuple[ServiceChange, ...],
-        Form(_Patches, ServiceChange.of),
+        WrittenAs(_Patches, ServiceChange.of),
         Key(
             "Services as NAME or NAMESPACE/NAME, each with a merge patch of its manifest (RFC 7386), as `kubectl patch "
             "--type merge` takes it: it replaces lists, and null removes a key. A new name adds a Service; null "
@@ -208,7 +208,7 @@ class Change(Declared, frozen=True, kw_only=True):
     ] = ()
     slices: Annotated[
         tuple[SliceChange, ...],
-        Form(_Patches, SliceChange.of),
+        WrittenAs(_Patches, SliceChange.of),
         Key(
             "EndpointSlices by name, each with a merge patch, as for services.",
             [{"echo-1": {"endpoints": [{"addresses": ["203.0.113.10"]}]}}],
@@ -242,7 +242,7 @@ class Change(Declared, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
     links: Annotated[
         tuple[LinkChange, ...],
-        Form(Mapping[str, _LinkState], _link_changes),
+        WrittenAs(Mapping[str, _LinkState], _link_changes),
         Key(
             "Links to cut or mend, by the name of a node, pod or host, or NODE/DEVICE for a further uplink of a node.",
             [{"node-b": "cut", "node-a/eth1": "mended"}],

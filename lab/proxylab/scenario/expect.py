@@ -1,6 +1,6 @@
 """``expect``: the keys of a probe's expected result, and those that a step's has too.
 
-``proxylab.scenario.expectations`` compares them with each other and with the rest of the scenario.
+``proxylab.scenario.check_expect`` compares them with each other and with the rest of the scenario.
 """
 
 import math
@@ -14,7 +14,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.encoding import Record, TaggedRecord
-from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Form, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, Read, TaggedDeclared, WrittenAs, refused
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import PortNumber, is_address
 from proxylab.scenario.words import Outcome, Position, Reply, Spread
@@ -31,11 +31,11 @@ __all__ = [
     "NodeDevice",
     "Preserved",
     "ReplyByBackend",
-    "SeenSource",
     "Shares",
     "SourceAddress",
     "SourceByBackend",
     "SourceExpectation",
+    "SourceKey",
 ]
 
 _MOST_PORT: Final = 65_535
@@ -73,7 +73,7 @@ def _backend_of(written: str) -> Backend:
     return Backend(name, int(port) if port else None)
 
 
-_AnyBackend = Annotated[Backend, Form(Annotated[str, Check(_backend)], _backend_of)]
+_AnyBackend = Annotated[Backend, WrittenAs(Annotated[str, Check(_backend)], _backend_of)]
 
 
 class Preserved(TaggedRecord, frozen=True):
@@ -113,7 +113,7 @@ SOURCES: Final = "preserved, masqueraded, an address, or {node, device}"
 """For messages: what ``source`` may be."""
 
 
-def _seen_source(value: object, allowed: str = SOURCES) -> object:
+def _read_source(value: object, allowed: str = SOURCES) -> object:
     if not isinstance(value, str):
         raise refused(f"must be {allowed}, is {describe(value)}")
     if value not in _SOURCE_WORDS and not is_address(value):
@@ -128,16 +128,17 @@ def _one_source(written: str) -> Preserved | Masqueraded | SourceAddress:
     return SourceAddress(ip_address(written))
 
 
-def _source_of(written: str | NodeDevice | dict[str, str]) -> SourceExpectation:
+def _write_source(written: str | NodeDevice | dict[str, str]) -> SourceExpectation:
     if isinstance(written, dict):
         return SourceByBackend({name: _one_source(each) for name, each in written.items()})
     return written if isinstance(written, NodeDevice) else _one_source(written)
 
 
-_SourceText = Annotated[str, Read(_seen_source, str)]
-_SourceThere = Annotated[str, Read(partial(_seen_source, allowed="preserved, masqueraded or an address"), str)]
-SeenSource = Annotated[
-    SourceExpectation, Form(_SourceText | NodeDevice | Annotated[Mapping[str, _SourceThere], NOT_EMPTY], _source_of)
+_SourceText = Annotated[str, Read(_read_source, str)]
+_SourceThere = Annotated[str, Read(partial(_read_source, allowed="preserved, masqueraded or an address"), str)]
+SourceKey = Annotated[
+    SourceExpectation,
+    WrittenAs(_SourceText | NodeDevice | Annotated[Mapping[str, _SourceThere], NOT_EMPTY], _write_source),
 ]
 
 
@@ -151,7 +152,7 @@ def _reply_of(written: Reply | dict[str, Reply]) -> Reply | ReplyByBackend:
     return ReplyByBackend(written) if isinstance(written, dict) else written
 
 
-_AnyReply = Annotated[Reply | ReplyByBackend, Form(Reply | Annotated[Mapping[str, Reply], NOT_EMPTY], _reply_of)]
+_AnyReply = Annotated[Reply | ReplyByBackend, WrittenAs(Reply | Annotated[Mapping[str, Reply], NOT_EMPTY], _reply_of)]
 
 
 class Shares(Record, frozen=True):
@@ -177,7 +178,7 @@ def _spread_of(written: Spread | dict[str, float]) -> Spread | Shares:
 
 
 _ShareByBackend = Annotated[Mapping[str, Annotated[float, Read(_share, float)]], Check(_whole)]
-_AnySpread = Annotated[Spread | Shares, Form(Spread | _ShareByBackend, _spread_of)]
+_AnySpread = Annotated[Spread | Shares, WrittenAs(Spread | _ShareByBackend, _spread_of)]
 
 
 def _at(text: str) -> str:
@@ -259,7 +260,7 @@ class Expect(Declared, frozen=True, kw_only=True):
         ),
     ] = None
     source: Annotated[
-        SeenSource | None,
+        SourceKey | None,
         Key(
             "The source that the backend sees: preserved for the sender's own; masqueraded for the address that the "
             "node's device towards the backend gives masqueraded packets, on each flow's own way; an address; the "

@@ -1,12 +1,12 @@
-"""The checks of a probe's name, sender, target and packets. ``proxylab.scenario.expectations`` checks expectations."""
+"""The checks of a probe's name, sender, target and packets. ``proxylab.scenario.check_expect`` checks expectations."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from proxylab.cluster.allocate import needs_health_check
 from proxylab.cluster.objects import Service, ServicePort, ServiceType
+from proxylab.scenario.check_expect import check_expectations
 from proxylab.scenario.document import Location
-from proxylab.scenario.expectations import check_expectations
 from proxylab.scenario.inventory import Subject
 from proxylab.scenario.parts import ProbeParts
 from proxylab.scenario.pods import ListeningPort

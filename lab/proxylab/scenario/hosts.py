@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.addresses import IPAddress
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Check, Declared, Key
+from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key
 from proxylab.scenario.network import OUTSIDE
 from proxylab.scenario.syntax import Address, Name, Network, Sysctls, distinct
 from proxylab.scenario.words import Position
@@ -18,7 +18,7 @@ _MOST_ADDRESSES: Final = 1000
 class Host(Declared, frozen=True, kw_only=True):
     """An outside host: a machine that is no node of the cluster."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     segment: Annotated[
         Name,
         Key(
@@ -56,7 +56,7 @@ class Host(Declared, frozen=True, kw_only=True):
 class LoadBalancer(Declared, frozen=True, kw_only=True):
     """A load balancer in front of the nodes."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     pool: Annotated[
         tuple[Network, ...],
         NOT_EMPTY,

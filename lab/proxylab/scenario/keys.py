@@ -21,13 +21,12 @@ from msgspec.structs import FieldInfo, fields
 from proxylab.encoding import Record, TaggedRecord
 
 __all__ = [
-    "FROM_KEY",
     "NOT_EMPTY",
+    "OWN_NAME",
     "Between",
     "Check",
     "Declared",
     "DeclaredKey",
-    "Form",
     "Key",
     "Manifest",
     "NotEmpty",
@@ -35,6 +34,7 @@ __all__ = [
     "Read",
     "RefusedError",
     "TaggedDeclared",
+    "WrittenAs",
     "attached",
     "declared_keys",
     "ignored_keys",
@@ -73,11 +73,11 @@ class Key(Struct, frozen=True):
     implied: Any = None
 
 
-class _FromKey(Struct, frozen=True):
-    """See ``FROM_KEY``."""
+class _OwnName(Struct, frozen=True):
+    """See ``OWN_NAME``."""
 
 
-FROM_KEY: Final = _FromKey()
+OWN_NAME: Final = _OwnName()
 """Marks the field that holds an entry's own key: a tuple of such records is a mapping in the file."""
 
 
@@ -132,7 +132,7 @@ class Read(Struct, frozen=True):
         )
 
 
-class Form(Struct, frozen=True):
+class WrittenAs(Struct, frozen=True):
     """How an author writes a value that the model holds as another type, such as a mapping for a tuple of records.
 
     Attributes:
@@ -269,7 +269,7 @@ def ignored_keys(manifest: Manifest, written: Any, path: str = "") -> Iterator[s
 def key_field(declared: type[Declared]) -> tuple[str, Any] | None:
     """The field that holds an entry's own key, and its annotation; ``None`` if the record has none."""
     hints = _hints(declared)
-    return next(((name, hint) for name, hint in hints.items() if FROM_KEY in attached(hint)), None)
+    return next(((name, hint) for name, hint in hints.items() if OWN_NAME in attached(hint)), None)
 
 
 @cache

@@ -12,7 +12,7 @@ from msgspec import field
 from proxylab.addresses import Family, IPAddress, IPNetwork
 from proxylab.cluster.allocate import NODE_PORTS, PortRange
 from proxylab.scenario import syntax
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.problems import listed, shown
 from proxylab.scenario.syntax import Name, Sysctls, distinct, listed_if_single
 from proxylab.scenario.words import Position
@@ -104,13 +104,13 @@ def _range_of(text: str) -> PortRange:
     return PortRange(int(first), int(last))
 
 
-_NodePorts = Annotated[PortRange, Form(Annotated[str, Read(_node_ports)], _range_of)]
+_NodePorts = Annotated[PortRange, WrittenAs(Annotated[str, Read(_node_ports)], _range_of)]
 
 
 class Segment(Declared, frozen=True, kw_only=True):
     """A segment beside those of the nodes and of the outside hosts. The router is on it too."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     cidrs: Annotated[_Networks, Key("Its network, or one of each family.", ["172.19.0.0/16"], alias="cidr")]
     position: Position
 

@@ -7,7 +7,7 @@ from msgspec import field
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.cluster.configuration import SocketAddress
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Check, Declared, Form, Key, Read, refused
+from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import (
@@ -45,7 +45,7 @@ class NodeAddress(Declared, frozen=True, kw_only=True):
 class Uplink(Declared, frozen=True):
     """A further device of a node, on a segment. The lab chooses its addresses."""
 
-    device: Annotated[DeviceName, FROM_KEY]
+    device: Annotated[DeviceName, OWN_NAME]
     segment: Annotated[Name, Key("The segment: nodes, or one of network.segments.", ["storage"])]
 
 
@@ -66,7 +66,7 @@ class NodeRoute(Declared, frozen=True):
 class Daemon(Declared, frozen=True, kw_only=True):
     """A program that listens on the node itself."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     port: Annotated[PortNumber, Key("The port it listens on.", [8080])]
     protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
     address: Annotated[Address | None, Key("The address it listens on; the default is all.", ["127.0.0.1"])] = None
@@ -81,7 +81,7 @@ def _end(value: object) -> object:
     )
 
 
-_End = Annotated[SocketAddress, Form(Annotated[str, Read(_end)], SocketAddress.parse)]
+_End = Annotated[SocketAddress, WrittenAs(Annotated[str, Read(_end)], SocketAddress.parse)]
 
 
 class TrackedConnection(Declared, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ _ANY_ADDRESS: Final = Read(_address_of_text, str | NodeAddress)
 class Node(Declared, frozen=True, kw_only=True):
     """A node: a network namespace with an engine in it."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     labels: Annotated[
         Labels,
         Key("Labels of the Node object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.addresses import Protocol
-from proxylab.scenario.keys import FROM_KEY, NOT_EMPTY, Between, Check, Declared, Key, Read, refused
+from proxylab.scenario.keys import NOT_EMPTY, OWN_NAME, Between, Check, Declared, Key, Read, refused
 from proxylab.scenario.problems import describe
 from proxylab.scenario.syntax import Address, Labels, Name, PortName, PortNumber, Sysctls, distinct
 from proxylab.scenario.words import Position
@@ -37,7 +37,7 @@ _ANY_PORT: Final = Read(_port_of_number, int | ListeningPort)
 class PodGroup(Declared, frozen=True, kw_only=True):
     """One pod, or with replicas several pods that differ only in name and node."""
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     replicas: Annotated[
         int | None,
         Between(1, _MOST_REPLICAS),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, Transport
 from proxylab.encoding import TaggedRecord
 from proxylab.scenario.expect import Expect
-from proxylab.scenario.keys import FROM_KEY, Between, Check, Declared, Key, Read, TaggedDeclared, refused
+from proxylab.scenario.keys import OWN_NAME, Between, Check, Declared, Key, Read, TaggedDeclared, refused
 from proxylab.scenario.matrix import Exceptional
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Address, Duration, Name, PortNumber, PortReference, read_address
@@ -317,7 +317,7 @@ class Stream(Declared, frozen=True, kw_only=True):
     resolves its target once, when the lab begins.
     """
 
-    name: Annotated[Name, FROM_KEY]
+    name: Annotated[Name, OWN_NAME]
     source: Annotated[
         Sender, Key("The sender: a name, or a mapping.", [{"name": "client", "port": 12345}], alias="from")
     ]

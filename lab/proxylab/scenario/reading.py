@@ -33,12 +33,12 @@ from proxylab.scenario.keys import (
     Check,
     Declared,
     DeclaredKey,
-    Form,
     Key,
     Manifest,
     NotEmpty,
     OtherKeys,
     Read,
+    WrittenAs,
     attached,
     declared_keys,
     key_field,
@@ -106,7 +106,7 @@ class _LooseShape(_ManifestShape):
     model_config = ConfigDict(extra="ignore")
 
 
-def form_schema(form: Form, handler: GetCoreSchemaHandler) -> CoreSchema:
+def form_schema(form: WrittenAs, handler: GetCoreSchemaHandler) -> CoreSchema:
     """Pydantic's schema for what an author writes, of which it makes the value of the model."""
     return core_schema.no_info_after_validator_function(form.make, handler.generate_schema(read_as(form.written)))
 
@@ -235,7 +235,7 @@ def _field(key: DeclaredKey) -> Any:
     if key.default is NODEFAULT:
         return Field(**options, default_factory=lambda: key.key.implied)
     # Editors show a default that says something as an author writes it: not an empty list, nor milliseconds.
-    otherwise = any(isinstance(each, Read | Form) for each in attached(key.hint))
+    otherwise = any(isinstance(each, Read | WrittenAs) for each in attached(key.hint))
     if otherwise or key.default in ("", (), {}) or isinstance(key.default, Struct):
         return Field(**options, default_factory=lambda: key.default)
     return Field(**options, default=key.default)

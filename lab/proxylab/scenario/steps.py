@@ -11,7 +11,7 @@ from typing import Annotated, Final
 from msgspec import field
 
 from proxylab.scenario.change import Change
-from proxylab.scenario.expect import ConntrackExpect, SeenSource
+from proxylab.scenario.expect import ConntrackExpect, SourceKey
 from proxylab.scenario.keys import NOT_EMPTY, Between, Check, Declared, Key, OtherKeys, Read, refused
 from proxylab.scenario.matrix import When
 from proxylab.scenario.probes import Probe, ProbeName
@@ -141,7 +141,7 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
         ),
     ] = None
     source: Annotated[
-        SeenSource | None,
+        SourceKey | None,
         Key("The source that the backend sees after the step's wait, as in a probe's expect.", ["preserved"]),
     ] = None
     lost: Annotated[

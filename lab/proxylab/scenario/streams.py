@@ -10,8 +10,8 @@ from msgspec import Struct
 from proxylab.addresses import Transport
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.changes import ClusterState
+from proxylab.scenario.check_expect import check_conntrack, check_source
 from proxylab.scenario.document import Location
-from proxylab.scenario.expectations import check_conntrack, check_source
 from proxylab.scenario.flows import check_flow, check_probes
 from proxylab.scenario.inventory import Inventory, Subject
 from proxylab.scenario.keys import declared_keys

@@ -10,7 +10,7 @@ from pydantic_core import ErrorDetails
 
 from proxylab.errors import InternalError
 from proxylab.scenario.document import Location, Path
-from proxylab.scenario.keys import Declared, Form, Manifest, RefusedError, declared_keys, other_keys
+from proxylab.scenario.keys import Declared, Manifest, RefusedError, WrittenAs, declared_keys, other_keys
 from proxylab.scenario.problems import Problems, describe, in_yaml, listed
 from proxylab.scenario.reading import read, read_as
 
@@ -122,7 +122,7 @@ def _bare(annotation: Any) -> Any:
     while True:
         if get_origin(annotation) is Annotated:
             bare, *attached = get_args(annotation)
-            form = next((each for each in attached if isinstance(each, Form)), None)
+            form = next((each for each in attached if isinstance(each, WrittenAs)), None)
             annotation = bare if form is None else read_as(form.written)
             continue
         options = [option for option in get_args(annotation) if option is not type(None)]

@@ -25,9 +25,6 @@ from proxylab.scenario.expect import (
 )
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.words import Manner, Outcome, Position
-from proxylab.verdict.account.copies import copies, lost_copies
-from proxylab.verdict.account.flows import Fate, Flow, flows_of
-from proxylab.verdict.account.hops import SecondNat, is_at, last_seen, second_nat
 from proxylab.verdict.conntrack_tables import Tables
 from proxylab.verdict.counted_rules import Rule, ending, read_all
 from proxylab.verdict.doubts import (
@@ -40,12 +37,15 @@ from proxylab.verdict.doubts import (
     reasons_it_may_be_late,
 )
 from proxylab.verdict.drops import KernelDrop, kernel_drop
+from proxylab.verdict.flows.copies import copies, lost_copies
+from proxylab.verdict.flows.flows import Fate, Flow, flows_of
+from proxylab.verdict.flows.hops import SecondNat, is_at, last_seen, second_nat
 from proxylab.verdict.model import ProbeVerdict
 
-__all__ = ["Case", "case_of", "fate_clause", "fates", "nodes_of", "open_case"]
+__all__ = ["JudgedProbe", "case_of", "fate_clause", "fates_text", "nodes_of", "open_case"]
 
 
-class Case(Struct, frozen=True):
+class JudgedProbe(Struct, frozen=True):
     """One probe and its evidence.
 
     Attributes:
@@ -94,12 +94,12 @@ class Case(Struct, frozen=True):
         return self.resolved.destination, self.resolved.port
 
     @property
-    def sorted_flows(self) -> Iterator[tuple[Flow, Fate]]:
+    def flows_with_fates(self) -> Iterator[tuple[Flow, Fate]]:
         """Every flow with its fate."""
         return zip(self.flows, self.fates, strict=True)
 
     @property
-    def found(self) -> Counter[str]:
+    def arrivals_by_pod(self) -> Counter[str]:
         """How many flows arrived at each pod, in the order of first arrival."""
         return Counter(netns_name for flow in self.flows for netns_name in flow.reached)
 
@@ -128,7 +128,7 @@ class Case(Struct, frozen=True):
     def clients(self) -> dict[IPAddress, set[str]]:
         """Where the flows of each sending address arrived."""
         if not self.resolved.sender.others:
-            return {self.resolved.sender.address: set(self.found)}
+            return {self.resolved.sender.address: set(self.arrivals_by_pod)}
         found: dict[IPAddress, set[str]] = {}
         for flow in self.arrived:
             found.setdefault(self.resolved.sender.address_of_flow(flow.number), set()).update(flow.reached)
@@ -144,12 +144,12 @@ class Case(Struct, frozen=True):
         return ("no flow arrived, so the judge has nothing to compare",) if unseen else ()
 
     @property
-    def due_shares(self) -> Mapping[str, float]:
+    def expected_shares(self) -> Mapping[str, float]:
         """The share of the flows due to each pod: the one that the author wrote, or an equal one for each backend."""
         spread = self.probe.expect.spread
         if isinstance(spread, Shares):
             return spread.of
-        names = self.probe.expect.backend_names or tuple(self.found)
+        names = self.probe.expect.backend_names or tuple(self.arrivals_by_pod)
         return dict.fromkeys(names, 1 / len(names)) if names else {}
 
     def wanted_source(self, flow: Flow) -> SourceExpectation | None:
@@ -199,7 +199,7 @@ class Case(Struct, frozen=True):
         resolved = self.resolved
         return Tables(self.evidence.entries, resolved.nodes, resolved.addresses, (resolved.protocol,))
 
-    def due_at(self, address: IPAddress, port: int) -> tuple[tuple[IPAddress, int], ...]:
+    def expected_ends(self, address: IPAddress, port: int) -> tuple[tuple[IPAddress, int], ...]:
         """Where a packet at this address and port should have arrived; nothing where this is right."""
         if (address, port) == self.dialled:
             return ()  # nothing translated it, which is no question of ports
@@ -255,7 +255,9 @@ class Case(Struct, frozen=True):
         return expect.positions.get(key, expect.position)
 
 
-def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source: IPAddress | None = None) -> Case:
+def open_case(
+    probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source: IPAddress | None = None
+) -> JudgedProbe:
     """Sort the evidence by flow and look for reasons to doubt it."""
     flows = flows_of(resolved, evidence)
     fates = tuple(flow.fate for flow in flows)
@@ -279,7 +281,7 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
     lost_replies = lost_copies(evidence, resolved, flows, sound, Packet.REPLY)
     if lost:
         fates = tuple(Fate.COPIED if number in lost else fate for number, fate in enumerate(fates))
-    return Case(
+    return JudgedProbe(
         probe,
         resolved,
         evidence,
@@ -298,12 +300,12 @@ def open_case(probe: Probe, resolved: ResolvedProbe, evidence: Evidence, source:
     )
 
 
-def case_of(verdict: ProbeVerdict) -> Case:
+def case_of(verdict: ProbeVerdict) -> JudgedProbe:
     """The case of a verdict."""
     return open_case(verdict.probe, verdict.resolved, verdict.evidence, verdict.source)
 
 
-def fates(case: Case) -> str:
+def fates_text(case: JudgedProbe) -> str:
     """What became of the flows; a loss is called a drop only where rules or a stack account for all of it."""
     counts = Counter(case.fates)
     rules = case.ending("DROP")
@@ -316,7 +318,7 @@ def fates(case: Case) -> str:
     return ", ".join(f"{count:,} {fate}" for fate, count in counts.most_common())
 
 
-def fate_clause(case: Case, flow: Flow, fate: Fate) -> str:
+def fate_clause(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
     """A clause about what the taps saw of a flow."""
     heard = [f"ICMP {icmp.icmp[0]}/{icmp.icmp[1]} from {icmp.source}" for icmp in flow.errors if icmp.icmp]
     heard += [f"ICMP port unreachable from {icmp.source}" for icmp in flow.unreachables]

@@ -10,7 +10,7 @@ from proxylab.evidence.evidence import Lookup
 from proxylab.plan.resolved import Query, Question, ResolvedProbe
 from proxylab.scenario.probes import Probe
 
-__all__ = ["KINDS", "address_of", "due_addresses", "found_addresses", "has_no_address", "questions"]
+__all__ = ["KINDS", "address_of", "expected_addresses", "found_addresses", "has_no_address", "questions"]
 
 KINDS: Final = {Family.IPV4: "A", Family.IPV6: "AAAA"}
 """The type of record with addresses of a family."""
@@ -58,7 +58,7 @@ def questions(resolved: ResolvedProbe, question: Question, ask: Callable[[str, Q
             return
 
 
-def due_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
+def expected_addresses(probe: Probe, question: Question) -> tuple[IPAddress, ...] | None:
     """The addresses that the name must give, of the families asked for; ``None`` where any address is right."""
     backends = probe.expect.backend_names
     if question.headless and backends:

@@ -7,8 +7,8 @@ from proxylab.evidence.evidence import Evidence, Observation
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import Manner
-from proxylab.verdict.account.flows import Fate, Flow
 from proxylab.verdict.drops import ended_by, kernel_drop
+from proxylab.verdict.flows.flows import Fate, Flow
 
 __all__ = [
     "conntrack_contradiction",

@@ -14,7 +14,7 @@ from proxylab.scenario.expect import NodeDevice
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.case import Case, open_case
+from proxylab.verdict.case import JudgedProbe, open_case
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.expectation import Needs
@@ -65,7 +65,7 @@ def skip(probe: Probe, resolved: ResolvedProbe, reason: str) -> ProbeVerdict:
     return ProbeVerdict(probe=probe, resolved=resolved, verdicts=verdicts, evidence=Evidence(sent=0))
 
 
-def _verdicts(case: Case) -> Iterator[Verdict]:
+def _verdicts(case: JudgedProbe) -> Iterator[Verdict]:
     """The verdicts in the order of the table, also where what an expectation needs cannot exist."""
     expect = case.probe.expect
     undialled = has_no_address(case.resolved, case.evidence.lookups)
@@ -82,14 +82,14 @@ def _verdicts(case: Case) -> Iterator[Verdict]:
             yield each.judge(case, wanted)
 
 
-def _undecided(case: Case, key: str) -> Verdict:
+def _undecided(case: JudgedProbe, key: str) -> Verdict:
     """An expectation about packets of a probe that sent none."""
     findings = Findings(case)
     findings.doubt("the probe dialled nothing, since the name gave no address")
     return findings.settle(key, expected="", observed="nothing dialled")
 
 
-def _beside_the_point(case: Case, key: str) -> Verdict:
+def _beside_the_point(case: JudgedProbe, key: str) -> Verdict:
     """An expectation about pods, where the outcome lets no packet reach a pod: no evidence could decide it."""
     findings, outcome = Findings(case), case.probe.expect.outcome
     findings.wrong(f"{key} needs packets at a pod, and the outcome {outcome} allows none: take one of the two out")

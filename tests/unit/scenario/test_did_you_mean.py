@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from proxylab.scenario.configuration import KubeProxyManifest
 from proxylab.scenario.document import Document, Location
-from proxylab.scenario.keys import Declared, Form, Manifest, declared_keys, other_keys
+from proxylab.scenario.keys import Declared, Manifest, WrittenAs, declared_keys, other_keys
 from proxylab.scenario.problems import Problems
 from proxylab.scenario.reading import shape_of
 from proxylab.scenario.services import ServiceManifest
@@ -29,7 +29,7 @@ def records(root: type[Declared]) -> set[type[Declared]]:
             waiting += [*(key.hint for key in declared_keys(each)), *(others[1:2] if others else ())]
         waiting += getattr(each, "__args__", ())
         waiting += [each.__origin__] if hasattr(each, "__metadata__") else []
-        waiting += [form.written for form in getattr(each, "__metadata__", ()) if isinstance(form, Form)]
+        waiting += [form.written for form in getattr(each, "__metadata__", ()) if isinstance(form, WrittenAs)]
     return found
 
 

@@ -12,8 +12,8 @@ from proxylab.plan.resolved import STACK
 from proxylab.report.failure_text import explain
 from proxylab.scenario.expect import SourceAddress
 from proxylab.scenario.words import Manner, Outcome
-from proxylab.verdict.account.flows import Fate, flows_of
-from proxylab.verdict.account.hops import stops
+from proxylab.verdict.flows.flows import Fate, flows_of
+from proxylab.verdict.flows.hops import stops
 from proxylab.verdict.judge import skip
 
 NODE = ip_address("172.18.0.2")

@@ -16,10 +16,10 @@ from proxylab.plan.resolved import STACK
 from proxylab.report.hop_table import missing, testimony
 from proxylab.report.html.markup import Child, Markup, joined, tag
 from proxylab.report.informative_rules import informative_rules
-from proxylab.verdict.account.flows import Flow
-from proxylab.verdict.account.hops import Ends, Stop, stops
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule, ending
+from proxylab.verdict.flows.flows import Flow
+from proxylab.verdict.flows.hops import Ends, Stop, stops
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
 
@@ -40,7 +40,7 @@ _TRANSLATIONS: Final = {
 """By whether the packet is a request, and whether its destination changed."""
 
 
-def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
+def ladder(case: JudgedProbe, probed: ProbeVerdict, number: int) -> Markup | None:
     """The drawing of the flow with this number; ``None`` if no tap saw it."""
     flow = case.flows[number]
     seen = stops(flow)
@@ -63,7 +63,7 @@ def ladder(case: Case, probed: ProbeVerdict, number: int) -> Markup | None:
     )
 
 
-def _caption(case: Case, flow: Flow) -> str:
+def _caption(case: JudgedProbe, flow: Flow) -> str:
     if len(case.flows) == 1:
         return "The packet, hop by hop"
     return f"Flow {flow.number:,} of {len(case.flows):,}, hop by hop"
@@ -95,7 +95,7 @@ def _in_rows(rungs: Sequence[_Rung]) -> Iterator[Markup]:
 class _Drawing:
     """What all rungs of a ladder share: the column of each namespace, and the rules that counted packets."""
 
-    def __init__(self, case: Case, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
+    def __init__(self, case: JudgedProbe, probed: ProbeVerdict, columns: Mapping[str, int]) -> None:
         self._case = case
         self._probed = probed
         self._columns = columns

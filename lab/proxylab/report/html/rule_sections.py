@@ -7,7 +7,7 @@ from proxylab.evidence.words import amount
 from proxylab.report.html.markup import Markup, tag
 from proxylab.report.informative_rules import action_of, informative_rules
 from proxylab.report.trace_text import journey
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.model import ProbeVerdict
 from proxylab.verdict.rule_words import short
@@ -17,7 +17,7 @@ __all__ = ["rules", "traced"]
 _MOST_RULES: Final = 30
 
 
-def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
+def rules(case: JudgedProbe, probed: ProbeVerdict) -> Markup | None:
     """A table of the relevant rules that counted packets, with their texts; ``None`` if there are none."""
     found = informative_rules(case, probed.traced)
     if not found:
@@ -43,7 +43,7 @@ def rules(case: Case, probed: ProbeVerdict) -> Markup | None:
 _COLUMNS: Final = (("on", ""), ("packets", "number"), ("rule in", ""), ("what it did", ""))
 
 
-def _row(rule: Rule, case: Case) -> Markup:
+def _row(rule: Rule, case: JudgedProbe) -> Markup:
     count = rule.count
     text = f"-t {count.table} {count.text}" if count.text.startswith("-A ") else count.text
     return tag(

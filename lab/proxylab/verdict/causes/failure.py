@@ -11,10 +11,10 @@ from proxylab.evidence.evidence import Evidence
 from proxylab.evidence.words import endpoint
 from proxylab.plan.model import Plan
 from proxylab.plan.resolved import Receiver
-from proxylab.verdict.account.flows import Fate, Flow
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.counted_rules import Rule
 from proxylab.verdict.drops import rewrote, rule_words
+from proxylab.verdict.flows.flows import Fate, Flow
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.reported_drop import reason_words, reported_drop
 from proxylab.verdict.rule_words import the_rule
@@ -32,7 +32,7 @@ class Failure(Struct, frozen=True):
         traced: the evidence of one more packet; ``None`` without a trace.
     """
 
-    case: Case
+    case: JudgedProbe
     verdict: Verdict
     plan: Plan | None = None
     traced: Evidence | None = None

@@ -9,10 +9,10 @@ from typing import Final
 from proxylab.evidence.evidence import Direction, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.account.hops import hop, last_seen
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import calls_iptables, is_hairpin, port_of, rp_filter_refusal
 from proxylab.verdict.drops import ended_by, kernel_drop, policy_drop, rule_words, suspicion
+from proxylab.verdict.flows.hops import hop, last_seen
 from proxylab.verdict.rule_words import the_rule
 
 __all__ = [
@@ -146,7 +146,7 @@ def lost_at_hairpin(failure: Failure) -> str:
     Only rules that see what the bridge carries can have translated a frame on its way over the bridge.
     """
     sender, plan = failure.case.resolved.sender, failure.plan
-    if plan is None or failure.translation(sender.address) is None or failure.case.found[sender.name]:
+    if plan is None or failure.translation(sender.address) is None or failure.case.arrivals_by_pod[sender.name]:
         return ""
     port = port_of(plan, sender.namespace, sender.device)
     if port is None or is_hairpin(plan, port) or not calls_iptables(plan, port.node, sender.address):
@@ -161,7 +161,7 @@ def lost_behind_translation(failure: Failure) -> str:
     """A rule translated the packet to a pod that never saw it; a traced packet shows where that one was last."""
     for rule in failure.case.translations:
         pod = failure.pods.get(rule.translates_to[0]) if rule.translates_to else None
-        if pod is None or rule.translates_to is None or failure.case.found[pod.name]:
+        if pod is None or rule.translates_to is None or failure.case.arrivals_by_pod[pod.name]:
             continue
         to = f"{pod.name} ({endpoint(*rule.translates_to)})"
         sentence = f"{rule.count.node} translated the packet to {to}, but {pod.name} never saw it"

@@ -2,10 +2,10 @@
 
 from proxylab.evidence.evidence import Packet
 from proxylab.evidence.words import endpoint, listed, times
-from proxylab.verdict.account.copies import copying
-from proxylab.verdict.account.hops import stops
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule, remembered
 from proxylab.verdict.causes.layout import bridge_of, calls_iptables, rp_filter_refusal
+from proxylab.verdict.flows.copies import copying
+from proxylab.verdict.flows.hops import stops
 
 __all__ = ["not_answered", "not_translated_back", "reply_copied", "reply_lost", "reply_rewritten"]
 

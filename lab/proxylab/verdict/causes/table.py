@@ -12,13 +12,13 @@ from msgspec import Struct
 from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.model import Plan
-from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.case import Case, case_of
+from proxylab.verdict.case import JudgedProbe, case_of
 from proxylab.verdict.causes import loss, program, reply, stream_failures, translation
 from proxylab.verdict.causes.failure import Failure, remembered
 from proxylab.verdict.causes.layout import holder
 from proxylab.verdict.expectations.end_of_step import end_of_step
 from proxylab.verdict.expectations.table import OF_PROBES, OF_STEPS, OF_STREAMS
+from proxylab.verdict.flows.flows import Fate
 from proxylab.verdict.model import Judgement, ProbeVerdict, StepVerdict, Verdict
 from proxylab.verdict.stream import Stream, stream_of
 
@@ -100,7 +100,7 @@ _CAUSES_OF_STREAMS: Final = {
 }
 
 
-def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
+def cause(case: JudgedProbe, verdict: Verdict, plan: Plan | None = None, traced: Evidence | None = None) -> str:
     """Why this expectation failed, as a sentence; empty if it did not fail or the evidence shows no cause."""
     if verdict.judgement is not Judgement.FAIL:
         return ""
@@ -113,13 +113,13 @@ def cause(case: Case, verdict: Verdict, plan: Plan | None = None, traced: Eviden
     return next(filter(None, sentences), "")
 
 
-def known_cause(case: Case, verdict: ProbeVerdict) -> str:
+def known_cause(case: JudgedProbe, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence; empty if nothing failed or the evidence shows no cause."""
     sentences = (cause(case, each, verdict.plan, verdict.traced) for each in verdict.verdicts)
     return next(filter(None, sentences), "")
 
 
-def why(case: Case, verdict: ProbeVerdict) -> str:
+def why(case: JudgedProbe, verdict: ProbeVerdict) -> str:
     """The cause of a failure in one sentence, or else what the taps saw; empty if nothing failed."""
     known = known_cause(case, verdict)
     failed = next((each for each in verdict.verdicts if each.judgement is Judgement.FAIL), None)

@@ -3,11 +3,11 @@
 from proxylab.evidence.evidence import Observation, Packet
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.words import Spread
-from proxylab.verdict.account.copies import copying
-from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.account.hops import Translation, second_nat
 from proxylab.verdict.causes.failure import Failure, by_foreign_rule
 from proxylab.verdict.dns import has_no_address
+from proxylab.verdict.flows.copies import copying
+from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows.hops import Translation, second_nat
 from proxylab.verdict.rule_words import is_from_itself, the_rule, why_masqueraded
 
 __all__ = [
@@ -139,12 +139,14 @@ def delivered_by(failure: Failure) -> str:
 def led_to_port(failure: Failure) -> str:
     """A rule translated the packet to a wrong port."""
     case, resolved = failure.case, failure.case.resolved
-    arrival = next(each for each in failure.flow.arrivals if case.due_at(each.destination, each.destination_port))
+    arrival = next(
+        each for each in failure.flow.arrivals if case.expected_ends(each.destination, each.destination_port)
+    )
     there = (arrival.destination, arrival.destination_port)
     rule = next((each for each in case.translations if each.translates_to == there), None)
     if rule is None:
         return ""
-    due = listed([endpoint(*each) for each in case.due_at(*there)], "or")
+    due = listed([endpoint(*each) for each in case.expected_ends(*there)], "or")
     has = f"the endpoint of {resolved.service_port} is {due}" if resolved.service_port else f"the probe dialled {due}"
     return f"{rule.count.node} translated the packet to {endpoint(*there)} by {the_rule(rule)}, but {has}."
 
@@ -209,7 +211,7 @@ def led_to_backend(failure: Failure) -> str:
 def never_chosen(failure: Failure) -> str:
     """The proxy never chose some backends, as all flows together show."""
     case = failure.case
-    never = [name for name in case.probe.expect.backend_names if not case.found[name]]
+    never = [name for name in case.probe.expect.backend_names if not case.arrivals_by_pod[name]]
     if not never or (failure.verdict.example is not None and failure.flow.arrivals):
         return ""
     its = "its" if len(never) == 1 else "their"
@@ -227,8 +229,8 @@ def share_is_wrong(failure: Failure) -> str:
     if case.probe.expect.spread is Spread.STICKY:
         remembering = any(rule.value("-m") and "--rcheck" in rule.count.text for rule in case.rules)
         forgot = "" if remembering or not case.evidence.counts else ": no rule remembered where the first went"
-        return f"the flows of {case.resolved.sender.name} went to {listed(list(case.found))}{forgot}."
-    found, shares = case.found, case.due_shares
+        return f"the flows of {case.resolved.sender.name} went to {listed(list(case.arrivals_by_pod))}{forgot}."
+    found, shares = case.arrivals_by_pod, case.expected_shares
     flows = sum(found[name] for name in shares)
     if not flows:
         return ""

@@ -11,11 +11,11 @@ from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.evidence.words import amount, listed
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.account.hops import hop, hops, is_at, last_seen, seen_untranslated
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows.hops import hop, hops, is_at, last_seen, seen_untranslated
 from proxylab.verdict.model import Verdict
 
 __all__ = ["AT"]
@@ -26,7 +26,7 @@ _ENDING = {Outcome.DROPPED: ("DROP", Fate.LOST), Outcome.REJECTED: ("REJECT", Fa
 _REFUSALS = frozenset({Packet.RESET, Packet.PORT_UNREACHABLE})
 
 
-def _judge(case: Case, expected: str) -> Verdict:
+def _judge(case: JudgedProbe, expected: str) -> Verdict:
     """``at``: the node whose rule or stack ended every flow, or the node, pod or host that refused every flow."""
     outcome = case.probe.expect.outcome
     if outcome is Outcome.UNTRANSLATED or case.went_no_further:
@@ -36,7 +36,7 @@ def _judge(case: Case, expected: str) -> Verdict:
     return _by_refusals(case, expected)
 
 
-def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
+def _by_rules(case: JudgedProbe, expected: str, target: str, fate: Fate) -> Verdict:
     outcome, rules = case.probe.expect.outcome, case.ending(target)
     findings, needed = Findings(case), case.packets
     counted = Counter[str]()
@@ -58,7 +58,7 @@ def _by_rules(case: Case, expected: str, target: str, fate: Fate) -> Verdict:
     return findings.settle("at", expected=expected, observed=listed([*counted]) if counted else "not known")
 
 
-def _by_taps(case: Case, expected: str) -> Verdict:
+def _by_taps(case: JudgedProbe, expected: str) -> Verdict:
     """``at`` by the taps on devices of nodes: where each flow went on untranslated, or where it was seen last."""
     untranslated = case.probe.expect.outcome is Outcome.UNTRANSLATED
     findings = Findings(case)
@@ -74,10 +74,10 @@ def _by_taps(case: Case, expected: str) -> Verdict:
     return findings.settle("at", expected=expected, observed=listed(list(reached)), silence=case.silence)
 
 
-def _by_refusals(case: Case, expected: str) -> Verdict:
+def _by_refusals(case: JudgedProbe, expected: str) -> Verdict:
     """``at``: the pod that got and refused every flow, or the node that sent the refusal."""
     findings = Findings(case)
-    reached = dict.fromkeys(case.found)
+    reached = dict.fromkeys(case.arrivals_by_pod)
     for flow in case.flows:
         answer = next((each for each in hops(flow) if each.packet in _REFUSALS), None)
         if flow.reached:
@@ -109,7 +109,7 @@ def _unknown(answer: Observation) -> str:
     return f"the {answer.packet} came in at {hop(answer)}, and no tap saw where it came from"
 
 
-def _as_seen(case: Case, verdict: Verdict) -> str:
+def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     seen = last_seen(case.flows[verdict.example or 0])
     if seen is None:
         return ""
@@ -117,7 +117,7 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"the packet got as far as {hop(seen)}: no tap saw it again after {went} there."
 
 
-AT = Expectation[Case, str](
+AT = Expectation[JudgedProbe, str](
     key="at",
     wanted=lambda case: None if case.ends_beyond_nodes else case.probe.expect.at,
     judge=_judge,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.expect import ConntrackExpect, Entries
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.conntrack_tables import Tables, entry_words
 from proxylab.verdict.expectations.end_of_step import EndOfStep
 from proxylab.verdict.expectations.expectation import Expectation
@@ -71,7 +71,7 @@ def _as_seen(tables: Tables, wanted: ConntrackExpect | None) -> str:
     return f"{missing}{amount(len(tables.there(wanted)), 'entry')}: no such flow passed there, or its entry is gone."
 
 
-CONNTRACK = Expectation[Case, ConntrackExpect](
+CONNTRACK = Expectation[JudgedProbe, ConntrackExpect](
     key="conntrack",
     wanted=lambda case: case.probe.expect.conntrack,
     judge=lambda case, wanted: _judge(case, case.tables, wanted),

@@ -7,24 +7,24 @@ rule is a witness here.
 
 from proxylab.evidence.words import amount, listed
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import Fate, Flow
-from proxylab.verdict.account.hops import hop, is_at, last_seen
-from proxylab.verdict.case import Case, fate_clause, fates
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
 from proxylab.verdict.doubts import disagreement
 from proxylab.verdict.drops import KernelDrop, drop_at
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import hop, is_at, last_seen
 from proxylab.verdict.model import Verdict
 
 __all__ = ["AT_POD", "DROPPED_AT_POD"]
 
 
-def _judge_drop(case: Case, wanted: Outcome) -> Verdict:
+def _judge_drop(case: JudgedProbe, wanted: Outcome) -> Verdict:
     """Every flow came in there, and the stack counted each packet as received and passed none on."""
     where = str(case.probe.expect.at)
     findings = Findings(case)
     drop = _drop(case)
-    for flow, fate in case.sorted_flows:
+    for flow, fate in case.flows_with_fates:
         # Connection tracking is no witness here: such drops are about packets that bypassed it or came twice.
         contradiction = disagreement(flow, fate, case.resolved.protocol)
         if contradiction:
@@ -42,17 +42,17 @@ def _judge_drop(case: Case, wanted: Outcome) -> Verdict:
     return findings.settle(
         "outcome",
         expected=wanted,
-        observed=f"dropped at {drop.node} by {drop.by}" if drop and not findings.any_wrong else fates(case),
+        observed=f"dropped at {drop.node} by {drop.by}" if drop and not findings.any_wrong else fates_text(case),
         silence=case.silence,
         witnesses=() if drop is None else (str(drop),),
     )
 
 
-def _judge_end(case: Case, where: str) -> Verdict:
+def _judge_end(case: JudgedProbe, where: str) -> Verdict:
     """``at``: the taps saw every flow last there, and nothing answered it."""
     findings = Findings(case)
     reached: dict[str, None] = {}
-    for flow, fate in case.sorted_flows:
+    for flow, fate in case.flows_with_fates:
         seen = last_seen(flow)
         if seen is not None:
             reached[hop(seen)] = None
@@ -66,7 +66,7 @@ def _judge_end(case: Case, where: str) -> Verdict:
     return findings.settle("at", expected=where, observed=listed(list(reached)), silence=case.silence)
 
 
-def _drop(case: Case) -> KernelDrop | None:
+def _drop(case: JudgedProbe) -> KernelDrop | None:
     (namespace,) = case.resolved.watched
     sources = {arrival.source for flow in case.flows for arrival in flow.arrivals}
     own = sources == {arrival.destination for flow in case.flows for arrival in flow.arrivals}
@@ -74,7 +74,7 @@ def _drop(case: Case) -> KernelDrop | None:
     return drop_at(case.resolved, case.evidence, namespace, case.packets_counted, source)
 
 
-def _answer(case: Case, flow: Flow, fate: Fate) -> str:
+def _answer(case: JudgedProbe, flow: Flow, fate: Fate) -> str:
     return fate_clause(case, flow, fate) if _heard(flow) and not flow.replies else f"{listed(flow.reached)} answered it"
 
 
@@ -93,11 +93,11 @@ def _came(flow: Flow, where: str) -> bool:
     return all(is_at(each, where) for each in seen) and (last := last_seen(flow)) is not None and is_at(last, where)
 
 
-DROPPED_AT_POD = Expectation[Case, Outcome](
+DROPPED_AT_POD = Expectation[JudgedProbe, Outcome](
     key="outcome",
     wanted=lambda case: case.probe.expect.outcome if case.came_beyond_nodes else None,
     judge=_judge_drop,
 )
-AT_POD = Expectation[Case, str](
+AT_POD = Expectation[JudgedProbe, str](
     key="at", wanted=lambda case: case.probe.expect.at if case.ends_beyond_nodes else None, judge=_judge_end
 )

@@ -5,7 +5,7 @@ from collections import Counter
 from proxylab.evidence.evidence import HttpReport
 from proxylab.evidence.words import amount, endpoint
 from proxylab.scenario.expect import HttpExpect
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
@@ -13,7 +13,7 @@ from proxylab.verdict.model import Verdict
 __all__ = ["HTTP"]
 
 
-def _judge(case: Case, wanted: HttpExpect) -> Verdict:
+def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
     """Every flow got an HTTP answer with that status and that number of local endpoints."""
     findings = Findings(case)
     answers: dict[int, list[HttpReport]] = {flow.number: [] for flow in case.flows}
@@ -52,7 +52,7 @@ def _endpoints(number: int | None) -> str:
     return "no number of local endpoints" if number is None else amount(number, "local endpoint")
 
 
-def _as_seen(case: Case, verdict: Verdict) -> str:
+def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     report = next((each for each in case.evidence.http if each.flow == (verdict.example or 0)), None)
     if report is None:
         return ""
@@ -61,6 +61,6 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"{endpoint(*case.dialled)} answered with status {report.status}."
 
 
-HTTP = Expectation[Case, HttpExpect](
+HTTP = Expectation[JudgedProbe, HttpExpect](
     key="http", wanted=lambda case: case.probe.expect.http, judge=_judge, as_seen=_as_seen
 )

@@ -11,8 +11,8 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Lookup
 from proxylab.evidence.words import listed
 from proxylab.plan.resolved import Question
-from proxylab.verdict.case import Case
-from proxylab.verdict.dns import due_addresses, found_addresses
+from proxylab.verdict.case import JudgedProbe
+from proxylab.verdict.dns import expected_addresses, found_addresses
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
@@ -20,7 +20,7 @@ from proxylab.verdict.model import Verdict
 __all__ = ["NAME"]
 
 
-def _judge(case: Case, question: Question) -> Verdict:
+def _judge(case: JudgedProbe, question: Question) -> Verdict:
     """The name gives the addresses that it must give."""
     lookups = case.evidence.lookups
     asked = [each for each in lookups if each.server in question.resolvers]
@@ -68,9 +68,9 @@ def _nothing(asked: Sequence[Lookup]) -> str:
     return f"{informative.server} answered {informative.code} for {_spelled(informative)}"
 
 
-def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
+def _strangers(case: JudgedProbe, question: Question, found: Sequence[IPAddress]) -> Iterator[str]:
     """How the answer is wrong."""
-    due = due_addresses(case.probe, question)
+    due = expected_addresses(case.probe, question)
     if due is not None:
         if missing := [each for each in due if each not in found]:
             yield f"the name does not give {listed([_called(question, each) for each in missing])}"
@@ -81,11 +81,11 @@ def _strangers(case: Case, question: Question, found: Sequence[IPAddress]) -> It
         yield f"the name does not give {question.wanted}, which the probe must dial"
 
 
-def _expected(case: Case, question: Question) -> str:
+def _expected(case: JudgedProbe, question: Question) -> str:
     backends = case.probe.expect.backend_names
     if question.headless and backends:
         return listed(list(backends))
-    due = due_addresses(case.probe, question)
+    due = expected_addresses(case.probe, question)
     return listed(list(map(str, due))) if due else "an address"
 
 
@@ -120,6 +120,6 @@ def _error(error: str) -> str:
     return "the answer is malformed" if error == "malformed" else f"the socket reports {error}"
 
 
-NAME = Expectation[Case, Question](
+NAME = Expectation[JudgedProbe, Question](
     key="name", wanted=lambda case: case.resolved.question, judge=_judge, needs=Needs.NOTHING
 )

@@ -36,13 +36,13 @@ from proxylab.evidence.evidence import Direction, Leg, Observation
 from proxylab.evidence.words import amount, endpoint, listed, tally
 from proxylab.plan.resolved import STACK
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import Fate, Flow, counted_ends
-from proxylab.verdict.account.hops import hop, last_seen
-from proxylab.verdict.case import Case, fate_clause, fates, nodes_of
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text, nodes_of
 from proxylab.verdict.doubts import packets_of, packets_until
 from proxylab.verdict.drops import kernel_drop, rejects, suspicion
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
+from proxylab.verdict.flows.hops import hop, last_seen
 from proxylab.verdict.model import Verdict
 from proxylab.verdict.rule_words import the_rule
 
@@ -68,7 +68,7 @@ _UNDECIDED = {
 """Fates that neither fulfil nor break an outcome: a witness is missing, or two contradict each other."""
 
 
-def _wanted(case: Case) -> Outcome | None:
+def _wanted(case: JudgedProbe) -> Outcome | None:
     """``untranslated``, and a drop at a pod that packets came to, have rows of their own."""
     outcome = case.probe.expect.outcome
     if not case.is_about_packets or outcome is Outcome.UNTRANSLATED or case.came_beyond_nodes:
@@ -76,10 +76,10 @@ def _wanted(case: Case) -> Outcome | None:
     return outcome
 
 
-def _judge(case: Case, outcome: Outcome) -> Verdict:
+def _judge(case: JudgedProbe, outcome: Outcome) -> Verdict:
     """What became of every flow is what the author expects."""
     wanted, findings = _FATE[outcome], Findings(case)
-    for flow, fate in case.sorted_flows:
+    for flow, fate in case.flows_with_fates:
         if flow.number in case.second_nats:
             findings.wrong(f"it was translated twice: {case.second_nats[flow.number]}", flow.number)
         elif fate is Fate.COPIED:
@@ -105,7 +105,7 @@ def _judge(case: Case, outcome: Outcome) -> Verdict:
     )
 
 
-def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
+def _comes_to(case: JudgedProbe, flow: Flow, fate: Fate) -> bool:
     """Whether another fate is the outcome, too: a drop in the sender's own OUTPUT, or a closed port over UDP.
 
     For a closed UDP port a stack sends what a rejecting rule sends: ICMP port unreachable. It is the stack's where no
@@ -119,7 +119,7 @@ def _comes_to(case: Case, flow: Flow, fate: Fate) -> bool:
     return not flow.errors and fate in (Fate.REJECTED, Fate.UNREACHABLE) and not rejects(case.evidence)
 
 
-def _unended(case: Case, flow: Flow) -> str:
+def _unended(case: JudgedProbe, flow: Flow) -> str:
     """How the connection of an answered flow remained without an end, as a clause."""
     sender = case.resolved.sender.name
     if flow.unended != "timeout":
@@ -127,13 +127,13 @@ def _unended(case: Case, flow: Flow) -> str:
     return f"its connection did not end: {sender} sent its FIN, and none came back from {listed(flow.reached)}"
 
 
-def _unseen(case: Case, flow: Flow) -> str:
+def _unseen(case: JudgedProbe, flow: Flow) -> str:
     seen = last_seen(flow)
     behind = hop(seen) if seen is not None and seen.netns_name in case.resolved.nodes else ""
     return f"no tap saw it behind {behind}" if behind else "no tap saw it again after it left"
 
 
-def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None:
+def _look_closer(case: JudgedProbe, flow: Flow, fate: Fate, findings: Findings) -> None:
     """What speaks against a fate that looks as expected."""
     if flow.unended:
         findings.missing(f"it was answered, but {_unended(case, flow)}", flow.number)
@@ -141,20 +141,20 @@ def _look_closer(case: Case, flow: Flow, fate: Fate, findings: Findings) -> None
         findings.doubt(clause, flow.number)
 
 
-def _observed(case: Case) -> str:
+def _observed(case: JudgedProbe) -> str:
     unended = sum(1 for flow in case.flows if flow.unended)
     more = f", {amount(unended, 'connection')} without an end" if unended else ""
-    return (_ended_silently(case) or fates(case)) + more
+    return (_ended_silently(case) or fates_text(case)) + more
 
 
-def _ended_silently(case: Case) -> str:
+def _ended_silently(case: JudgedProbe) -> str:
     """Where the taps saw flows last that no rule and no stack counted as dropped; empty for other flows."""
     if not case.went_no_further or case.stack_drop or set(case.fates) != {Fate.LOST}:
         return ""
     return f"seen last at {listed(list(dict.fromkeys(hop(seen) for flow in case.flows if (seen := last_seen(flow)))))}"
 
 
-def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
+def _doubts_about_outcome(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
     """Reasons why flows with the expected fate may owe it to something else than the rules."""
     if outcome is Outcome.DELIVERED:
         yield from _doubts_about_translation(case)
@@ -170,7 +170,7 @@ def _doubts_about_outcome(case: Case, outcome: Outcome) -> Iterator[str]:
             yield from _doubts_about_rules(case, outcome, "drop", "nothing arrived")
 
 
-def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
+def _doubts_about_whose_drop(case: JudgedProbe) -> Iterator[str]:
     """Foreign rules that may have dropped the packets in place of the engine under test.
 
     Rules that name the dialled address, and stacks, prove a drop by their own counters. Otherwise the last hop is the
@@ -187,7 +187,7 @@ def _doubts_about_whose_drop(case: Case) -> Iterator[str]:
             yield f"{clause}, and may have dropped it before the engine's rules saw it"
 
 
-def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
+def _doubts_about(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
     """Reasons why a fate that looks as expected may be another one."""
     if case.probe.expect.outcome is Outcome.REFUSED:
         yield from _doubts_about_refusal(case, flow)
@@ -204,7 +204,7 @@ def _doubts_about(case: Case, flow: Flow, fate: Fate) -> Iterator[str]:
         yield fate_clause(case, flow, fate)
 
 
-def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
+def _doubts_about_refusal(case: JudgedProbe, flow: Flow) -> Iterator[str]:
     for reset in flow.resets:
         if (reset.source, reset.source_port) != case.dialled:
             stranger = endpoint(reset.source, reset.source_port)
@@ -214,7 +214,7 @@ def _doubts_about_refusal(case: Case, flow: Flow) -> Iterator[str]:
             yield f"the ICMP error is from {icmp.source}, not from {case.dialled[0]} that was dialled"
 
 
-def _doubts_about_translation(case: Case) -> Iterator[str]:
+def _doubts_about_translation(case: JudgedProbe) -> Iterator[str]:
     """Pods that got more flows than the DNAT rules to them counted: something else may have sent the flows there.
 
     A DNAT rule counts the first packet of a flow, and each flow of a probe is new. The kernel would translate a flow
@@ -234,15 +234,15 @@ def _doubts_about_translation(case: Case) -> Iterator[str]:
             yield f"DNAT rules to {endpoint(*where)} counted {counted[where]:,} of {amount(flows, 'flow')} it got"
 
 
-def _doubts_about_program(case: Case) -> Iterator[str]:
+def _doubts_about_program(case: JudgedProbe) -> Iterator[str]:
     """Flows that a proxy's process divided or closed, beyond those that rules led to it."""
-    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.sorted_flows)
+    due = sum(flow.relayed is not None or fate is Fate.CLOSED for flow, fate in case.flows_with_fates)
     counted = sum(rule.count.packets for rule in case.leading_to_program)
     if counted < due and set(case.resolved.nodes) <= set(case.evidence.counted):
         yield f"rules that lead to a proxy's process counted {counted:,} of {amount(due, 'flow')}"
 
 
-def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
+def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: str) -> Iterator[str]:
     """Why ``seen`` does not prove the work of rules: no counter accounts for every packet."""
     needed = case.packets
     rules = case.ending(_TARGET[outcome])
@@ -255,7 +255,7 @@ def _doubts_about_rules(case: Case, outcome: Outcome, verb: str, seen: str) -> I
         yield f"{seen}, but no rule counted it as {outcome}"
 
 
-def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
+def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
     if outcome is Outcome.DELIVERED:
         reached = [netns_name for flow in case.arrived for netns_name in flow.reached]
         yield from tally((f"seen at {netns_name}" for netns_name in reached), len(case.flows))
@@ -281,7 +281,7 @@ def _witnesses(case: Case, outcome: Outcome) -> Iterator[str]:
             yield f"{rule.count.node} counted {amount(rule.count.packets, 'packet')}: {rule.count.text}"
 
 
-def seen_instead(case: Case, verdict: Verdict) -> str:
+def seen_instead(case: JudgedProbe, verdict: Verdict) -> str:
     """What became of a flow with another fate, as a sentence."""
     flow = case.flows[verdict.example or 0]
     sender = case.resolved.sender.name
@@ -313,12 +313,12 @@ def seen_instead(case: Case, verdict: Verdict) -> str:
             return f"{fate_clause(case, flow, fate)}."
 
 
-def lost_where(case: Case) -> str:
+def lost_where(case: JudgedProbe) -> str:
     """Where the taps saw most of the lost flows last, as a sentence; empty if none was lost.
 
     It does not guess why: it names a rule or a counter only if that counted exactly as many packets there.
     """
-    lost = [flow for flow, fate in case.sorted_flows if fate is Fate.LOST]
+    lost = [flow for flow, fate in case.flows_with_fates if fate is Fate.LOST]
     if not lost:
         return ""
     by_hop: defaultdict[tuple[str, str, Direction] | None, list[tuple[Flow, Observation | None]]] = defaultdict(list)
@@ -333,11 +333,11 @@ def lost_where(case: Case) -> str:
     return _dropped_at(case, flows, seen, who) or f"{who} {_lost(case, flows, seen)}."
 
 
-def _who(case: Case, flows: Sequence[Flow]) -> str:
+def _who(case: JudgedProbe, flows: Sequence[Flow]) -> str:
     return "the packet" if len(case.flows) == 1 else f"{len(flows):,} of {amount(len(case.flows), 'flow')}"
 
 
-def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) -> str:
+def _dropped_at(case: JudgedProbe, flows: Sequence[Flow], seen: Observation, who: str) -> str:
     """The rule or stack that counted exactly as many packets at their last hop; empty if there is none."""
     if seen.netns_name not in case.resolved.nodes:
         return ""
@@ -350,7 +350,7 @@ def _dropped_at(case: Case, flows: Sequence[Flow], seen: Observation, who: str) 
     return f"{drop}." if drop is not None and drop.node == seen.netns_name else ""
 
 
-def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
+def _lost(case: JudgedProbe, flows: Sequence[Flow], seen: Observation) -> str:
     was, they, them = ("was", "it", "it") if len(flows) == 1 else ("were", "they", "them")
     to = f"addressed to {endpoint(seen.destination, seen.destination_port)}"
     if seen.netns_name not in case.resolved.nodes:
@@ -362,7 +362,7 @@ def _lost(case: Case, flows: Sequence[Flow], seen: Observation) -> str:
     return f"{was} lost behind {seen.netns_name}: {they} left by {seen.device}, {to}, and came in nowhere"
 
 
-OUTCOME = Expectation[Case, Outcome](
+OUTCOME = Expectation[JudgedProbe, Outcome](
     key="outcome",
     wanted=_wanted,
     judge=_judge,

@@ -10,10 +10,10 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Observation
 from proxylab.evidence.words import endpoint, listed
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import counted_ends
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import counted_ends
 from proxylab.verdict.model import Verdict
 
 __all__ = ["PORT"]
@@ -21,7 +21,7 @@ __all__ = ["PORT"]
 _End = tuple[IPAddress, int]
 
 
-def _wanted(case: Case) -> dict[_End, int] | None:
+def _wanted(case: JudgedProbe) -> dict[_End, int] | None:
     """How many packets arrived at each address and port; ``None`` where none did or should, or any port will do."""
     expect = case.probe.expect
     may_arrive = expect.outcome in (Outcome.DELIVERED, Outcome.REFUSED) or case.ends_beyond_nodes
@@ -30,10 +30,10 @@ def _wanted(case: Case) -> dict[_End, int] | None:
     return counted_ends([_end(each) for flow in case.arrived for each in flow.arrivals]) or None
 
 
-def _judge(case: Case, arrived: dict[_End, int]) -> Verdict:
+def _judge(case: JudgedProbe, arrived: dict[_End, int]) -> Verdict:
     """Every packet that arrived came to the right port."""
     resolved, findings = case.resolved, Findings(case)
-    wrong = {end for end in arrived if case.due_at(*end)}
+    wrong = {end for end in arrived if case.expected_ends(*end)}
     for flow in case.arrived if wrong else ():
         for each in flow.arrivals:
             if _end(each) in wrong:
@@ -46,8 +46,8 @@ def _judge(case: Case, arrived: dict[_End, int]) -> Verdict:
     )
 
 
-def _clause(case: Case, arrival: Observation) -> str:
-    due, resolved = case.due_at(*_end(arrival)), case.resolved
+def _clause(case: JudgedProbe, arrival: Observation) -> str:
+    due, resolved = case.expected_ends(*_end(arrival)), case.resolved
     ports = listed([str(port) for _, port in due], "or")
     came = f"it arrived at port {arrival.destination_port} of {arrival.netns_name}"
     if resolved.service_port:
@@ -61,4 +61,4 @@ def _end(arrival: Observation) -> _End:
     return arrival.destination, arrival.destination_port
 
 
-PORT = Expectation[Case, dict[_End, int]](key="port", wanted=_wanted, judge=_judge)
+PORT = Expectation[JudgedProbe, dict[_End, int]](key="port", wanted=_wanted, judge=_judge)

@@ -4,17 +4,17 @@ from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.words import amount, endpoint, listed
 from proxylab.scenario.expect import ReplyByBackend
 from proxylab.scenario.words import Manner, Outcome, Reply
-from proxylab.verdict.account.copies import copies
-from proxylab.verdict.account.flows import Fate, Flow, counted_ends
-from proxylab.verdict.case import Case, fate_clause
+from proxylab.verdict.case import JudgedProbe, fate_clause
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.copies import copies
+from proxylab.verdict.flows.flows import Fate, Flow, counted_ends
 from proxylab.verdict.model import Verdict
 
 __all__ = ["REPLY"]
 
 
-def _wanted(case: Case) -> Reply | ReplyByBackend | None:
+def _wanted(case: JudgedProbe) -> Reply | ReplyByBackend | None:
     """The author's word; a reply from the dialled address where the author only expects a delivery."""
     expect = case.probe.expect
     if not case.is_about_packets or expect.outcome is not Outcome.DELIVERED:
@@ -22,7 +22,7 @@ def _wanted(case: Case) -> Reply | ReplyByBackend | None:
     return expect.reply or Reply.TRANSLATED
 
 
-def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
+def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     """The reply has the dialled address as its source; for ``untranslated`` that of the backend which the flow reached.
 
     A backend that the author does not name answers as usual.
@@ -30,7 +30,7 @@ def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
     resolved = case.resolved
     findings = Findings(case)
     answered = 0
-    for flow, fate in case.sorted_flows:
+    for flow, fate in case.flows_with_fates:
         if not flow.arrivals:
             findings.doubt("it never arrived at a pod that could reply", flow.number)
             continue
@@ -57,7 +57,7 @@ def _judge(case: Case, wanted: Reply | ReplyByBackend) -> Verdict:
     )
 
 
-def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
+def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
     """What is wrong with the replies that the sender heard; empty if nothing is, or if there are none."""
     resolved = case.resolved
     ports = [departure.source_port for departure in flow.departures]
@@ -89,7 +89,7 @@ def _wrong_reply(case: Case, flow: Flow, wanted: Reply) -> str:
     return ""
 
 
-def _in_words(case: Case, wanted: Reply | ReplyByBackend) -> str:
+def _in_words(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> str:
     if isinstance(wanted, ReplyByBackend):
         return ", ".join(f"{name} {reply}" for name, reply in wanted.of.items())
     return f"from {endpoint(*case.dialled)}" if wanted is Reply.TRANSLATED else "from the backend itself"
@@ -99,7 +99,7 @@ def _number(replies: int) -> str:
     return "one" if replies == 1 else f"{replies:,}"
 
 
-def _replies(case: Case) -> str:
+def _replies(case: JudgedProbe) -> str:
     sources = counted_ends(
         [(flow.replies[0].source, flow.replies[0].source_port) for flow in case.flows if flow.replies]
     )
@@ -110,7 +110,7 @@ def _replies(case: Case) -> str:
     return ", ".join(found[:4]) or "none"
 
 
-def _as_seen(case: Case, verdict: Verdict) -> str:
+def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
     if not flow.replies:
         return ""
@@ -120,10 +120,10 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"the probe dialled {due}, but {endpoint(*came)} answered, or a rule made that the reply's source."
 
 
-def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
+def _seen_address(case: JudgedProbe, verdict: Verdict) -> IPAddress | None:
     return next((reply.source for reply in case.flows[verdict.example or 0].replies), None)
 
 
-REPLY = Expectation[Case, Reply | ReplyByBackend](
+REPLY = Expectation[JudgedProbe, Reply | ReplyByBackend](
     key="reply", wanted=_wanted, judge=_judge, as_seen=_as_seen, seen_address=_seen_address
 )

@@ -20,10 +20,10 @@ from proxylab.scenario.expect import (
     SourceExpectation,
 )
 from proxylab.scenario.words import Manner
-from proxylab.verdict.account.flows import Flow, counted_ends
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import Flow, counted_ends
 from proxylab.verdict.model import Verdict
 
 __all__ = ["SOURCE"]
@@ -41,7 +41,7 @@ class _Changes(NamedTuple):
     unwanted: int
 
 
-def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
+def _judge(case: JudgedProbe, wanted: SourceExpectation) -> Verdict:
     """Every packet that arrived has the expected source address, and each node changed it once at most."""
     findings = Findings(case, case.unseen)
     changes = _changes(case)
@@ -76,7 +76,7 @@ def _judge(case: Case, wanted: SourceExpectation) -> Verdict:
     )
 
 
-def _note_unknown(case: Case, flow: Flow, findings: Findings) -> None:
+def _note_unknown(case: JudgedProbe, flow: Flow, findings: Findings) -> None:
     """Neither the author nor the plan gives a source for the backend that the flow reached."""
     reached, source = listed(flow.reached), flow.arrivals[0].source
     if case.wanted_source(flow) is None:
@@ -90,13 +90,13 @@ def _due_there(wanted: SourceExpectation, due: IPAddress) -> str:
     return f", not from {due}" if isinstance(wanted, Masqueraded | SourceByBackend) else ""
 
 
-def _changes(case: Case) -> _Changes:
+def _changes(case: JudgedProbe) -> _Changes:
     wanted = Counter(type(case.wanted_source(flow)) for flow in case.arrived)
     packets, preserved = sum(rule.count.packets for rule in case.rules if rule.changes_source), wanted[Preserved]
     return _Changes(preserved, wanted[Masqueraded], packets, packets - (len(case.flows) - preserved))
 
 
-def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -> None:
+def _tell_apart(case: JudgedProbe, flow: Flow, changes: _Changes, findings: Findings) -> None:
     """Judge whether a node masqueraded its own packet, whose source address is the same in either case."""
     wanted, sender, source = case.wanted_source(flow), case.resolved.sender, flow.arrivals[0].source
     if sender.device != STACK or source != sender.address_of_flow(flow.number) or flow.relayed is not None:
@@ -116,7 +116,7 @@ def _tell_apart(case: Case, flow: Flow, changes: _Changes, findings: Findings) -
         (findings.wrong if known else findings.doubt)(clause, flow.number)
 
 
-def _in_words(case: Case, wanted: SourceExpectation) -> str:
+def _in_words(case: JudgedProbe, wanted: SourceExpectation) -> str:
     """What the author wrote, and the addresses that it stands for."""
     sender = case.resolved.sender
     match wanted:
@@ -145,7 +145,7 @@ def _in_a_word(wanted: Preserved | Masqueraded | SourceAddress) -> str:
             return str(address)
 
 
-def _disagreement(case: Case, flow: Flow) -> str:
+def _disagreement(case: JudgedProbe, flow: Flow) -> str:
     """How the tap at the pod and the responder behind it contradict each other; empty where they agree."""
     report = flow.report
     if case.resolved.manner is not Manner.CONNECT or report is None or report.error:
@@ -160,7 +160,7 @@ def _disagreement(case: Case, flow: Flow) -> str:
     return f"the tap at {listed(flow.reached)} saw {at_tap}, {report.backend} itself saw {endpoint(*peer)}"
 
 
-def _as_seen(case: Case, verdict: Verdict) -> str:
+def _as_seen(case: JudgedProbe, verdict: Verdict) -> str:
     flow = case.flows[verdict.example or 0]
     client = case.resolved.sender.address_of_flow(flow.number)
     for arrival in flow.arrivals:
@@ -170,11 +170,11 @@ def _as_seen(case: Case, verdict: Verdict) -> str:
     return f"nothing changed the packet's source: {listed(flow.reached)} saw {client}." if flow.arrivals else ""
 
 
-def _seen_address(case: Case, verdict: Verdict) -> IPAddress | None:
+def _seen_address(case: JudgedProbe, verdict: Verdict) -> IPAddress | None:
     return next((arrival.source for arrival in case.flows[verdict.example or 0].arrivals), None)
 
 
-SOURCE = Expectation[Case, SourceExpectation](
+SOURCE = Expectation[JudgedProbe, SourceExpectation](
     key="source",
     wanted=lambda case: case.probe.expect.source,
     judge=_judge,

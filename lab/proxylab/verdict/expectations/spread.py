@@ -6,7 +6,7 @@ from proxylab.evidence.words import amount, counted, listed
 from proxylab.scenario.expect import Shares
 from proxylab.scenario.words import Spread
 from proxylab.statistics import SHARE_CHANGE, SIGNIFICANCE, flows_needed_for, flows_to_stick, spread_p_value
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation, Needs
 from proxylab.verdict.findings import Findings
 from proxylab.verdict.model import Verdict
@@ -14,7 +14,7 @@ from proxylab.verdict.model import Verdict
 __all__ = ["SPREAD"]
 
 
-def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
+def _judge(case: JudgedProbe, wanted: Spread | Shares) -> Verdict:
     """The spread of flows over the expected backends, or without those over the pods that they reached.
 
     A spread over too few flows is neither even nor uneven: see ``proxylab.statistics``.
@@ -27,16 +27,16 @@ def _judge(case: Case, wanted: Spread | Shares) -> Verdict:
             shown = ", ".join(f"{name} {share:.1%}" for name, share in of.items())
             return _judge_shares(case, of, shown)
         case _:
-            names = backends or tuple(case.found)
+            names = backends or tuple(case.arrivals_by_pod)
             due = dict.fromkeys(names, 1 / len(names)) if names else {}
             return _judge_shares(
                 case, due, f"even, {1 / len(names):.1%} each" if names else "even", named=bool(backends)
             )
 
 
-def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
+def _judge_shares(case: JudgedProbe, due: Mapping[str, float], expected: str, *, named: bool = True) -> Verdict:
     """Each pod got its due share of all flows, as far as chance allows."""
-    found = case.found
+    found = case.arrivals_by_pod
     counts = [found[name] for name in due]
     shares = tuple(due.values())
     flows, findings = sum(counts), Findings(case, case.unseen)
@@ -58,12 +58,12 @@ def _judge_shares(case: Case, due: Mapping[str, float], expected: str, *, named:
     return findings.settle("spread", expected=expected, observed=counted(found))
 
 
-def _judge_sticky(case: Case, names: Sequence[str]) -> Verdict:
+def _judge_sticky(case: JudgedProbe, names: Sequence[str]) -> Verdict:
     """All flows of a client went to one backend, and there were too many of them for chance.
 
     A client is an address. Each client may have another backend; the flows after its first show whether affinity held.
     """
-    found = case.found
+    found = case.arrivals_by_pod
     clients = case.clients
     findings = Findings(case, case.unseen)
     findings.doubt_each(case.disagreements)
@@ -92,7 +92,7 @@ def _note_strangers(findings: Findings, found: Iterable[str], names: Collection[
         findings.wrong(f"requests reached {listed(strangers)}, not an expected backend")
 
 
-SPREAD = Expectation[Case, Spread | Shares](
+SPREAD = Expectation[JudgedProbe, Spread | Shares](
     key="spread",
     wanted=lambda case: case.probe.expect.spread,
     judge=_judge,

@@ -5,7 +5,7 @@ Rows may share a key: the one that wants something of a subject judges it, and t
 
 from typing import Any, Final
 
-from proxylab.verdict.case import Case
+from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations import streams
 from proxylab.verdict.expectations.at import AT
 from proxylab.verdict.expectations.backends import BACKENDS
@@ -26,7 +26,7 @@ from proxylab.verdict.stream import Stream
 
 __all__ = ["OF_PROBES", "OF_STEPS", "OF_STREAMS"]
 
-OF_PROBES: Final[tuple[Expectation[Case, Any], ...]] = (
+OF_PROBES: Final[tuple[Expectation[JudgedProbe, Any], ...]] = (
     NAME,
     OUTCOME,
     UNTRANSLATED,

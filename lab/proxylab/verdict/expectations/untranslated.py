@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 from proxylab.evidence.words import amount, endpoint, tally
 from proxylab.scenario.words import Outcome
-from proxylab.verdict.account.flows import Fate
-from proxylab.verdict.account.hops import hop, seen_translated, seen_untranslated
-from proxylab.verdict.case import Case, fate_clause, fates
+from proxylab.verdict.case import JudgedProbe, fate_clause, fates_text
 from proxylab.verdict.expectations.expectation import Expectation
 from proxylab.verdict.findings import Findings
+from proxylab.verdict.flows.flows import Fate
+from proxylab.verdict.flows.hops import hop, seen_translated, seen_untranslated
 from proxylab.verdict.model import Verdict
 
 __all__ = ["UNTRANSLATED"]
@@ -17,16 +17,16 @@ _LEFT_ALONE = frozenset({Fate.LOST, Fate.STRAYED, Fate.UNREACHABLE})
 """Fates of an untranslated packet: it ends somewhere, and a router may report that by ICMP."""
 
 
-def _wanted(case: Case) -> Outcome | None:
+def _wanted(case: JudgedProbe) -> Outcome | None:
     outcome = case.probe.expect.outcome
     return outcome if case.is_about_packets and outcome is Outcome.UNTRANSLATED else None
 
 
-def _judge(case: Case, wanted: Outcome) -> Verdict:
+def _judge(case: JudgedProbe, wanted: Outcome) -> Verdict:
     """Every flow left a node, or reached a pod or host, under the dialled address and never under another."""
     findings = Findings(case, _signs_of_translation(case))
     witnesses: list[str] = []
-    for flow, fate in case.sorted_flows:
+    for flow, fate in case.flows_with_fates:
         seen = seen_untranslated(flow, case.dialled)
         if flow.number in case.disagreements:
             findings.doubt(case.disagreements[flow.number], flow.number)
@@ -43,17 +43,17 @@ def _judge(case: Case, wanted: Outcome) -> Verdict:
     return findings.settle(
         "outcome",
         expected=wanted,
-        observed="untranslated" if found else fates(case),
+        observed="untranslated" if found else fates_text(case),
         silence=case.silence,
         witnesses=tally(witnesses, len(case.flows)),
     )
 
 
-def _signs_of_translation(case: Case) -> Iterator[str]:
+def _signs_of_translation(case: JudgedProbe) -> Iterator[str]:
     """DNAT rules that counted: the lab sends nothing but the probe that they could translate."""
     for rule in case.translations:
         to = endpoint(*rule.translates_to) if rule.translates_to else rule.value("--to-destination")
         yield f"a DNAT rule to {to} counted {amount(rule.count.packets, 'packet')} on {rule.count.node}"
 
 
-UNTRANSLATED = Expectation[Case, Outcome](key="outcome", wanted=_wanted, judge=_judge)
+UNTRANSLATED = Expectation[JudgedProbe, Outcome](key="outcome", wanted=_wanted, judge=_judge)

@@ -17,8 +17,8 @@ from proxylab.evidence.words import endpoint, listed
 from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.model import Plan, Role
 from proxylab.plan.resolved import STACK, ResolvedProbe
-from proxylab.verdict.account.flows import Fate, Flow
-from proxylab.verdict.account.hops import way
+from proxylab.verdict.flows.flows import Fate, Flow
+from proxylab.verdict.flows.hops import way
 
 __all__ = ["copies", "copying", "lost_copies"]
 

@@ -7,8 +7,8 @@ from recorded import World
 
 from proxylab.evidence.evidence import Direction, Observation, Packet
 from proxylab.plan.resolved import STACK
-from proxylab.verdict.account.flows import flows_of
-from proxylab.verdict.account.hops import Ends, Stop, stops, way
+from proxylab.verdict.flows.flows import flows_of
+from proxylab.verdict.flows.hops import Ends, Stop, stops, way
 
 WORLD = World()
 NODE = ip_address("172.18.0.2")

@@ -23,7 +23,7 @@ from proxylab.addresses import IPAddress
 from proxylab.evidence.evidence import Direction, Leg, Observation, Packet
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import STACK, ResolvedProbe
-from proxylab.verdict.account.flows import Flow
+from proxylab.verdict.flows.flows import Flow
 
 __all__ = [
     "Ends",
