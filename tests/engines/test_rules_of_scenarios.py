@@ -31,7 +31,7 @@ from proxylab.scenario.load import load_scenario
 from proxylab.timing import Deadline
 
 OF_OTHERS = {
-    "iptables": {"nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
+    "iptables": {"another-endpoint-is-tried.lab", "nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
     "nftables": {
         "kube-xlb-and-kube-mark-drop.lab",
         "proxy-mode-switches.lab",
