@@ -33,6 +33,7 @@ from proxylab.timing import Deadline
 OF_OTHERS = {
     "iptables": {"another-endpoint-is-tried.lab", "nftables-table-deleted.lab", "proxy-mode-changes-from-nftables.lab"},
     "nftables": {
+        "another-endpoint-is-tried.lab",
         "kube-xlb-and-kube-mark-drop.lab",
         "proxy-mode-switches.lab",
         "rules-are-flushed.lab",
