@@ -43,6 +43,7 @@ _DECISIVE = TcpFlag.SYN | TcpFlag.RST | TcpFlag.ACK
 _PROBE, _SENTINEL = Kind.PROBE, Kind.SENTINEL
 _REQUEST, _REPLY, _RESET = Packet.REQUEST, Packet.REPLY, Packet.RESET
 _IN, _OUT = Direction.IN, Direction.OUT
+_OWN = Leg.OWN
 _OF_A_FLOW = frozenset({_REQUEST, _REPLY, _RESET})
 
 # Frames are kept until the next run, for bundles and captures; 10,000 flows through one node have 80,000.
@@ -115,7 +116,7 @@ class Matcher:
         leaving = [
             fields[1]
             for vantage, frame, fields, _, leg in self._rows
-            if vantage.is_sender and frame.outgoing and leg is Leg.OWN
+            if vantage.is_sender and frame.outgoing and leg is _OWN
         ]
         return leaving.count(_REQUEST)
 
@@ -191,7 +192,7 @@ class Matcher:
         if found is not None:
             flow, packet = found
             is_late = packet is _RESET and flow in self._replied
-            leg = legs.of_datagram(*found, datagram) if self._protocol is Transport.UDP else Leg.OWN
+            leg = legs.of_datagram(*found, datagram) if self._protocol is Transport.UDP else _OWN
             self._note(vantage, frame, datagram, (flow, Packet.CLOSE) if is_late else found, leg)
         elif datagram.protocol != TCP or self._protocol is not Transport.TCP:
             return
@@ -218,16 +219,17 @@ class Matcher:
                 self._note(each.tap, each.frame, each.datagram, (0, each.packet), Leg.TRIED)
 
     def _note(
-        self, vantage: TapPoint, frame: Frame, datagram: Datagram, found: tuple[int, Packet], leg: Leg = Leg.OWN
+        self, vantage: TapPoint, frame: Frame, datagram: Datagram, found: tuple[int, Packet], leg: Leg = _OWN
     ) -> None:
         flow, packet = found
         protocol = datagram.protocol
         _, source, destination, source_port, destination_port, *_ = datagram
         fields = (flow, packet, source, source_port, destination, destination_port)
         self._rows.append((vantage, frame, fields, None if packet in _OF_A_FLOW else datagram.icmp, leg))
+        if frame.outgoing or frame.otherhost or vantage.transit:
+            return
         # A node that sends may also get the answer of a second leg, which its program has yet to pass on.
-        is_onward_answer = leg is not Leg.OWN and packet is not _REQUEST
-        if frame.outgoing or frame.otherhost or vantage.transit or is_onward_answer:
+        if leg is not _OWN and packet is not _REQUEST:
             return
         self._settle(vantage, fields)
         final = datagram.icmp is not None and datagram.icmp[0] in _FINAL_ICMP[protocol]
