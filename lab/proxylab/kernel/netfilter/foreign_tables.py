@@ -11,15 +11,12 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.iptables_legacy_tables import Kind, TableReader
-from proxylab.kernel.netfilter.nfnetlink import Dump, nested, open_netfilter
+from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, GET_TABLE, Dump, nested, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["TableNames"]
 
 # include/uapi/linux/netfilter/nf_tables.h, netfilter.h
-_GET_TABLE: Final = 10 << 8 | 1
-_GET_CHAIN: Final = 10 << 8 | 4
-_GET_RULE: Final = 10 << 8 | 7
 _TABLE_NAME: Final = 1  # NFTA_TABLE_NAME, NFTA_RULE_TABLE, NFTA_CHAIN_TABLE
 _CHAIN_POLICY: Final = 5
 _DROP: Final = bytes(4)  # NF_DROP
@@ -43,7 +40,7 @@ class TableNames:
     def nft(self) -> list[str]:
         """The tables of nf_tables as nft names them, family first. Raises ``OSError``."""
         found = []
-        for body in self._dump.all(_GET_TABLE, _EVERY_FAMILY):
+        for body in self._dump.all(GET_TABLE, _EVERY_FAMILY):
             name = nested(body, _NFGENMSG_BYTES)[_TABLE_NAME].rstrip(b"\0").decode(errors="replace")
             if body[0] in _FAMILIES:
                 found.append(f"{_FAMILIES[body[0]]} {name}")
@@ -53,9 +50,9 @@ class TableNames:
         """Whether a table of nf_tables has a rule, or a policy that drops. Raises ``OSError``."""
         family, _, name = table.partition(" ")
         head, name_of = bytes([_NUMBERS[family], 0, 0, 0]), nla.text(_TABLE_NAME, name)
-        if self._dump.all(_GET_RULE, head + name_of):
+        if self._dump.all(GET_RULE, head + name_of):
             return True
-        chains = [body[_NFGENMSG_BYTES:] for body in self._dump.all(_GET_CHAIN, head)]
+        chains = [body[_NFGENMSG_BYTES:] for body in self._dump.all(GET_CHAIN, head)]
         return any(chain.startswith(name_of) and nested(chain).get(_CHAIN_POLICY) == _DROP for chain in chains)
 
     def legacy(self, family: Family, known: Collection[str]) -> list[str]:

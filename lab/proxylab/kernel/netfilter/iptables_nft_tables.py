@@ -14,13 +14,11 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.iptables_legacy_tables import Entry, Kind, Snapshot, counters
-from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, NFPROTO, Dump, open_netfilter
+from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, GET_CHAIN, GET_RULE, NFPROTO, Dump, open_netfilter
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NftTableReader"]
 
-_GET_CHAIN: Final = 10 << 8 | 4
-_GET_RULE: Final = 10 << 8 | 7
 _RULE_TABLE, _RULE_CHAIN, _RULE_EXPRESSIONS = 1, 2, 4
 _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_POLICY, _CHAIN_COUNTERS = 1, 3, 5, 8
 _EXPRESSION_NAME, _EXPRESSION_DATA = 1, 2
@@ -51,7 +49,7 @@ class NftTableReader:
         """The current table; ``None`` where the namespace has none of that name. Raises ``OSError``."""
         head = bytes([NFPROTO[self._family], 0, 0, 0])
         pieces = []
-        for kind, wanted in ((_GET_RULE, _RULE_TABLE), (_GET_CHAIN, _CHAIN_TABLE)):
+        for kind, wanted in ((GET_RULE, _RULE_TABLE), (GET_CHAIN, _CHAIN_TABLE)):
             # A dump of chains takes no filter (nf_tables_dump_chains), so chains of other tables are skipped below.
             name = nla.text(wanted, table)
             for body in self._dump.all(kind, head + name):
@@ -67,7 +65,7 @@ class NftTableReader:
             length, kind = _PIECE.unpack_from(entries, at)
             start = at + _PIECE.size
             found = dict(_attributes(entries, start, start + length))
-            entry = _rule(entries, found) if kind == _GET_RULE else _policy(entries, found)
+            entry = _rule(entries, found) if kind == GET_RULE else _policy(entries, found)
             if entry is not None:
                 yield entry
             at = start + length

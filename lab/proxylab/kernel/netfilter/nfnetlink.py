@@ -18,11 +18,15 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = [
     "ATTRIBUTE",
+    "GET_CHAIN",
+    "GET_RULE",
+    "GET_TABLE",
     "NFPROTO",
     "NLM_F_ACK",
     "NLM_F_APPEND",
     "NLM_F_CREATE",
     "NLM_F_EXCL",
+    "SUBSYS_NFTABLES",
     "Dump",
     "ask",
     "attributes",
@@ -36,6 +40,12 @@ __all__ = [
 ATTRIBUTE: Final = struct.Struct("=HH")  # length, type
 NFPROTO: Final = {Family.IPV4: 2, Family.IPV6: 10}  # include/uapi/linux/netfilter.h
 """The number of a family in messages about its tables."""
+
+# include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h: a message's type is its subsystem and its own number.
+SUBSYS_NFTABLES: Final = 10 << 8
+GET_TABLE: Final = SUBSYS_NFTABLES | 1
+GET_CHAIN: Final = SUBSYS_NFTABLES | 4
+GET_RULE: Final = SUBSYS_NFTABLES | 7
 
 NLM_F_ACK: Final = 0x4
 NLM_F_EXCL: Final = 0x200

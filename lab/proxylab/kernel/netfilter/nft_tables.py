@@ -14,10 +14,12 @@ from msgspec import Struct
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.nfnetlink import (
+    GET_TABLE,
     NFPROTO,
     NLM_F_ACK,
     NLM_F_APPEND,
     NLM_F_CREATE,
+    SUBSYS_NFTABLES,
     ask,
     expect,
     message,
@@ -31,13 +33,11 @@ __all__ = ["INPUT", "OUTPUT", "PREROUTING", "Hook", "OwnTable", "Rule", "delete_
 _NFPROTO_INET: Final = 1
 _BATCH_BEGIN: Final = 0x10
 _BATCH_END: Final = 0x11
-_SUBSYS_NFTABLES: Final = 10 << 8
-_NEWTABLE: Final = _SUBSYS_NFTABLES | 0
-_GETTABLE: Final = _SUBSYS_NFTABLES | 1
-_DELTABLE: Final = _SUBSYS_NFTABLES | 2
-_NEWCHAIN: Final = _SUBSYS_NFTABLES | 3
-_NEWRULE: Final = _SUBSYS_NFTABLES | 6
-_DELRULE: Final = _SUBSYS_NFTABLES | 8
+_NEWTABLE: Final = SUBSYS_NFTABLES | 0
+_DELTABLE: Final = SUBSYS_NFTABLES | 2
+_NEWCHAIN: Final = SUBSYS_NFTABLES | 3
+_NEWRULE: Final = SUBSYS_NFTABLES | 6
+_DELRULE: Final = SUBSYS_NFTABLES | 8
 _TABLE_F_OWNER: Final = 0x2
 _TABLE_NAME, _TABLE_FLAGS = 1, 2
 _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK, _CHAIN_TYPE = 1, 3, 4, 7
@@ -142,7 +142,7 @@ def delete_table(netns: NetNs, family: Family, name: str) -> bool:
     """
     protocol, name_attribute = NFPROTO[family], nla.text(_TABLE_NAME, name)
     try:
-        ask(netns, _GETTABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
+        ask(netns, GET_TABLE, bytes([protocol, 0, 0, 0]) + name_attribute)
     except OSError as error:
         if error.errno in _NO_TABLE:
             return False
@@ -154,6 +154,6 @@ def delete_table(netns: NetNs, family: Family, name: str) -> bool:
 def _batch(protocol: int, requests: Sequence[Request]) -> bytes:
     head = bytes([protocol, 0, 0, 0])
     bodies = [(kind, flags | NLM_F_ACK, head + body) for kind, flags, body in requests]
-    subsystem = bytes([socket.AF_UNSPEC, 0, 0, _SUBSYS_NFTABLES >> 8])
+    subsystem = bytes([socket.AF_UNSPEC, 0, 0, SUBSYS_NFTABLES >> 8])
     whole = ((_BATCH_BEGIN, 0, subsystem), *bodies, (_BATCH_END, 0, subsystem))
     return b"".join(message(kind, flags, number, body) for number, (kind, flags, body) in enumerate(whole, 1))

@@ -9,7 +9,17 @@ import struct
 from typing import Final, NamedTuple
 
 from proxylab.kernel.netfilter import attributes as nla
-from proxylab.kernel.netfilter.nfnetlink import ATTRIBUTE, Dump, attributes, messages, nested, open_netfilter
+from proxylab.kernel.netfilter.nfnetlink import (
+    ATTRIBUTE,
+    GET_CHAIN,
+    GET_RULE,
+    SUBSYS_NFTABLES,
+    Dump,
+    attributes,
+    messages,
+    nested,
+    open_netfilter,
+)
 from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -18,9 +28,7 @@ __all__ = ["NftEvent", "NftTrace", "RuleOrder"]
 _GROUP: Final = 9  # NFNLGRP_NFTRACE
 _SOL_NETLINK: Final = 270
 _ADD_MEMBERSHIP: Final = 1
-_GET_RULE: Final = 10 << 8 | 7
-_TRACE: Final = 10 << 8 | 17
-_GET_CHAIN: Final = 10 << 8 | 4
+_TRACE: Final = SUBSYS_NFTABLES | 17
 _RULE_TABLE, _RULE_CHAIN, _RULE_HANDLE = 1, 2, 3
 _CHAIN_TABLE, _CHAIN_NAME, _CHAIN_HOOK = 1, 3, 4
 _HOOK_NUMBER, _HOOK_PRIORITY = 1, 2
@@ -158,7 +166,7 @@ class RuleOrder:
     def hook(self, event: NftEvent) -> tuple[int, int]:
         """The hook and priority of the report's base chain; zeros for a deleted chain. Raises ``OSError``."""
         if not self._hooks:
-            self._hooks = dict(map(_hook, self._dump.all(_GET_CHAIN, bytes(4))))
+            self._hooks = dict(map(_hook, self._dump.all(GET_CHAIN, bytes(4))))
         return self._hooks.get((event.family, event.table, event.chain), (0, 0))
 
     def forget(self) -> None:
@@ -173,7 +181,7 @@ class RuleOrder:
     def _handles(self, family: int, table: str, chain: str) -> list[int]:
         """The handles of a chain's rules, in the order of the rules (nf_tables_dump_rules)."""
         wanted = nla.text(_RULE_TABLE, table) + nla.text(_RULE_CHAIN, chain)
-        bodies = self._dump.all(_GET_RULE, bytes([family, 0, 0, 0]) + wanted)
+        bodies = self._dump.all(GET_RULE, bytes([family, 0, 0, 0]) + wanted)
         return [
             next(_number(content) for kind, content in attributes(body, 4) if kind == _RULE_HANDLE) for body in bodies
         ]

@@ -10,16 +10,13 @@ from typing import Final
 from proxylab.addresses import Family
 from proxylab.kernel.netfilter import attributes as nla
 from proxylab.kernel.netfilter.iptables_legacy_tables import TableReader
-from proxylab.kernel.netfilter.nfnetlink import NFPROTO, ask, nested
+from proxylab.kernel.netfilter.nfnetlink import GET_CHAIN, GET_RULE, NFPROTO, SUBSYS_NFTABLES, ask, nested
 from proxylab.kernel.sandbox.netns import NetNs
 
 __all__ = ["iptables_nft_rules", "nft_chains", "nft_sets", "xtables_rules"]
 
 # include/uapi/linux/netfilter/nfnetlink.h and nf_tables.h
-_SUBSYS_NFTABLES: Final = 10 << 8
-_GETCHAIN: Final = _SUBSYS_NFTABLES | 4
-_GETRULE: Final = _SUBSYS_NFTABLES | 7
-_GETSET: Final = _SUBSYS_NFTABLES | 10
+_GET_SET: Final = SUBSYS_NFTABLES | 10
 _TABLE: Final = 1
 _CHAIN_NAME: Final = 3
 _SET_NAME: Final = 2
@@ -39,19 +36,19 @@ def xtables_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
 
 def iptables_nft_rules(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """Every rule of a table of iptables-nft."""
-    return _dump(netns, _GETRULE, _HEAD.pack(NFPROTO[family], 0, 0) + nla.text(_TABLE, table))
+    return _dump(netns, GET_RULE, _HEAD.pack(NFPROTO[family], 0, 0) + nla.text(_TABLE, table))
 
 
 def nft_chains(netns: NetNs, family: Family, table: str) -> list[bytes]:
     """The name of every chain of an nftables table."""
-    return [each[_CHAIN_NAME].rstrip(b"\0") for each in _of_table(netns, family, table, _GETCHAIN)]
+    return [each[_CHAIN_NAME].rstrip(b"\0") for each in _of_table(netns, family, table, GET_CHAIN)]
 
 
 def nft_sets(netns: NetNs, family: Family, table: str) -> dict[str, int]:
     """Every named set and map of an nftables table, with the timeout of its elements in seconds, or 0."""
     return {
         each[_SET_NAME].rstrip(b"\0").decode(): int.from_bytes(each.get(_SET_TIMEOUT, b""), "big") // 1000
-        for each in _of_table(netns, family, table, _GETSET)
+        for each in _of_table(netns, family, table, _GET_SET)
     }
 
 
