@@ -68,7 +68,7 @@ class MemoryLoader:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         return chain in self.tables[family][table]
 
-    async def save(self, family: Family) -> str:
+    async def dump(self, family: Family) -> str:
         self.saves += 1
         lines = []
         for table, chains in self.tables[family].items():

@@ -212,7 +212,7 @@ def test_one_familys_refusal_does_not_stop_the_other() -> None:
         store.apply(echo(A, name="four"))
         with pytest.raises(EngineError, match="IPv4: "):
             await engine.wait_synced(store.apply(six), soon())
-        assert "fd00:42::10" in await loader.save(Family.IPV6)
+        assert "fd00:42::10" in await loader.dump(Family.IPV6)
         await engine.stop()
 
     run(scenario())

@@ -47,7 +47,7 @@ async def remove(loader: RuleLoader, family: Family, only: Collection[str] | Non
         family: of the rules.
         only: the names of the chains that go; ``None`` for those of every mode that uses iptables.
     """
-    text = cleanup_text(await loader.save(family), only)
+    text = cleanup_text(await loader.dump(family), only)
     if text:
         await loader.load(family, text)
     return bool(text)

@@ -19,7 +19,7 @@ class RuleLoader(Protocol):
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
 
-    async def save(self, family: Family) -> str:
+    async def dump(self, family: Family) -> str:
         """The rules of the tables mangle, filter and nat, as ``iptables-save -c -t TABLE`` prints them.
 
         Without ``-t``, iptables-legacy-save reads ``/proc/net/ip_tables_names``, which only the machine's own root may

@@ -104,7 +104,3 @@ class IptablesNode:
     async def has_chain(self, family: Family, table: str, chain: str) -> bool:
         """Whether the table has that chain."""
         return await self._tool.has_chain(family, table, chain)
-
-    async def save(self, family: Family) -> str:
-        """The rules without the network's own."""
-        return await self._tool.save(family)

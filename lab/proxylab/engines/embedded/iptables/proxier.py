@@ -79,7 +79,7 @@ class IptablesProxier:
         wanted = self._renderer.render(cluster, node)
         before: KernelState | Ruleset
         if full or not self._is_known or self._isolation.ruleset is None:
-            full, before = True, read_kernel_state(await self._loader.save(self._family))
+            full, before = True, read_kernel_state(await self._loader.dump(self._family))
             self._isolation.forget()
         else:
             before = self._isolation.ruleset
@@ -101,7 +101,7 @@ class IptablesProxier:
 
     async def dump(self) -> str:
         """The rules as iptables-save prints them."""
-        return await self._loader.save(self._family)
+        return await self._loader.dump(self._family)
 
     async def _load(self, wanted: Ruleset, before: KernelState | Ruleset) -> Loaded[Ruleset, RestoreText]:
         now = self._now()

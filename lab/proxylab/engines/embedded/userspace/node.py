@@ -17,6 +17,7 @@ from proxylab.engines.embedded.userspace.rules import CHAINS
 __all__ = ["UserspaceNode"]
 
 _NAMES: Final = frozenset(chain.name for chain in CHAINS)
+_IN_RULES: Final = tuple(name.encode() for name in _NAMES)
 
 
 class UserspaceNode:
@@ -59,7 +60,7 @@ class UserspaceNode:
 
     async def remove(self, family: Family) -> bool:
         """Remove the chains of this mode; those of mode iptables stay."""
-        present = any(name.encode() in rule for rule in self.written(family) for name in _NAMES)
+        present = any(name in rule for rule in self.written(family) for name in _IN_RULES)
         return present and await remove(self._tables, family, _NAMES)
 
     def written(self, family: Family) -> list[bytes]:
