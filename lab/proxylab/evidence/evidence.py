@@ -21,6 +21,7 @@ __all__ = [
     "HttpReport",
     "KernelCount",
     "Leg",
+    "LinkCount",
     "Lookup",
     "NamedRecord",
     "Observation",
@@ -186,6 +187,26 @@ class KernelCount(Record, frozen=True):
     packets: int
 
 
+class LinkCount(Record, frozen=True, kw_only=True):
+    """What one direction of a link with netem dropped, by the counter of its queue.
+
+    Attributes:
+        link: the link, as ``change.links`` names it.
+        outward: whether packets leave that machine; otherwise they come to it.
+        netem: what the link does now, in words.
+        dropped: how many packets it dropped.
+        copies: whether it may copy packets.
+        behind: the devices from which packets come into this way next, as ``NAMESPACE/DEVICE``.
+    """
+
+    link: str
+    outward: bool
+    netem: str
+    dropped: int
+    copies: bool
+    behind: tuple[str, ...]
+
+
 class SentinelReport(Record, frozen=True):
     """Whether an answer to a sentinel packet came, and when."""
 
@@ -324,7 +345,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
     ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
     are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves.
+    meanwhile. ``links`` are the links with netem, there and back. ``terminating`` names the nodes whose proxies end
+    connections themselves.
     """
 
     sent: int
@@ -342,6 +364,7 @@ class Evidence(Record, frozen=True, kw_only=True):
     terminating: tuple[str, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
+    links: tuple[LinkCount, ...] = ()
     counters_read_at: int = 0
     lookups: tuple[Lookup, ...] = ()
     steps: tuple[TraceStep, ...] = ()

@@ -30,11 +30,12 @@ from proxylab.kernel.netlink.buffers import raise_receive_buffer
 from proxylab.kernel.netlink.connections import end_connections
 from proxylab.kernel.netlink.links_carry import kernel_release
 from proxylab.kernel.netlink.messages import Content, Kind, Request
-from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up
+from proxylab.kernel.netlink.requests import add_bridge, add_device, add_veth, add_vxlan, set_loopback_up, set_netem
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, NETLINK_NETFILTER, open_netlink
 from proxylab.kernel.sandbox.launcher import Launcher
 from proxylab.kernel.sandbox.netns import NetNs, inside, make_netns
 from proxylab.plan.model import Bridge, LinkEnd, Veth, Vxlan
+from proxylab.scenario.netem import Netem
 from proxylab.timing import Deadline
 
 __all__ = ["TRIALS", "Trial", "examine"]
@@ -113,9 +114,11 @@ def _device(make: Callable[[NetNs], Sequence[Request]]) -> Callable[[NetNs, Laun
     return find
 
 
+_TRIED_END: Final = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
+
+
 def _veth(scratch: NetNs) -> list[Request]:
-    first = LinkEnd(_NETNS_NAME, "one", 10, "02:00:00:00:00:01")
-    return [add_veth(Veth(first, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
+    return [add_veth(Veth(_TRIED_END, LinkEnd(_NETNS_NAME, "two", 11, "02:00:00:00:00:02")), scratch)]
 
 
 def _vxlan(scratch: NetNs) -> list[Request]:
@@ -363,6 +366,12 @@ TRIALS: Final = (
         _socket(socket.AF_INET, socket.SOCK_STREAM, _SCTP),
         "scenarios that connect over SCTP are skipped",
         load_modules("sctp"),
+    ),
+    Trial(
+        "netem",
+        _device(lambda scratch: [*_veth(scratch), set_netem(_TRIED_END, Netem(loss=1.0))]),
+        "scenarios with links that lose or delay packets are skipped",
+        load_modules("sch_netem"),
     ),
     Trial("IPVS", _ipvs, "scenarios of the ipvs mode are skipped", load_modules("ip_vs")),
     Trial(

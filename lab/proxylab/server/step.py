@@ -32,8 +32,10 @@ from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
+from proxylab.kernel.netlink.netem import Counters
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.sysctl import write_sysctls
+from proxylab.plan.impairments import Way
 from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
@@ -64,6 +66,7 @@ class StepRunner:
     _gone: set[str] = field(default_factory=set)
     _links: Links = field(default_factory=Links)
     _underway: StepEvidence | None = None
+    _dropped_before: Mapping[Way, Counters] = field(default_factory=dict)
 
     async def advance(self, request: Advance) -> None:
         """Make the change of a step, and return when its conditions hold.
@@ -81,8 +84,10 @@ class StepRunner:
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
             await self.fleet.note()
         self._alter_nodes(request)
+        links, self._dropped_before = self.runner.links, self.runner.links.read()
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
+            links.change(link.netns_name, link.device, link.netem)
         self._links = self._links.after(request.change.links)
         self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
@@ -125,13 +130,21 @@ class StepRunner:
         await streams.have_enough()
         await self.rest()
         ended = time.time_ns()
+        links = self.runner.links.since(self._dropped_before)
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [
             await read_exported(node, namespaces[node], self.metrics, names, deadline)
             for node, names in metrics.items()
         ]
-        return replace(underway, ended=ended, streams=streams.take(), entries=entries, exported=tuple(exported))
+        return replace(
+            underway,
+            ended=ended,
+            streams=streams.take(links),
+            entries=entries,
+            exported=tuple(exported),
+            links=links,
+        )
 
     def _entries(self) -> Iterator[TableEntry]:
         nodes = [each.name for each in self.wiring.plan.namespaces if each.role is Role.NODE]

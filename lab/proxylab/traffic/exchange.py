@@ -5,10 +5,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from proxylab.addresses import Transport
 from proxylab.evidence.evidence import ConnectReport, TapLoss
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
 from proxylab.traffic.associations import Associations
@@ -28,6 +30,9 @@ _PATIENCE: Final = {Transport.TCP: 3.0}
 """Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
 two seconds to answer a SYN."""
 _PATIENCE_FOR_DATAGRAMS: Final = 0.5
+_SENDING_AGAIN: Final = {Transport.TCP: 7.0, Transport.SCTP: 9.5}
+"""Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, SCTP an INIT after 3
+and 6 s (net.sctp.rto_initial), and data sooner at first."""
 
 
 class Sending(Protocol):
@@ -67,11 +72,18 @@ class Exchange:
         before_sentinels: Callable[[], Awaitable[None]],
         associations: Associations | None = None,
         divided: Sequence[int] | None = None,
+        links: NetemLinks | None = None,
     ) -> None:
-        """``divided`` has the sender's port of each flow where a program may divide flows into two legs."""
+        """``divided`` has the sender's port of each flow where a program may divide flows into two legs.
+
+        ``links`` are those of the lab if some have netem now.
+        """
+        self.links = links
         self.sending = sending
         self.matcher = Matcher(identity, resolved.protocol, sockets, divided)
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if divided is not None else 0.0
+        if links is not None and links.loses and sockets is not None:
+            self._patience = max(self._patience, _SENDING_AGAIN.get(resolved.protocol, 0.0))
         self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
         self.unpinned = ""
@@ -126,15 +138,34 @@ class Exchange:
         return self.sending.finished and not (self._by_taps and self.matcher.unsettled)
 
     async def _moves_in_time(self, deadline: Deadline) -> bool:
-        """Whether a program between two legs does something: no sentinel packet shows that it will not."""
+        """Whether something comes without a sentinel packet, which would not show that it will not.
+
+        A program between two legs may act, a packet may be on its way through a link with a delay, and a kernel may
+        send again what a link has lost.
+        """
+        if self.links is not None and await self._passes(self.links, deadline):
+            return True
         if not self._patience:
             return False
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:
-            await wait_until(self._turn, patience, "a program sends a flow on, or closes it")
+            await wait_until(self._turn, patience, "a program sends a flow on or closes it, or a kernel sends again")
         except DeadlineExceededError:
             return False
         return True
+
+    async def _passes(self, links: NetemLinks, deadline: Deadline) -> bool:
+        """Whether something comes out of the links before all of them are empty."""
+        moved = False
+
+        def rests() -> bool:
+            nonlocal moved
+            moved = self._turn()
+            return moved or links.at_rest()
+
+        with suppress(DeadlineExceededError):
+            await wait_until(rests, deadline, "no packet is on its way through a link with netem")
+        return moved or self._turn()
 
     def _turn(self) -> bool:
         """Send, answer, read the taps. Returns whether anything moved."""
@@ -162,7 +193,8 @@ class Exchange:
         await self._before_sentinels()
         self._sent_at_sentinels = self.matcher.requests_sent
         self.sentinels.send()
-        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS).at))
+        seconds = _SENTINEL_SECONDS if self.links is None else _SENTINEL_SECONDS + 20 * self.links.round_trip
+        patience = Deadline(min(deadline.at, Deadline.after(seconds).at))
         try:
             await wait_until(self._sentinels_answered, patience, "the sentinel packets of a run come back")
         except DeadlineExceededError:
@@ -170,6 +202,9 @@ class Exchange:
 
     def _sentinels_answered(self) -> bool:
         self._look()
+        if not self.sentinels.back and self.links is not None and self.links.loses and self.links.at_rest():
+            self._look()
+            self.sentinels.send_again()
         return self.sentinels.back
 
     def _awaited(self) -> str:

@@ -24,6 +24,7 @@ from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
 from proxylab.kernel.netlink.conntrack import flush
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.dialogue import Dialogue
 from proxylab.plan.model import Plan
@@ -69,6 +70,7 @@ class Runner:
         seed: int = 0,
         served: Iterable[int] = (),
         watch: Watch | None = None,
+        links: NetemLinks | None = None,
         packet_lock: asyncio.Lock | None = None,
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
@@ -83,6 +85,7 @@ class Runner:
             seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: open taps that outlive the runner; without them it opens its own.
+            links: the lab's links with netem; without them none has any.
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
@@ -99,6 +102,7 @@ class Runner:
         self._identities = IdentityRegistry(nonce_of(seed))
         self._packet_lock = packet_lock or asyncio.Lock()
         self._given = watch
+        self._links = links
         self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
@@ -125,7 +129,13 @@ class Runner:
             raise
         self._responders.attach(asyncio.get_running_loop())
         self._streams = Streams(
-            self._netns_by_name, self._watch, self._responders, self._identities, self._conntrack, self._port_of_stream
+            self._netns_by_name,
+            self._watch,
+            self._responders,
+            self._identities,
+            self._conntrack,
+            self._port_of_stream,
+            self._links,
         )
 
     @property
@@ -134,6 +144,13 @@ class Runner:
         if self._streams is None:
             raise InternalError("the runner is not open; open() comes before its streams")
         return self._streams
+
+    @property
+    def links(self) -> NetemLinks:
+        """The links of the lab that may have netem. Raises ``InternalError`` where the runner got none."""
+        if self._links is None:
+            raise InternalError("the runner knows no links with netem")
+        return self._links
 
     @property
     def conntrack(self) -> ConntrackReader:
@@ -255,6 +272,7 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
+        dropped = self._links.read() if self._links is not None else {}
         unfinished = await self._take(turns, resolved, every_segment=bool(terminating))
         losses = turns.take_losses()
         kernel = self._stacks.end()
@@ -280,6 +298,7 @@ class Runner:
             entries=entries,
             terminating=terminating,
             kernel=kernel,
+            links=self._links.since(dropped) if self._links is not None else (),
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
@@ -290,7 +309,8 @@ class Runner:
 
     async def _take(self, turns: Exchange, resolved: ResolvedProbe, *, every_segment: bool) -> str:
         follows_data = every_segment and resolved.protocol is Transport.TCP
-        deadline = Deadline.after(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows)
+        seconds = _RUN_SECONDS + _FLOW_SECONDS * resolved.flows
+        deadline = Deadline.after(seconds if turns.links is None else turns.links.longer(seconds))
         try:
             with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
                 unfinished = await turns.run(deadline)
@@ -345,6 +365,7 @@ class Runner:
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
             before_sentinels=partial(self._read_counters_again, resolved),
             divided=ports if terminating else None,
+            links=self._links if self._links is not None and self._links.active else None,
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:

@@ -23,8 +23,10 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.evidence.stream_records import BreakKind, StreamRecord
+from proxylab.evidence.evidence import LinkCount
+from proxylab.evidence.stream_records import BreakKind, StreamPacket, StreamPacketFate, StreamRecord
 from proxylab.kernel.capture.batches import Frame
+from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
@@ -39,6 +41,7 @@ from proxylab.traffic.match import Matcher, SentinelSighting
 from proxylab.traffic.responder import Responders
 from proxylab.traffic.sentinels import Sentinels
 from proxylab.traffic.stream_ledger import Ledger
+from proxylab.traffic.stream_paths import StreamPaths
 from proxylab.traffic.stream_sockets import Connection, Datagrams, StreamSocket
 from proxylab.traffic.watch import AnyTap, Watch
 
@@ -122,8 +125,11 @@ class Streams:
         identities: IdentityRegistry,
         conntrack: ConntrackReader,
         port_of: Callable[[ResolvedProbe], int],
+        links: NetemLinks | None = None,
     ) -> None:
-        """Start without streams; ``port_of`` gives the source port of a probe."""
+        """Start without streams; ``port_of`` gives the source port of a probe, ``links`` may have netem."""
+        self._links = links
+        self._paths = StreamPaths()
         self._netns_by_name = netns_by_name
         self._watch = watch
         self._responders = responders
@@ -143,6 +149,8 @@ class Streams:
         for resolved in resolved_probes:
             if resolved.name not in self._streams:
                 self._streams[resolved.name] = self._open(resolved)
+        if self._links is not None and self._links.any and self._streams:
+            self._watch.follow(True)
         self._go_on(self._streams.values())
 
     def changed(self) -> None:
@@ -182,13 +190,17 @@ class Streams:
         for stream in self._streams.values():
             stream.silent = ()
             self._turn()
+            await self._pass_links(stream)
             if stream.ledger.outstanding:
                 await self._settle(stream, sentinels(stream.resolved))
 
-    def take(self) -> tuple[StreamRecord, ...]:
-        """The records since the last call; the streams must be at rest."""
+    def take(self, links: Sequence[LinkCount] = ()) -> tuple[StreamRecord, ...]:
+        """The records since the last call, while ``links`` dropped so much; the streams must be at rest."""
         self._read_taps()
-        return tuple(self._record(stream) for stream in self._streams.values())
+        budget = [link for link in links if link.dropped]
+        records = tuple(self._record(stream, budget) for stream in self._streams.values())
+        self._paths.forget()
+        return records
 
     def answering(self, name: str) -> str:
         """The pod behind the latest answer to a stream's packets since the change; empty if there is none."""
@@ -243,8 +255,14 @@ class Streams:
 
     def _read_taps(self) -> None:
         """Read the senders' taps, each once for all streams that share it."""
-        for tap in {id(each.tap): each.tap for each in self._streams.values()}.values():
-            frames = tap.drain()
+        if self._links is not None and self._links.any:
+            batches = self._watch.collect()
+        else:
+            senders = {id(each.tap): each.tap for each in self._streams.values()}
+            batches = [(tap, tap.drain()) for tap in senders.values()]
+        for tap, frames in batches:
+            if self._links is not None and self._links.any:
+                self._paths.take(tap, frames)
             for stream in self._streams.values():
                 if stream.tap is tap:
                     stream.sender_tap.take(frames)
@@ -277,27 +295,50 @@ class Streams:
             with suppress(DeadlineExceededError):
                 await wait_until(partial(self._is_settled, stream), Deadline.after(again), "late answers come")
 
+    async def _pass_links(self, stream: _Stream) -> None:
+        """Return when no packet is on its way through a link with netem, or none is missing."""
+        links = self._links
+        if links is None or not links.active:
+            return
+        deadline = Deadline.after(_SENTINEL_SECONDS + 2 * links.round_trip)
+        with suppress(DeadlineExceededError):
+            await wait_until(
+                lambda: self._is_settled(stream) or links.at_rest(), deadline, "links with netem are empty"
+            )
+        self._turn()
+
     def _is_settled(self, stream: _Stream) -> bool:
         self._turn()
         return not stream.ledger.outstanding
 
     async def _send_sentinels(self, stream: _Stream, sentinels: Sentinels) -> None:
-        def back() -> bool:
+        links = self._links if self._links is not None and self._links.active else None
+
+        def look() -> None:
             self._turn()
             self._read_taps()
             sentinels.take(stream.sender_tap.sentinels())
+
+        def back() -> bool:
+            look()
+            if not sentinels.back and links is not None and links.loses and links.at_rest():
+                look()
+                sentinels.send_again()
             return sentinels.back
 
         sentinels.send()
+        seconds = _SENTINEL_SECONDS + (20 * links.round_trip if links is not None else 0.0)
         try:
-            await wait_until(back, Deadline.after(_SENTINEL_SECONDS), "the sentinel packets of a stream come back")
+            await wait_until(back, Deadline.after(seconds), "the sentinel packets of a stream come back")
         except DeadlineExceededError:
             sentinels.give_up()
 
-    def _record(self, stream: _Stream) -> StreamRecord:
+    def _record(self, stream: _Stream, budget: list[LinkCount]) -> StreamRecord:
+        """The record of a stream. ``budget`` is what links dropped and no packet has accounted for yet."""
         for at in stream.sender_tap.resets():
             stream.ledger.connection_ended(at, BreakKind.RESET)  # a reset that ended no current connection
         packets, late, breaks = stream.ledger.close_step()
+        packets = tuple(self._with_link(stream, each, budget) for each in packets)
         port = stream.ports[-1] if stream.ports else 0
         return StreamRecord(
             stream=stream.resolved.name,
@@ -307,4 +348,11 @@ class Streams:
             breaks=breaks,
             tracked=self._conntrack.flows(stream.resolved, (port,)) if port else (),
             silent=stream.silent,
+            by_connection=stream.resolved.protocol in _SENDING_AGAIN,
         )
+
+    def _with_link(self, stream: _Stream, packet: StreamPacket, budget: list[LinkCount]) -> StreamPacket:
+        """The packet, with the link that lost it if one did."""
+        if packet.fate is not StreamPacketFate.LOST or packet.error:
+            return packet
+        return replace(packet, link=self._paths.lost_on(stream.identity.stream_token(packet.number), budget))
