@@ -15,7 +15,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.netem import Netem
 from proxylab.scenario.network import UPLINK
 
-__all__ = ["Way", "impaired_links", "ways", "with_neighbours"]
+__all__ = ["Way", "impaired_links", "ways", "with_neighbours", "without_netem"]
 
 _Where = tuple[str, IPAddress]
 """A device, and an address behind it."""
@@ -73,6 +73,16 @@ def with_neighbours(plan: Plan) -> Plan:
                     neighbour = Neighbour(link.second.device, route.via, link.first.mac)
                     known.setdefault((link.second.device, route.via), neighbour)
     return replace(plan, namespaces=tuple(_with(each, added.get(each.name, {})) for each in plan.namespaces))
+
+
+def without_netem(plan: Plan) -> Plan:
+    """The plan with plain links only."""
+    middles = {link.middle.bridge for link in plan.links if link.middle is not None}
+    namespaces = (
+        replace(each, bridges=tuple(bridge for bridge in each.bridges if bridge not in middles))
+        for each in plan.namespaces
+    )
+    return replace(plan, namespaces=tuple(namespaces), links=tuple(replace(each, middle=None) for each in plan.links))
 
 
 def ways(plan: Plan) -> tuple[Way, ...]:

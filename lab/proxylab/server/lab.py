@@ -108,7 +108,7 @@ class Lab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, wiring, control_plane, runner, health_checks),
+                _step_runner(request, network, control_plane, runner, health_checks),
                 runner,
                 stages,
                 launcher,
@@ -249,12 +249,12 @@ class Lab(Struct, frozen=True):
 
 
 def _step_runner(
-    request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
+    request: Build, network: Network, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
 ) -> StepRunner:
-    families, fleet = request.engine.families, control_plane.fleet
+    families, fleet, wiring = request.engine.families, control_plane.fleet, network.wiring
     awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks)
     metrics = request.engine.configuration.metrics
-    return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited, metrics)
+    return StepRunner(control_plane.store, fleet, wiring, network.links, families, runner, awaited, metrics)
 
 
 async def _follow_health(

@@ -32,7 +32,7 @@ from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.links import cut, mend
-from proxylab.kernel.netlink.netem import Counters
+from proxylab.kernel.netlink.netem import Counters, NetemLinks
 from proxylab.kernel.netlink.requests import blackhole, end_blackhole
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.impairments import Way
@@ -58,6 +58,7 @@ class StepRunner:
     store: Store
     fleet: Fleet
     wiring: Wiring
+    links: NetemLinks
     families: tuple[Family, ...]
     runner: Runner
     awaited: StepConditions
@@ -78,16 +79,15 @@ class StepRunner:
         if self._underway is not None:
             await self.conclude()  # packets that it has lost must not count for the next step
         began = time.time_ns()
-        streams = self.runner.streams
+        streams, self._dropped_before = self.runner.streams, self.links.read()
         await streams.begin(request.streams)
         await self.fleet.take_down(request.change.engines)
         if any(isinstance(thing, Node) for thing in (*request.applied, *request.deleted)):
             await self.fleet.note()
         self._alter_nodes(request)
-        links, self._dropped_before = self.runner.links, self.runner.links.read()
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
-            links.change(link.netns_name, link.device, link.netem)
+            self.links.change(link.netns_name, link.device, link.netem)
         self._links = self._links.after(request.change.links)
         self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
         self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
@@ -130,7 +130,7 @@ class StepRunner:
         await streams.have_enough()
         await self.rest()
         ended = time.time_ns()
-        links = self.runner.links.since(self._dropped_before)
+        links = self.links.since(self._dropped_before)
         entries = tuple(self._entries()) if tables else None
         deadline, namespaces = Deadline.after(_ASK_SECONDS), self.wiring.namespaces
         exported = [

@@ -30,9 +30,9 @@ _PATIENCE: Final = {Transport.TCP: 3.0}
 """Seconds without a packet after which a program between two legs does nothing more. kube-proxy gives an endpoint up to
 two seconds to answer a SYN."""
 _PATIENCE_FOR_DATAGRAMS: Final = 0.5
-_SENDING_AGAIN: Final = {Transport.TCP: 7.0, Transport.SCTP: 9.5}
-"""Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, SCTP an INIT after 3
-and 6 s (net.sctp.rto_initial), and data sooner at first."""
+_SENDING_AGAIN: Final = {Transport.TCP: 9.5, Transport.SCTP: 9.5}
+"""Seconds within which a kernel sends again what a link has lost: TCP a SYN after 1, 2 and 4 s, and data after 3 and
+6 s if the SYN was lost, too (TCP_TIMEOUT_FALLBACK); SCTP an INIT after 3 and 6 s (net.sctp.rto_initial)."""
 
 
 class Sending(Protocol):
@@ -70,19 +70,16 @@ class Exchange:
         watch: Watch,
         responders: Responders,
         before_sentinels: Callable[[], Awaitable[None]],
+        links: NetemLinks,
         associations: Associations | None = None,
         divided: Sequence[int] | None = None,
-        links: NetemLinks | None = None,
     ) -> None:
-        """``divided`` has the sender's port of each flow where a program may divide flows into two legs.
-
-        ``links`` are those of the lab if some have netem now.
-        """
-        self.links = links
+        """``divided`` has the sender's port of each flow where a program may divide flows into two legs."""
+        self._links = links
         self.sending = sending
         self.matcher = Matcher(identity, resolved.protocol, sockets, divided)
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if divided is not None else 0.0
-        if links is not None and links.loses and sockets is not None:
+        if links.loses and sockets is not None:
             self._patience = max(self._patience, _SENDING_AGAIN.get(resolved.protocol, 0.0))
         self._endpoints = {each.address for each in resolved.receivers} | {each.address for each in resolved.endpoints}
         self.sentinels = Sentinels(resolved, identity, tap)
@@ -143,7 +140,7 @@ class Exchange:
         A program between two legs may act, a packet may be on its way through a link with a delay, and a kernel may
         send again what a link has lost.
         """
-        if self.links is not None and await self._passes(self.links, deadline):
+        if self._links.active and await self._passes(deadline):
             return True
         if not self._patience:
             return False
@@ -154,14 +151,14 @@ class Exchange:
             return False
         return True
 
-    async def _passes(self, links: NetemLinks, deadline: Deadline) -> bool:
+    async def _passes(self, deadline: Deadline) -> bool:
         """Whether something comes out of the links before all of them are empty."""
         moved = False
 
         def rests() -> bool:
             nonlocal moved
             moved = self._turn()
-            return moved or links.at_rest()
+            return moved or self._links.at_rest()
 
         with suppress(DeadlineExceededError):
             await wait_until(rests, deadline, "no packet is on its way through a link with netem")
@@ -193,8 +190,7 @@ class Exchange:
         await self._before_sentinels()
         self._sent_at_sentinels = self.matcher.requests_sent
         self.sentinels.send()
-        seconds = _SENTINEL_SECONDS if self.links is None else _SENTINEL_SECONDS + 20 * self.links.round_trip
-        patience = Deadline(min(deadline.at, Deadline.after(seconds).at))
+        patience = Deadline(min(deadline.at, Deadline.after(_SENTINEL_SECONDS + 20 * self._links.round_trip).at))
         try:
             await wait_until(self._sentinels_answered, patience, "the sentinel packets of a run come back")
         except DeadlineExceededError:
@@ -202,7 +198,7 @@ class Exchange:
 
     def _sentinels_answered(self) -> bool:
         self._look()
-        if not self.sentinels.back and self.links is not None and self.links.loses and self.links.at_rest():
+        if not self.sentinels.back and self._links.loses and self._links.at_rest():
             self._look()
             self.sentinels.send_again()
         return self.sentinels.back

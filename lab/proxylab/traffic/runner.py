@@ -23,6 +23,7 @@ from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
+from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.conntrack import flush
 from proxylab.kernel.netlink.netem import NetemLinks
 from proxylab.kernel.sandbox.netns import NetNs
@@ -43,7 +44,7 @@ from proxylab.traffic.http import Fetches
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
-from proxylab.traffic.ports import PortAllocator, Sender
+from proxylab.traffic.ports import PortAllocator, side_of
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
@@ -54,7 +55,6 @@ __all__ = ["Runner"]
 
 _RUN_SECONDS: Final = 10.0
 _FLOW_SECONDS: Final = 0.005
-
 # Ethernet, IP and transport header with options: the bytes of a frame beyond its token and payload.
 _HEADER_BYTES: Final = 14 + 40 + 40
 
@@ -85,7 +85,7 @@ class Runner:
             seed: orders source ports, and is part of every token.
             served: ports on which something else listens in the nodes; no flow leaves from one.
             watch: open taps that outlive the runner; without them it opens its own.
-            links: the lab's links with netem; without them none has any.
+            links: the links of the plan that have netem; without them it has none.
             packet_lock: each run holds it, and so does every other sender of packets in the lab.
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
@@ -102,7 +102,7 @@ class Runner:
         self._identities = IdentityRegistry(nonce_of(seed))
         self._packet_lock = packet_lock or asyncio.Lock()
         self._given = watch
-        self._links = links
+        self._links = links or NetemLinks(Wiring(plan, netns_by_name, {}))
         self._names = names
         self._watch: Watch | None = None
         self._responders: Responders | None = None
@@ -144,13 +144,6 @@ class Runner:
         if self._streams is None:
             raise InternalError("the runner is not open; open() comes before its streams")
         return self._streams
-
-    @property
-    def links(self) -> NetemLinks:
-        """The links of the lab that may have netem. Raises ``InternalError`` where the runner got none."""
-        if self._links is None:
-            raise InternalError("the runner knows no links with netem")
-        return self._links
 
     @property
     def conntrack(self) -> ConntrackReader:
@@ -272,7 +265,7 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        dropped = self._links.read() if self._links is not None else {}
+        dropped = self._links.read()
         unfinished = await self._take(turns, resolved, every_segment=bool(terminating))
         losses = turns.take_losses()
         kernel = self._stacks.end()
@@ -298,7 +291,7 @@ class Runner:
             entries=entries,
             terminating=terminating,
             kernel=kernel,
-            links=self._links.since(dropped) if self._links is not None else (),
+            links=self._links.since(dropped),
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
             steps=steps,
@@ -309,8 +302,7 @@ class Runner:
 
     async def _take(self, turns: Exchange, resolved: ResolvedProbe, *, every_segment: bool) -> str:
         follows_data = every_segment and resolved.protocol is Transport.TCP
-        seconds = _RUN_SECONDS + _FLOW_SECONDS * resolved.flows
-        deadline = Deadline.after(seconds if turns.links is None else turns.links.longer(seconds))
+        deadline = Deadline.after(self._links.longer(_RUN_SECONDS + _FLOW_SECONDS * resolved.flows))
         try:
             with self._watch.every_segment() if self._watch is not None and follows_data else nullcontext():
                 unfinished = await turns.run(deadline)
@@ -365,7 +357,7 @@ class Runner:
             associations=self._sctp_responders() if resolved.protocol is Transport.SCTP else None,
             before_sentinels=partial(self._read_counters_again, resolved),
             divided=ports if terminating else None,
-            links=self._links if self._links is not None and self._links.active else None,
+            links=self._links,
         )
 
     async def _read_counters_again(self, resolved: ResolvedProbe) -> None:
@@ -383,14 +375,14 @@ class Runner:
         """The source port of a stream. An author-chosen port continues whatever conntrack has for it."""
         port = resolved.sender.port
         if port is not None:
-            self._ports.claim(_side(resolved), resolved.protocol, port)
+            self._ports.claim(side_of(resolved), resolved.protocol, port)
             return port
         (port,) = self._source_ports(resolved)
         return port
 
     def _source_ports(self, resolved: ResolvedProbe) -> tuple[int, ...]:
         """A port for each flow that has no flow in conntrack; conntrack is flushed if too few are left."""
-        sender, port, protocol = _side(resolved), resolved.sender.port, resolved.protocol
+        sender, port, protocol = side_of(resolved), resolved.sender.port, resolved.protocol
         if port is not None:
             if not self._ports.claim(sender, protocol, port):
                 self.forget()
@@ -406,7 +398,3 @@ class Runner:
             self.forget()
             ports = self._ports.deal(sender, protocol, resolved.flows)
         return ports or ()
-
-
-def _side(resolved: ResolvedProbe) -> Sender:
-    return resolved.sender.namespace, Family.of(resolved.destination)

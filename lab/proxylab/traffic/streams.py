@@ -125,7 +125,7 @@ class Streams:
         identities: IdentityRegistry,
         conntrack: ConntrackReader,
         port_of: Callable[[ResolvedProbe], int],
-        links: NetemLinks | None = None,
+        links: NetemLinks,
     ) -> None:
         """Start without streams; ``port_of`` gives the source port of a probe, ``links`` may have netem."""
         self._links = links
@@ -149,7 +149,7 @@ class Streams:
         for resolved in resolved_probes:
             if resolved.name not in self._streams:
                 self._streams[resolved.name] = self._open(resolved)
-        if self._links is not None and self._links.any and self._streams:
+        if self._links.any and self._streams:
             self._watch.follow(True)
         self._go_on(self._streams.values())
 
@@ -255,13 +255,10 @@ class Streams:
 
     def _read_taps(self) -> None:
         """Read the senders' taps, each once for all streams that share it."""
-        if self._links is not None and self._links.any:
-            batches = self._watch.collect()
-        else:
-            senders = {id(each.tap): each.tap for each in self._streams.values()}
-            batches = [(tap, tap.drain()) for tap in senders.values()]
-        for tap, frames in batches:
-            if self._links is not None and self._links.any:
+        senders = {id(each.tap): each.tap for each in self._streams.values()}
+        every = self._links.any
+        for tap, frames in self._watch.collect() if every else [(tap, tap.drain()) for tap in senders.values()]:
+            if every:
                 self._paths.take(tap, frames)
             for stream in self._streams.values():
                 if stream.tap is tap:
@@ -298,7 +295,7 @@ class Streams:
     async def _pass_links(self, stream: _Stream) -> None:
         """Return when no packet is on its way through a link with netem, or none is missing."""
         links = self._links
-        if links is None or not links.active:
+        if not links.active:
             return
         deadline = Deadline.after(_SENTINEL_SECONDS + 2 * links.round_trip)
         with suppress(DeadlineExceededError):
@@ -312,7 +309,7 @@ class Streams:
         return not stream.ledger.outstanding
 
     async def _send_sentinels(self, stream: _Stream, sentinels: Sentinels) -> None:
-        links = self._links if self._links is not None and self._links.active else None
+        links = self._links
 
         def look() -> None:
             self._turn()
@@ -321,15 +318,15 @@ class Streams:
 
         def back() -> bool:
             look()
-            if not sentinels.back and links is not None and links.loses and links.at_rest():
+            if not sentinels.back and links.loses and links.at_rest():
                 look()
                 sentinels.send_again()
             return sentinels.back
 
         sentinels.send()
-        seconds = _SENTINEL_SECONDS + (20 * links.round_trip if links is not None else 0.0)
+        deadline = Deadline.after(_SENTINEL_SECONDS + 20 * links.round_trip)
         try:
-            await wait_until(back, Deadline.after(seconds), "the sentinel packets of a stream come back")
+            await wait_until(back, deadline, "the sentinel packets of a stream come back")
         except DeadlineExceededError:
             sentinels.give_up()
 

@@ -75,7 +75,7 @@ class NetemLinks:
 
         TCP sends a SYN again after 1, 2, 4 and 8 s.
         """
-        return seconds + 20 * self.round_trip + (15.0 if self.loses else 0.0)
+        return seconds + 20 * self.round_trip + (20.0 if self.loses else 0.0)
 
     @property
     def loses(self) -> bool:
