@@ -255,7 +255,7 @@ class _Reader(Struct, frozen=True):
                 continue
             mends = change.up and change.netem is None
             if mends is not (link in cut or (mends and link in impaired)):
-                state = "cut" if link in cut else "whole"
+                state = "cut" if link in cut else "not cut"
                 allowed = "remove the key" if change.netem is None else "mend the link in a step before"
                 self.problems.add(location.spot, f"the link of {written} is {state} at this step", allowed=allowed)
             cut = cut - {link} if change.up else cut | {link}

@@ -96,8 +96,7 @@ class Runner:
         self._meters = meters
         self._foreign = foreign or {}
         self._terminating = terminating
-        taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
-        taken.update(served)
+        taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
         self._packet_lock = packet_lock or asyncio.Lock()
