@@ -11,13 +11,13 @@ from proxylab.binaries.upstream import upstream_for
 from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import OpenLabs
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
 from proxylab.guest.kernels import HOST
-from proxylab.pytest_plugin.items import ProbeItem, Run
-from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
+from proxylab.pytest_plugin.items import OPEN, ProbeItem, Run
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
     bundle_directory,
