@@ -8,10 +8,13 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-__all__ = ["OpenLabs"]
+__all__ = ["MOST_JOBS", "OpenLabs"]
+
+MOST_JOBS: Final = 8
+"""How many workers may have labs at the same time."""
 
 _MOST_LABS: Final = 3
-"""The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
+"""The number of engines in `./dev test`; with it, so many workers stay below the kernel's limit."""
 
 
 class Session(Protocol):
