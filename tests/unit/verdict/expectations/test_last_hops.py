@@ -111,5 +111,7 @@ def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
 def test_the_stack_of_a_node_where_no_tap_saw_the_packet_counted_something_else(counter: str) -> None:
     world = World(outcome=Outcome.DROPPED)
     seen = [world.leaves(0), on_node(world, "debug", Direction.IN)]
-    evidence = world.evidence(seen, sentinels=(), kernel=(KernelCount("node-b", counter, 1),))
+    evidence = world.evidence(
+        seen, sentinels=(), kernel=(KernelCount("node-b", counter, 1),), counted=("node-a", "node-b")
+    )
     assert one(world, evidence, "outcome").judgement is INCONCLUSIVE
