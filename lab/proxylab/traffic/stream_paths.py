@@ -30,7 +30,7 @@ class StreamPaths:
     def take(self, tap: AnyTap, frames: Iterable[Frame]) -> None:
         """Take in what one tap saw."""
         for frame in frames:
-            datagram = dissect(frame.data)
+            datagram = None if frame.otherhost else dissect(frame.data)
             if datagram is None or datagram.protocol != UDP or not datagram.payload.startswith(WORDS):
                 continue
             token = datagram.payload[_WORD_BYTES:TOKEN_BYTES]

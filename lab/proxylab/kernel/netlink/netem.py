@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from proxylab.errors import ScenarioError
 from proxylab.evidence.evidence import LinkCount
 from proxylab.kernel.netlink.build import Wiring
 from proxylab.kernel.netlink.messages import Kind
@@ -50,12 +51,15 @@ class NetemLinks:
 
         Raises:
             CapabilityError: the kernel has no netem.
-            KeyError: the device is no end of a link with a middle.
+            ScenarioError: the lab was built before a step of its author gave the link netem.
         """
         middle = self._wiring.plan.link(netns_name, device).middle
         if middle is None:
             if netem is not None:
-                raise KeyError(f"{netns_name}/{device}")
+                cure = "give it a netem such as {delay: 1ms} where the scenario declares it, and mend it by a step"
+                raise ScenarioError(
+                    [f"the link of {netns_name} was built without netem, and cannot get it now; {cure}"]
+                )
             return
         self._netem[netns_name, device] = netem or _NONE
         self._wiring.routes[FABRIC].send([set_netem(end, netem or _NONE) for end in middle.ends])

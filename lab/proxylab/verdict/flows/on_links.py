@@ -29,7 +29,8 @@ def lost_on_links(evidence: Evidence, flows: Sequence[Flow]) -> Mapping[int, str
         return {}
     vanished: defaultdict[str, list[int]] = defaultdict(list)
     for flow in flows:
-        last = max(hops(flow), key=lambda seen: seen.at, default=None)
+        # A bridge floods frames to a machine from which it never gets one; the stacks of the others drop them.
+        last = max((seen for seen in hops(flow) if not seen.otherhost), key=lambda seen: seen.at, default=None)
         if last is not None and last.direction is Direction.OUT and last.device != STACK and not _is_over(flow):
             vanished[f"{last.netns_name}/{last.device}"].append(flow.number)
     found: dict[int, str] = {}

@@ -55,6 +55,12 @@ def test_a_flow_that_ended_within_a_node_is_not_lost_on_a_link() -> None:
     assert one(TWO, evidence(2, link(5), link(5, "debug/eth0")), "outcome").judgement is FAIL
 
 
+def test_a_frame_that_a_bridge_floods_to_others_was_lost_all_the_same() -> None:
+    flooded = replace(until(TWO, 1, 4)[-1], netns_name="node-c", otherhost=True)
+    seen = evidence(3, link(1))
+    assert one(TWO, replace(seen, observations=(*seen.observations, flooded)), "outcome").judgement is PASS
+
+
 def test_more_losses_than_netem_counted_are_not_its_own() -> None:
     world = replace(TWO, flows=3)
     lost = [*world.crossing(0, "echo-1"), *until(world, 1, 3), *until(world, 2, 3)]
