@@ -56,6 +56,12 @@ EDITS = [
         },
     ),
     Edit(
+        "dns/coredns-caches-answers",
+        "cache 30",
+        "loadbalance",
+        {"DNS name gives a terminating pod from the cache of CoreDNS"},
+    ),
+    Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",
