@@ -41,9 +41,9 @@ known:
 ## Name servers
 
 `dns.server` in a scenario, or `--name-server` for scenarios that leave it open, chooses the program behind kube-dns:
-`embedded`, or a real CoreDNS (`coredns`, `coredns@VERSION`, or its path). `proxylab engines --obtain coredns` downloads a
-release or builds the Go module, without the plugins of cloud providers and `etcd`, `nomad`, `geoip` and `trace`. All
-scenarios of `scenarios/dns` pass on both. They differ in this:
+`embedded`, or a real CoreDNS (`coredns`, `coredns@VERSION`, or its path). `proxylab engines --obtain coredns`
+downloads a release or builds the Go module, without the plugins of cloud providers and `etcd`, `nomad`, `geoip` and
+`trace`. All scenarios of `scenarios/dns` pass on both. They differ in this:
 
 | `embedded` | CoreDNS |
 | --- | --- |

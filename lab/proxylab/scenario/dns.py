@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Any
 
-from proxylab.scenario.keys import Declared, Key, Read
+from proxylab.scenario.keys import Check, Declared, Key, Read, refused
 
 __all__ = ["AnyDns", "Dns", "NameServer"]
 
@@ -41,4 +41,11 @@ def _of_switch(value: Any) -> Any:
     return ({} if value else None) if isinstance(value, bool) else value
 
 
-AnyDns = Annotated[Dns | None, Read(_of_switch, bool | Dns)]
+def _of_coredns(dns: Dns | None) -> Dns | None:
+    """Refuse a Corefile for another server than CoreDNS."""
+    if dns is not None and dns.corefile and dns.server is not NameServer.COREDNS:
+        raise refused("has a corefile, which only CoreDNS reads", allowed="write server: coredns beside it")
+    return dns
+
+
+AnyDns = Annotated[Dns | None, Read(_of_switch, bool | Dns), Check(_of_coredns)]
