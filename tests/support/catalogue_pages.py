@@ -48,8 +48,8 @@ downloads a release or builds the Go module, without the plugins of cloud provid
 | `embedded` | CoreDNS |
 | --- | --- |
 | SRV records have weight 100. | It divides 100 by the number of addresses that the name has. |
-| A pod with a hostname has one PTR record. | Each Service that selects the pod gives it one more, of its dashed address. |
-| Answers the packets of probes as pods do, on port 53. | Answers questions alone, so probes at its own port are skipped. |
+| A pod with a hostname has one PTR record. | Each Service of the pod adds one, of its dashed address. |
+| Answers the packets of probes as pods do, on port 53. | Answers questions alone: probes at its port are skipped. |
 | Caches nothing. | The plugin `cache` of a Corefile caches; `dns/coredns-caches-answers` shows it. |
 
 After each change, the lab waits until CoreDNS knows marks that came last in its watches.
