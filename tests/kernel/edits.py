@@ -59,7 +59,7 @@ EDITS = [
         "dns/coredns-caches-answers",
         "cache 30",
         "loadbalance",
-        {"DNS name gives a terminating pod from the cache of CoreDNS"},
+        {"another pod takes over from one that terminates: DNS name gives a terminating pod from the cache of CoreDNS"},
     ),
     Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",

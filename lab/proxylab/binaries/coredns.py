@@ -126,7 +126,7 @@ class CorednsModule(Struct, frozen=True):
 
 
 def _main(plugins: str) -> str:
-    """The main package, from a ``plugin.cfg``: names and packages, which are below ``plugin/`` unless they have a host."""
+    """The main package, from a ``plugin.cfg``: names with packages, below ``plugin/`` except full paths."""
 
     def packages() -> Iterator[str]:
         for line in plugins.splitlines():
