@@ -56,6 +56,12 @@ EDITS = [
         },
     ),
     Edit(
+        "dns/coredns-caches-answers",
+        "cache 30",
+        "loadbalance",
+        {"another pod takes over from one that terminates: DNS name gives a terminating pod from the cache of CoreDNS"},
+    ),
+    Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",
         "hairpin: promiscuous-bridge",
         "hairpin: hairpin-veth",

@@ -22,6 +22,7 @@ from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 from test_mutants_in_a_guest import IN_A_GUEST
 
+from proxylab.errors import CapabilityError
 from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
@@ -79,7 +80,11 @@ def test_what_needs_a_setting_turns_red_without_it(edit: Edit, mutated_labs: Mut
     edited = tmp_path / (edit.file + SUFFIX)
     edited.parent.mkdir()
     edited.write_text(text.replace(edit.text, edit.becomes), encoding="utf-8")
-    assert seen_in(mutated_labs, [edited], tmp_path) == Seen({edit.file: edit.red}, edit.over_one_family)
+    try:
+        seen = seen_in(mutated_labs, [edited], tmp_path)
+    except CapabilityError as lacking:  # a program that a pod runs
+        pytest.skip(str(lacking))
+    assert seen == Seen({edit.file: edit.red}, edit.over_one_family)
 
 
 def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
