@@ -18,6 +18,7 @@ from misnaming import MISNAMING
 from mutated_labs import MutatedLabs, name_of, title
 from mutation import Mutation
 from sandboxed import ROOT
+from single_rules import SINGLE_RULES
 from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
 from test_mutants_in_a_guest import IN_A_GUEST
@@ -27,7 +28,7 @@ from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
-EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING)
+EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 
