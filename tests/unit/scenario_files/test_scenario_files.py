@@ -44,7 +44,7 @@ def names_in(scenario: Scenario) -> list[str]:
 
 def dialled(case: Scenario, sent: Probe | Stream) -> Family:
     target = sent.target
-    if isinstance(target, AddressTarget):
+    if isinstance(target, AddressTarget | ServiceTarget) and target.address is not None:
         return Family.of(target.address)
     return target.family or case.network.families[0]
 
