@@ -1,4 +1,4 @@
-"""``place``: the node of a pod, by the rules of kube-scheduler that a manifest can require.
+"""``node_for``: the node of a pod, by the rules of kube-scheduler that a manifest can require.
 
 A pod needs a node that its ``nodeName``, node selector and required node affinity allow, whose taints it tolerates,
 and that keeps its topology spread constraints. Among these the lab takes the node with the fewest pods of the same
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from proxylab.cluster.objects import Node, Taint
 from proxylab.encoding import Record
 
-__all__ = ["Constraints", "Placed", "Requirement", "Spread", "Toleration", "place", "tolerates"]
+__all__ = ["Constraints", "Placed", "Requirement", "Spread", "Toleration", "node_for", "tolerates"]
 
 _SCHEDULED: Final = ("NoSchedule", "NoExecute")
 """The effects of taints that keep pods away."""
@@ -83,7 +83,7 @@ class Placed(NamedTuple):
     labels: Mapping[str, str]
 
 
-def place(constraints: Constraints, owner: str, nodes: Sequence[Node], there: Sequence[Placed]) -> str | None:
+def node_for(constraints: Constraints, owner: str, nodes: Sequence[Node], there: Sequence[Placed]) -> str | None:
     """The node for one more pod; ``None`` if no node may have it.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.cluster.objects import Node, PodPort
-from proxylab.cluster.placement import Constraints, Placed, Toleration, place
+from proxylab.cluster.placement import Constraints, Placed, Toleration, node_for
 from proxylab.cluster.slices import NAME_ALPHABET, generated_suffix
 from proxylab.encoding import Record
 
@@ -39,6 +39,7 @@ class PodTemplate(Record, frozen=True, kw_only=True):
     labels: Mapping[str, str]
     ports: tuple[PodPort, ...] = ()
     host_network: bool = False
+    hostname: str = ""
     subdomain: str = ""
     constraints: Constraints = Constraints()
     revision: str = ""
@@ -163,14 +164,14 @@ class PodMaker:
         if known is not None:  # its network namespace is on that node already
             return known.node
         there = [*self._there, *(Placed(workload.owner, each.node, each.labels) for each in live)]
-        return place(workload.template.constraints, workload.owner, self._nodes, there)
+        return node_for(workload.template.constraints, workload.owner, self._nodes, there)
 
     def _of_daemon(self, workload: Workload, served: set[str]) -> Iterator[Replica]:
         template = workload.template
         tolerations = (*template.constraints.tolerations, *_ALWAYS_TOLERATED)
         for node in self._nodes:
             constraints = replace(template.constraints, node_name="", tolerations=tolerations)
-            if node.name not in served and place(constraints, workload.owner, [node], ()) is not None:
+            if node.name not in served and node_for(constraints, workload.owner, [node], ()) is not None:
                 self._count += 1
                 yield self._replica(workload, self._count - 1, node.name)
 

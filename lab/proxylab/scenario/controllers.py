@@ -163,12 +163,13 @@ def _replicas(kind: str, spec: _Spec) -> int:
 
 def _template(kind: str, spec: _Spec, written: Mapping[str, Any]) -> PodTemplate:
     pod = spec.template.spec
-    own_subdomain = pod.subdomain if pod.hostname else ""  # an endpoint has a DNS name only if its pod has both
+    named = pod if pod.hostname and pod.subdomain else PodSpec()  # only with both has an endpoint a DNS name
     return PodTemplate(
         labels=spec.template.metadata.labels,
         ports=tuple(PodPort(name=each.name, protocol=each.protocol, port=each.port) for each in pod.ports),
         host_network=pod.host_network,
-        subdomain=spec.service_name if kind == "StatefulSet" else own_subdomain,
+        hostname=named.hostname if kind != "StatefulSet" else "",
+        subdomain=named.subdomain if kind != "StatefulSet" else spec.service_name,
         constraints=pod.constraints,
         revision=revision_of(written),
         ready_after=pod.seconds_to_ready * 1000,

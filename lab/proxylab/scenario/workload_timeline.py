@@ -2,6 +2,8 @@
 
 A lab makes the network namespaces of all its pods when it begins. So loading makes every pod that any step needs, as an
 entry of ``spec.pods`` that is not present before its time, and the stages of each rollout.
+
+A workload's name among the ``backends`` of a probe stands for the pods that the workload has when the lab sends it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +18,8 @@ from proxylab.cluster.workloads import PodMaker, Replica, Workload
 from proxylab.scenario.change import WorkloadChange
 from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Document, Location
-from proxylab.scenario.manifests import Manifests, WorkloadId, read_manifests
+from proxylab.scenario.manifests import DEFAULT_NAMESPACE, Manifests, WorkloadId, read_manifests
+from proxylab.scenario.members import Members, with_members
 from proxylab.scenario.parts import Parts
 from proxylab.scenario.pods import ListeningPort, PodGroup
 from proxylab.scenario.problems import Problems, listed
@@ -37,14 +40,16 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
         manifests: its objects when the lab begins. It gets a note for each workload whose pods find no node.
         problems: takes the mistakes in the changes of workloads.
     """
+    if not (manifests.workloads or any(step.change is not None and step.change.workloads for step in parts.steps)):
+        return parts, ((),) * len(parts.steps)
     reader = _Reader(parts, manifests, problems)
-    rollouts = tuple(
-        tuple(reader.after(step.change.workloads, parts.location["spec"]["steps"][index]["change"]["workloads"]))
-        if step.change is not None
-        else ()
-        for index, step in enumerate(parts.steps)
-    )
-    return reader.parts(), rollouts
+    rollouts: list[tuple[WorkloadChange, ...]] = []
+    members = [reader.members]
+    for index, step in enumerate(parts.steps):
+        location = parts.location["spec"]["steps"][index]["change"]["workloads"]
+        rollouts.append(tuple(reader.after(step.change.workloads, location)) if step.change is not None else ())
+        members.append(reader.members)
+    return with_members(reader.parts(), *members), tuple(rollouts)
 
 
 class _Running(Struct):
@@ -81,7 +86,7 @@ class _Reader:
     def _of(self, key: WorkloadId, location: Location) -> _Running:
         """The workload of that identity, which may be new."""
         if key not in self._running:
-            there = [*self._placed(key[0]), *(each for other in self._running.values() for each in _places(other))]
+            there = [*self._placed(key[0]), *(each for other in self._running.values() for each in _placed_of(other))]
             self._running[key] = _Running(PodMaker(self._nodes, there), location, None, None)
         return self._running[key]
 
@@ -123,7 +128,7 @@ class _Reader:
 
     def _deleted(self, change: WorkloadChange, running: _Running | None, patch: Location) -> WorkloadChange | None:
         if running is None or running.workload is None:
-            known = ["/".join(key[:2]).removeprefix("default/") for key in self._running]
+            known = list(dict.fromkeys("/".join(key[:2]).removeprefix("default/") for key in self._running))
             what = f"there is no workload {'/'.join(change.id)} to delete at this step"
             self._problems.add(patch.key, what, allowed=f"existing: {listed(known)}", word=change.name, known=known)
             return None
@@ -144,6 +149,14 @@ class _Reader:
         for note in _pending(wanted, running.live):
             self._problems.add(whole["spec"].spot, note, allowed="add a node, or change where the pods may run")
         return replace(change, before=before, after=written, stages=stages)
+
+    @property
+    def members(self) -> Members:
+        """The pods of each workload by its name, or in another namespace by NAMESPACE/NAME."""
+        return {
+            "/".join(key[:2]).removeprefix(f"{DEFAULT_NAMESPACE}/"): tuple(each.name for each in running.live)
+            for key, running in self._running.items()
+        }
 
     def parts(self) -> Parts:
         """The parts with all pods, those that the lab begins with first."""
@@ -170,7 +183,7 @@ def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:
     return next(found, None)
 
 
-def _places(running: _Running) -> Iterator[Placed]:
+def _placed_of(running: _Running) -> Iterator[Placed]:
     if running.workload is not None:
         yield from (Placed(running.workload.owner, each.node, each.labels) for each in running.live)
 
@@ -206,6 +219,7 @@ def _entry(replica: Replica, namespace: str, position: Position) -> PodGroup:
         labels=replica.labels,
         ports=tuple(ListeningPort(name=each.name, port=each.port, protocol=each.protocol) for each in template.ports),
         host_network=template.host_network,
+        hostname=template.hostname,
         subdomain=template.subdomain,
         position=position,
     )
