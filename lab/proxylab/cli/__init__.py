@@ -51,7 +51,7 @@ _VERBS: Final = {
     "get": "List nodes, pods, Services or endpoints of a lab.",
     "graph": "Draw a scenario's network as text, Mermaid or SVG.",
     "import": "Write a scenario from kubectl's output of a live cluster.",
-    "init": "Write a commented example scenario.",
+    "init": "Write an example scenario, or set up a repository.",
     "judge": "Judge recorded probes and steps again.",
     "kernels": "List the kernels that labs can run on; build one.",
     "logs": "Print the log of a node's engine.",
