@@ -138,4 +138,77 @@ SINGLE_RULES = [
             }
         },
     ),
+    Breakage(
+        "no masquerade of a pod that reaches itself",
+        BODIES,
+        "hairpin",
+        "lambda scope, endpoint: ()",
+        {"families/ipv6-first": {"ClusterIP over IPv6 from a pod to itself is masqueraded"}},
+    ),
+    Breakage(
+        "an endpoint counts once for each EndpointSlice",
+        PORTS,
+        "_endpoints",
+        (
+            "lambda port, slices, node, whole=module._endpoints:"
+            " tuple(e for one in slices for e in whole(port, [one], node))"
+        ),
+        {"manifests/several-endpoint-slices": {"ClusterIP counts an endpoint of two EndpointSlices once"}},
+    ),
+    Breakage(
+        "no refusal at external frontends",
+        FRONTS,
+        "_refused",
+        "lambda scope, destination: ()",
+        {
+            "nodeport/local-policy-with-host-network-endpoints": {
+                "NodePort with policy Local drops on the node without the host-network pod"
+            },
+        },
+    ),
+    Breakage(
+        "endpoints that are not ready serve",
+        CATEGORIES,
+        "_cluster_endpoints",
+        "lambda endpoints, node: tuple(endpoints)",
+        {"bugs/105657-udp-before-the-endpoint-is-ready": {"the endpoint appears and is not ready, so UDP is rejected"}},
+    ),
+    Breakage(
+        "no short circuit at external IPs",
+        BODIES,
+        "short_circuit",
+        "lambda scope: iter(())",
+        {
+            "externalip/local-policy": {
+                "external IP with policy Local serves a pod on a node without endpoint",
+                "external IP with policy Local serves a node without endpoint, masqueraded",
+            }
+        },
+    ),
+    Breakage(
+        "every port is one of TCP",
+        FRONTS,
+        "transport",
+        "lambda protocol: '-p tcp -m tcp'",
+        {
+            "nodeport/one-number-over-tcp-and-udp": {
+                "NodePort 30053 over UDP reaches the pod with the target port of UDP"
+            }
+        },
+    ),
+    Breakage(
+        "hints for nodes do not count",
+        CATEGORIES,
+        "_hinted",
+        "lambda ready, node: tuple(e for e in ready if node.zone in e.for_zones) or tuple(ready)",
+        {
+            "steps/preferred-node-loses-its-endpoint": {
+                "PreferSameNode keeps a pod on its node while the node has a ready endpoint",
+                (
+                    "the endpoint on the client's node is ready again: "
+                    "PreferSameNode returns to the endpoint of the client's node"
+                ),
+            }
+        },
+    ),
 ]
