@@ -59,6 +59,7 @@ def configuration(
         "conntrack": _conntrack(proxy.conntrack),
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
+        **({"udpIdleTimeout": _duration(proxy.udp_idle_timeout)} if mode == "userspace" else {}),
         "featureGates": {**_GATES.get(mode, {}), **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)
