@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 from msgspec import Struct
 from pyroute2.netlink import NLA_F_NESTED, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, ctrlmsg, nlmsgerr
 from pyroute2.netlink.diag import SOCK_DESTROY, SOCK_DIAG_BY_FAMILY, inet_diag_msg, inet_diag_req
+from pyroute2.netlink.generic.ipvs import ipvsmsg
+from pyroute2.netlink.nfnetlink.ipset import ipset_msg
 from pyroute2.netlink.nfnetlink.nfctsocket import nfct_msg, nfct_stats
 from pyroute2.netlink.rtnl.fibmsg import fibmsg
 from pyroute2.netlink.rtnl.ifaddrmsg import ifaddrmsg
@@ -27,6 +29,7 @@ __all__ = ["Answer", "Content", "Decoded", "Kind", "Request", "Value", "answers"
 
 _HEADER: Final = struct.Struct("=IHHI4x")  # struct nlmsghdr: length, type, flags, sequence number
 _CONNTRACK: Final = 1 << 8  # NFNL_SUBSYS_CTNETLINK
+_IPSET: Final = 6 << 8  # NFNL_SUBSYS_IPSET
 
 Value = int | str | None | tuple[int, ...] | Mapping[str, "Value"] | Sequence[Mapping[str, "Value"]]
 Content = Mapping[str, Value]
@@ -39,8 +42,17 @@ and an array is a list of these.
 T = TypeVar("T")
 
 
+class _Ipvs(ipvsmsg):  # type: ignore[misc]
+    """pyroute2's message, which leaves the timeouts as hexadecimal text."""
+
+    nla_map = tuple((name, "uint32" if "TIMEOUT" in name else kind) for name, kind in ipvsmsg.nla_map)
+
+
 class Kind(Enum):
-    """A kind of request: its number, pyroute2's class for it, and the class for the kernel's answer."""
+    """A kind of request: its number, pyroute2's class for it, and the class for the kernel's answer.
+
+    A generic family has no number here: each kernel gives it one (``Request.number``).
+    """
 
     NEW_LINK = 16, ifinfmsg, ifinfmsg
     GET_LINK = 18, ifinfmsg, ifinfmsg
@@ -65,6 +77,14 @@ class Kind(Enum):
     GET_SOCKETS = SOCK_DIAG_BY_FAMILY, inet_diag_req, inet_diag_msg
     DESTROY_SOCKET = SOCK_DESTROY, inet_diag_req, inet_diag_msg
     GET_GENERIC_FAMILY = 16, ctrlmsg, ctrlmsg
+    CREATE_SET = _IPSET | 2, ipset_msg, ipset_msg
+    DESTROY_SET = _IPSET | 3, ipset_msg, ipset_msg
+    FLUSH_SET = _IPSET | 4, ipset_msg, ipset_msg
+    LIST_SETS = _IPSET | 7, ipset_msg, ipset_msg
+    ADD_MEMBER = _IPSET | 9, ipset_msg, ipset_msg
+    DELETE_MEMBER = _IPSET | 10, ipset_msg, ipset_msg
+    GET_SET_TYPE = _IPSET | 13, ipset_msg, ipset_msg
+    IPVS = 0, _Ipvs, _Ipvs
 
 
 class Request(Struct, frozen=True):
@@ -75,6 +95,7 @@ class Request(Struct, frozen=True):
         flags: NLM_F_*, without NLM_F_REQUEST.
         content: absent fields are zero.
         needs: what a kernel may lack, and the cure: EOPNOTSUPP is then the machine's fault and not the plan's.
+        number: of the request's generic family, as the kernel told it.
     """
 
     what: str
@@ -82,6 +103,7 @@ class Request(Struct, frozen=True):
     flags: int
     content: Content
     needs: tuple[str, str] | None = None
+    number: int = 0
 
     def encode(self, sequence: int) -> bytes:
         """The request as bytes, with its header and a sequence number."""
@@ -89,7 +111,11 @@ class Request(Struct, frozen=True):
         encoded = layout()
         encoded.update(dict.fromkeys((name for name, _ in layout.fields), 0))
         encoded.update(_arranged(self.content))
-        encoded["header"] = {"type": number, "flags": self.flags | NLM_F_REQUEST, "sequence_number": sequence}
+        encoded["header"] = {
+            "type": number or self.number,
+            "flags": self.flags | NLM_F_REQUEST,
+            "sequence_number": sequence,
+        }
         encoded.encode()
         return bytes(encoded.data)
 
@@ -137,6 +163,10 @@ class Decoded:
     def part(self, attribute: str) -> "Decoded":
         """An attribute that has attributes. Raises ``KeyError`` where the object lacks it."""
         return Decoded(self.need(dict, attribute))
+
+    def parts(self, attribute: str) -> Iterator["Decoded"]:
+        """Each attribute of that name, where the object repeats it."""
+        return map(Decoded, self._found.get_attrs(attribute))
 
     def each(self, attribute: str) -> Iterator["Decoded"]:
         """The elements of an attribute that is an array; none where the object lacks it."""

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError, InternalError, LabError
-from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, answers
+from proxylab.kernel.netlink.messages import Answer, Decoded, Kind, Request, Value, answers
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
 __all__ = ["NETLINK_GENERIC", "NETLINK_NETFILTER", "NETLINK_SOCK_DIAG", "Netlink", "open_netlink"]
@@ -92,15 +92,15 @@ class Netlink:
             _raise_refusal(answer)
         return answer.decode(request.kind)
 
-    def dump(self, kind: Kind, **fields: int) -> list[Decoded]:
-        """Every object of a complete dump.
+    def dump(self, kind: Kind, *, number: int = 0, **content: Value) -> list[Decoded]:
+        """Every object of a complete dump; ``number`` is that of a generic family.
 
         Raises:
             OSError: the kernel's errno; EINTR where objects changed during every round.
         """
         for _ in range(_DUMP_ROUNDS):
             self._sequence += 1
-            self._socket.send(Request("dump", kind, _NLM_F_DUMP, fields).encode(self._sequence))
+            self._socket.send(Request("dump", kind, _NLM_F_DUMP, content, number=number).encode(self._sequence))
             found = self._gather()
             if not any(answer.flags & _NLM_F_DUMP_INTR for answer in found):
                 return [answer.decode(kind) for answer in found[:-1]]
