@@ -1,5 +1,6 @@
 """Steps and their evidence, made by hand."""
 
+from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -119,6 +120,7 @@ def judged(
     entries: tuple[TableEntry, ...] | None = None,
     source: Any = CLIENT,
     links: tuple[LinkCount, ...] = (),
+    lacks: Mapping[str, str] | None = None,
 ) -> StepVerdict:
     evidence = StepEvidence(
         began=0, changed=CHANGED, settled=SETTLED, ended=ENDED, streams=records, entries=entries, links=links
@@ -128,7 +130,7 @@ def judged(
         if "queries" in wanted.expect.streams
         else {}
     )
-    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence)
+    return judge_step(wanted, 4, (resolved(),), sources, ("node-a", "node-b"), ADDRESSES, evidence, lacks or {})
 
 
 ZERO = Count(at_most=0)

@@ -73,6 +73,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
         tracked: its conntrack entries on the nodes when the step ended.
         silent: the nodes, pods and hosts whose sentinel packets did not come back; sent only after a missing packet.
         by_connection: whether a kernel sends again what was lost (TCP, SCTP).
+        undrained: after a missing packet, the nodes on whose proxies' own processes it may still wait.
     """
 
     stream: str
@@ -83,6 +84,7 @@ class StreamRecord(Record, frozen=True, kw_only=True):
     tracked: tuple[TrackedFlow, ...] = ()
     silent: tuple[str, ...] = ()
     by_connection: bool = False
+    undrained: tuple[str, ...] = ()
 
 
 class Sample(Record, frozen=True):

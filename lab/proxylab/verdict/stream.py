@@ -61,8 +61,10 @@ class Stream(Struct, frozen=True):
         """Why a missing answer may only be late, or may be missing because of a link."""
         clauses = []
         if self.record.silent:
-            silent = listed(self.record.silent, "or")
-            clauses.append(f"no sentinel packet came back from {silent}, so silence proves nothing")
+            clauses.append(f"no sentinel packet came back from {listed(self.record.silent, 'or')}")
+        if self.record.undrained:
+            clauses.append(f"the proxy's process on {listed(self.record.undrained, 'or')} may still hold packets")
+        clauses = [f"{clause}, so silence proves nothing" for clause in clauses]
         if self.record.by_connection and (dropped := dropped_meanwhile(self.step.links)):
             clauses.append(f"{dropped}, and the kernels were still sending again what it lost")
         return tuple(clauses)

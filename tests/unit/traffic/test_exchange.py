@@ -20,6 +20,7 @@ from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline
 from proxylab.traffic.exchange import Exchange
 from proxylab.traffic.identity import Identity
+from proxylab.traffic.programs import Programs
 
 A = IPv4Address("10.0.0.1")
 
@@ -95,6 +96,8 @@ def turns(sending: Sending, *, crafted: bool, tap: Any = None, watch: Any = None
         responders=watch or quiet,
         before_sentinels=nothing,
         links=NetemLinks(Wiring(Plan(namespaces=(), links=()), {}, {})),
+        passage=Programs().on_the_way(resolved),
+        ports=(),
     )
 
 

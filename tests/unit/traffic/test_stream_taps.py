@@ -7,7 +7,7 @@ from proxylab.evidence.evidence import LinkCount
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.craft import enveloped
 from proxylab.traffic.identity import Identity, answer_to
-from proxylab.traffic.stream_paths import StreamPaths
+from proxylab.traffic.stream_taps import StreamPaths
 
 IDENTITY = Identity(bytes(8), 7, 4, 1)
 ENDS = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
