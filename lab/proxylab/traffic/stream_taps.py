@@ -9,7 +9,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from proxylab.addresses import Transport
+from proxylab.addresses import IPAddress, Transport
 from proxylab.evidence.evidence import LinkCount
 from proxylab.kernel.capture.batches import Frame
 from proxylab.traffic.dissect import SCTP, TCP, UDP, Chunk, TcpFlag, dissect
