@@ -65,6 +65,7 @@ _VERBS: Final = {
     "shell": "Open a shell in a node, pod or host.",
     "trace": "Trace one packet, rule by rule.",
     "up": "Start the lab of a scenario and leave it running.",
+    "watch": "Judge a scenario again at each save, in a lab that stands.",
 }
 
 _EPILOG: Final = """\

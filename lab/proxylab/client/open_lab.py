@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Transport
 from proxylab.client.connection import Connection
+from proxylab.client.edit import Edit, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
@@ -204,6 +205,22 @@ class OpenLab:
             ScenarioError: it names an object that the lab does not have.
         """
         self._assembly = assemble(scenario)
+
+    def edit(self, wanted: Scenario) -> Edit:
+        """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
+        return edit(self._assembly, self.made, wanted)
+
+    def bring_to(self, found: Edit) -> None:
+        """Make the change: from then on it is the edited scenario's lab, and none of that scenario's steps is made.
+
+        Raises:
+            CapabilityError: the machine lacks something that the change needs.
+            EngineError: an engine did not synchronise.
+        """
+        self._assembly = assemble(found.scenario)
+        self.made = 0
+        if found.changes:
+            self._ask(found.advance, Advanced, BUILD_SECONDS)
 
     def converse(self, there: Probe, server: str, turns: Sequence[Turn]) -> DialogueRecord:
         """Hold a dialogue by crafted TCP segments.
