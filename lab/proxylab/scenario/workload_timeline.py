@@ -7,6 +7,7 @@ A workload's name among the ``backends`` of a probe stands for the pods that the
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -52,6 +53,10 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
     return with_members(reader.parts(), *members), tuple(rollouts)
 
 
+_ROOM: Final = 10
+"""How many pods more than it has a standing lab keeps ready for a workload; each costs a network namespace."""
+
+
 class _Running(Struct):
     """A workload at one time.
 
@@ -82,6 +87,7 @@ class _Reader:
             if found.workload is not None:
                 running.live = running.begun = running.maker.begin(found.workload)
                 manifests.notes.extend(_pending(found.workload, running.live))
+                running.maker.reserve(found.workload, running.live, _most(found.workload, manifests))
 
     def _of(self, key: WorkloadId, location: Location) -> _Running:
         """The workload of that identity, which may be new."""
@@ -161,7 +167,8 @@ class _Reader:
     def parts(self) -> Parts:
         """The parts with all pods, those that the lab begins with first."""
         pods, in_manifests = dict(self._parts.pods), dict(self._parts.in_manifests)
-        for (namespace, _, _), running in self._running.items():
+        for (namespace, own, kind), running in self._running.items():
+            owner = f"{kind} {namespace}/{own}"
             location = running.location["metadata"]["name"]
             begun = {each.name for each in running.begun}
             for name in sorted(running.maker.made, key=lambda each: each not in begun):
@@ -170,7 +177,9 @@ class _Reader:
                     self._problems.add(location.spot, what, allowed="nodes, pods and hosts share one name space")
                     continue
                 replica = next((each for each in running.begun if each.name == name), running.maker.made[name])
-                pods[name] = replace(_entry(replica, namespace, location.key.position), present=name in begun)
+                pods[name] = replace(
+                    _entry(replica, namespace, location.key.position), present=name in begun, owner=owner
+                )
                 in_manifests["pods", name] = location
         return replace(self._parts, pods=pods, in_manifests=in_manifests)
 
@@ -181,6 +190,25 @@ def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:
         each for each in manifests.kept.values() if (each.namespace, each.name, each.kind) == (namespace, name, kind)
     )
     return next(found, None)
+
+
+def _most(workload: Workload, manifests: Manifests) -> int:
+    """How many pods a HorizontalPodAutoscaler allows a workload; 0 without one.
+
+    A lab scales no workload by itself, but has the network namespaces of some more pods for ``proxylab apply``.
+    """
+    autoscalers = (
+        each
+        for each in manifests.kept.values()
+        if each.kind == "HorizontalPodAutoscaler" and each.namespace == workload.namespace
+    )
+    for spec in (each.content.get("spec") for each in autoscalers):
+        target = spec.get("scaleTargetRef") if isinstance(spec, dict) else None
+        most = spec.get("maxReplicas") if isinstance(spec, dict) else None
+        wanted = {"kind": workload.kind, "name": workload.name}
+        if isinstance(target, dict) and isinstance(most, int) and wanted.items() <= target.items():
+            return min(most, workload.replicas + _ROOM)
+    return 0
 
 
 def _placed_of(running: _Running) -> Iterator[Placed]:
