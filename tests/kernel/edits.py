@@ -24,6 +24,18 @@ class Edit:
 
 EDITS = [
     Edit(
+        "steps/one-of-two-services-deleted",
+        "spec: {ipFamilyPolicy: RequireDualStack, selector: {app: echo}, ports: [{port: 80",
+        "spec: {ipFamilyPolicy: RequireDualStack, selector: {app: none}, ports: [{port: 80",
+        {
+            "the first Service is deleted: ClusterIP of the second Service still reaches the pod that both had",
+            (
+                "a Service with the same name and another port is created: "
+                "ClusterIP of the second Service is not disturbed by a new first one"
+            ),
+        },
+    ),
+    Edit(
         "workloads/a-rolling-update-of-a-deployment",
         "terminationGracePeriodSeconds: 5",
         "terminationGracePeriodSeconds: 0",
@@ -90,6 +102,12 @@ EDITS = [
                 "ClientIP affinity that no connection renewed has ended"
             )
         },
+    ),
+    Edit(
+        "dns/coredns-caches-answers",
+        "cache 30",
+        "loadbalance",
+        {"another pod takes over from one that terminates: DNS name gives a terminating pod from the cache of CoreDNS"},
     ),
     Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",

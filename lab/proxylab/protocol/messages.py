@@ -69,7 +69,8 @@ class Build(TaggedRecord, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
-    part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
+    part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
+    paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS.
     """
 
     plan: Plan
@@ -77,6 +78,8 @@ class Build(TaggedRecord, frozen=True):
     engine: EngineChoice
     seed: int = 0
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    corefile: str = ""
 
 
 class PodStage(Record, frozen=True, kw_only=True):

@@ -128,7 +128,8 @@ def check_workload(manifest: WorkloadManifest, location: Location, problems: Pro
     labels, selector = manifest.spec.template.metadata.labels, manifest.spec.selector
     if not all(each.holds(labels) for each in selector.requirements):
         spot = location["spec"]["template"]["metadata"]["labels"]
-        problems.add(spot.spot, f"do not satisfy the selector of {manifest.kind} {manifest.metadata.name}")
+        what = f"do not satisfy the selector of {manifest.kind} {manifest.metadata.name}"
+        problems.add(spot.spot, what, allowed="needed: the labels of spec.selector")
 
 
 def workload_of(manifest: WorkloadManifest, location: Location) -> Workload:

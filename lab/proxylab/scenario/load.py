@@ -19,6 +19,7 @@ from proxylab.errors import InternalError
 from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
+from proxylab.scenario.dns import Dns
 from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
@@ -268,7 +269,8 @@ def _built(
         streams=spec.streams,
         steps=steps,
         failures=spec.exceptions,
-        dns=spec.dns,
+        dns=spec.dns is not None,
+        name_server=spec.dns or Dns(),
         matrix=spec.matrix,
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
