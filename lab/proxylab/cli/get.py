@@ -42,7 +42,7 @@ def complete_kinds(ctx: click.Context, param: click.Parameter, incomplete: str) 
 @NAME
 @CASE
 def command(*, words: tuple[str, ...], output: str, name: str | None, case_id: str | None) -> ExitCode:
-    """List the nodes, pods, services, endpoints, workloads or other objects of the standing lab, as kubectl does.
+    """As kubectl does, list the nodes, pods, services, endpoints, workloads or other objects of the standing lab.
 
     With FILE, list the objects with which that scenario would start; no lab is built.
 
