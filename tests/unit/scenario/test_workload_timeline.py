@@ -131,6 +131,13 @@ def test_a_pod_that_finds_no_node_is_noted() -> None:
     assert "Deployment default/web: 2 of 2 pods find no node, and would stay Pending" in scenario.notes
 
 
+@pytest.mark.parametrize(("target", "noted"), [("http", False), ("8080", False), ("9090", True), ("metrics", True)])
+def test_a_target_port_that_no_container_declares_is_noted(target: str, noted: bool) -> None:
+    notes = parse_scenario(text().replace("targetPort: http", f"targetPort: {target}"), "f").notes
+    wanted = f"Service web sends to TCP port {target}, which no container of Deployment default/web declares: "
+    assert (f"{wanted}nothing answers there" in notes) is noted
+
+
 def test_a_standing_lab_scales_a_workload_as_far_as_its_autoscaler_allows() -> None:
     stands = assemble(read(further=SCALER))
     for replicas, lines in ((1, "-"), (4, "+")):
