@@ -93,6 +93,8 @@ class PodGroup(Declared, frozen=True, kw_only=True):
         ),
     ] = field(default_factory=dict)
     position: Position
+    owner: str = ""
+    """The workload that it belongs to, if any."""
 
     @property
     def pod_names(self) -> tuple[str, ...]:
