@@ -4,23 +4,33 @@ The kernel adds up its statistics of virtual servers every two seconds only (net
 meter compares the table of connections before and after a probe: each flow that IPVS took has an entry there. IPVS
 counts no packet that it refuses. It refuses all packets to a virtual server without destinations, each with an ICMP
 error, which the node's stack counts.
+
+Rules that end packets to addresses of Services match sets, and their text names no address. They are the probe's where
+the probe dials an address of the dummy device.
 """
 
 from collections import Counter
+from contextlib import closing
 
-from proxylab.addresses import Transport
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, Transport
 from proxylab.engines.embedded.iptables.meter import TableMeter
+from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.evidence.evidence import RuleCount
 from proxylab.evidence.ipvs import IpvsConnection, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipvs import read_connections, read_server
+from proxylab.kernel.netlink.dummy import DummyDevice
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["IpvsMeter"]
 
 _TABLE = "ipvs"
+_GUARDS = ("KUBE-IPVS-FILTER", "KUBE-SOURCE-RANGES-FIREWALL")
+_ENDINGS = ("DROP", "REJECT")
 _ERRORS = {4: "IcmpOutDestUnreachs", 6: "Icmp6OutDestUnreachs"}
 
 
@@ -36,6 +46,7 @@ class IpvsMeter:
         self._connections: frozenset[IpvsConnection] = frozenset()
         self._refusing: VirtualServer | None = None
         self._errors = 0
+        self._guarded = False
 
     @property
     def is_complete(self) -> bool:
@@ -48,11 +59,13 @@ class IpvsMeter:
         self._connections = read_connections(self._netns)
         self._refusing = self._without_destinations()
         self._errors = self._errors_sent()
+        with closing(DummyDevice(self._netns, DUMMY)) as device:
+            self._guarded = resolved.destination in device.addresses(Family.of(resolved.destination))
         await self._rules.begin(resolved)
 
     async def end(self) -> tuple[RuleCount, ...]:
         """The rules that have counted since, then the destinations and virtual servers."""
-        counts = await self._rules.end()
+        counts = tuple(self._explained(each) for each in await self._rules.end())
         node = self._netns.name
         new = Counter((each.server, each.destination) for each in read_connections(self._netns) - self._connections)
         led = [
@@ -76,6 +89,11 @@ class IpvsMeter:
         """Close what it reads."""
         self._stack.close()
         self._rules.close()
+
+    def _explained(self, count: RuleCount) -> RuleCount:
+        """A rule's count with its target, where the rule guards the dialled address."""
+        target = next((each for each in _ENDINGS if f" -j {each}" in count.text), "")
+        return replace(count, target=target) if self._guarded and count.chain in _GUARDS else count
 
     def _without_destinations(self) -> VirtualServer | None:
         """The virtual server that the probe dials, if it has no destination that takes connections."""
