@@ -28,7 +28,7 @@ from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_
 from proxylab.scenario.problems import Problems, describe, listed, shown
 from proxylab.scenario.syntax import Address, read_network
 from proxylab.scenario.validation import validated
-from proxylab.scenario.words import RUNNING_MODES, Mode, Scheduler
+from proxylab.scenario.words import Mode, Scheduler
 
 __all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "KubeProxyManifest", "read_configuration"]
 
@@ -91,8 +91,8 @@ def _mode(value: object) -> object:
     if value in ("", *Mode):
         return value or Mode.IPTABLES
     word = value if isinstance(value, str) else ""
-    allowed = f"allowed: {listed(RUNNING_MODES)}"
-    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=RUNNING_MODES)
+    allowed = f"allowed: {listed(list(Mode))}"
+    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=list(Mode))
 
 
 def _device(value: object) -> str:

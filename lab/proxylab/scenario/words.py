@@ -6,7 +6,6 @@ from typing import Final
 from proxylab.encoding import Record
 
 __all__ = [
-    "RUNNING_MODES",
     "TERMINATING_MODES",
     "Frontend",
     "Manner",
@@ -107,9 +106,6 @@ class Scheduler(StrEnum):
     NQ = "nq"
     MH = "mh"
 
-
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.IPVS, Mode.USERSPACE)
-"""The modes that some engine runs."""
 
 TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})
 """The modes in which a program ends connections to Services and opens other ones to endpoints."""
