@@ -134,12 +134,12 @@ class IpvsNode:
             for each in changed:
                 held = {(one.address, one.port): one for one in before[each.key].destinations}
                 needed = {(one.address, one.port): one for one in each.destinations}
-                missing = [(each, one) for place, one in needed.items() if place not in held]
-                resumed = [(each, one) for place, one in needed.items() if place in held and not held[place].weight]
+                missing = [(each, one) for key, one in needed.items() if key not in held]
+                resumed = [(each, one) for key, one in needed.items() if key in held and not held[key].weight]
                 resumed += self._ending.take_back([*missing, *resumed])
                 ipvs.add_destinations([pair for pair in missing if pair not in resumed])
                 ipvs.edit_destinations(resumed)
-                self._ending.begin(ipvs, [(each, one) for place, one in held.items() if place not in needed])
+                self._ending.begin(ipvs, [(each, one) for key, one in held.items() if key not in needed])
 
     def end(self, servers: Iterable[VirtualServer]) -> None:
         """Delete virtual servers."""
