@@ -42,11 +42,12 @@ class EngineAction(StrEnum):
     FLUSH = "flush"
     IPTABLES = "iptables"
     NFTABLES = "nftables"
+    IPVS = "ipvs"
 
     @property
     def mode(self) -> str:
         """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
+        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES, EngineAction.IPVS) else ""
 
     @property
     def ends(self) -> bool:

@@ -14,6 +14,7 @@ __all__ = [
     "Outcome",
     "Position",
     "Reply",
+    "Scheduler",
     "Spread",
 ]
 
@@ -86,7 +87,27 @@ class Mode(StrEnum):
     USERSPACE = "userspace"
 
 
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
+class Scheduler(StrEnum):
+    """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
+
+    ``rr`` and ``wrr`` take turns; ``lc``, ``wlc``, ``sed`` and ``nq`` look at open connections; ``lblc``, ``dh``,
+    ``sh`` and ``mh`` go by addresses.
+    """
+
+    RR = "rr"
+    WRR = "wrr"
+    LC = "lc"
+    WLC = "wlc"
+    LBLC = "lblc"
+    LBLCR = "lblcr"
+    DH = "dh"
+    SH = "sh"
+    SED = "sed"
+    NQ = "nq"
+    MH = "mh"
+
+
+RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.IPVS, Mode.USERSPACE)
 """The modes that some engine runs."""
 
 TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})

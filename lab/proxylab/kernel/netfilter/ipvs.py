@@ -69,6 +69,13 @@ class Ipvs:
         dumped = self._netlink.dump(Kind.IPVS, number=self._number, cmd=_GET_SERVICE, version=1)
         return [self._server(each.part("IPVS_CMD_ATTR_SERVICE")) for each in dumped]
 
+    def destinations(self, server: VirtualServer) -> tuple[Destination, ...]:
+        """The destinations of one virtual server, in the kernel's order. Raises ``OSError``."""
+        dumped = self._netlink.dump(
+            Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
+        )
+        return tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
+
     def add(self, servers: Iterable[VirtualServer]) -> None:
         """Add virtual servers and their destinations. Raises ``IpvsRefusedError``, as all changes do."""
         requests = []
@@ -152,11 +159,7 @@ class Ipvs:
             scheduler_flags=flags & _SCHEDULER_FLAGS,
             counts=_counts(found.part("IPVS_SVC_ATTR_STATS64")),
         )
-        dumped = self._netlink.dump(
-            Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
-        )
-        destinations = tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
-        return replace(server, destinations=destinations)
+        return replace(server, destinations=self.destinations(server))
 
 
 def _identity(server: VirtualServer) -> dict[str, int | str]:

@@ -1,0 +1,61 @@
+"""Destinations that end gracefully: they get no new connection, and go when they have none left.
+
+kube-proxy does so for TCP alone (graceful_termination.go in pkg/proxy/ipvs). IPVS drops packets to a destination that
+is gone (expire_nodest_conn), so that a UDP client's next packet finds another one.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec.structs import replace
+
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.engines.embedded.ipvs.tables import ServerKey
+from proxylab.evidence.ipvs import Destination, VirtualServer
+from proxylab.kernel.netfilter.ipvs import Ipvs
+
+__all__ = ["Ending"]
+
+Pair = tuple[VirtualServer, Destination]
+
+_Place = tuple[ServerKey, IPAddress, int]
+
+
+class Ending:
+    """The destinations of one node that end. Each call gets the node's IPVS."""
+
+    def __init__(self) -> None:
+        self._ending: dict[_Place, Pair] = {}
+
+    def begin(self, ipvs: Ipvs, pairs: Iterable[Pair]) -> None:
+        """Delete destinations, or set the weight of those with connections to 0."""
+        left = _delete_idle(ipvs, [pair for pair in pairs if _place(pair) not in self._ending])
+        ipvs.edit_destinations([(server, replace(each, weight=0)) for server, each in left])
+        self._ending |= {_place(pair): pair for pair in left}
+
+    def look(self, ipvs: Ipvs) -> None:
+        """Delete those whose connections are gone."""
+        if self._ending:
+            self._ending = {_place(pair): pair for pair in _delete_idle(ipvs, list(self._ending.values()))}
+
+    def forget(self, pairs: Iterable[Pair]) -> None:
+        """Forget destinations that are wanted again, or whose virtual servers are deleted."""
+        for pair in pairs:
+            self._ending.pop(_place(pair), None)
+
+
+def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
+    """Delete the destinations without connections, and return the others."""
+    servers = {server.key: server for server, _ in pairs if server.protocol is Protocol.TCP}
+    connections: Mapping[_Place, int] = {
+        _place((server, each)): each.active + each.inactive
+        for server in servers.values()
+        for each in ipvs.destinations(server)
+    }
+    left = [pair for pair in pairs if connections.get(_place(pair))]
+    ipvs.delete_destinations([pair for pair in pairs if pair not in left])
+    return left
+
+
+def _place(pair: Pair) -> _Place:
+    server, destination = pair
+    return server.key, destination.address, destination.port
