@@ -1,4 +1,7 @@
-"""The user-mode Linuxes of this machine, for tests that run on each, and the skips where one is missing."""
+"""The user-mode Linuxes of this machine, for tests that run on each, and the skips where one is missing.
+
+``./dev test`` runs them on the one that ``uml`` means: the built one, or else Debian's. ``--all`` runs them on both.
+"""
 
 import shutil
 import tempfile
@@ -17,7 +20,11 @@ _DEBIANS = next((kernel for kernel in _KNOWN if kernel.modules), None)
 OWN = pytest.mark.skipif(_OWN is None, reason="no built kernel: 'proxylab kernels --obtain'")
 DEBIANS = pytest.mark.skipif(_DEBIANS is None, reason="no linux.uml: 'apt-get install user-mode-linux kmod'")
 EACH = pytest.mark.parametrize(
-    "kernel", [pytest.param(_OWN, id="own", marks=OWN), pytest.param(_DEBIANS, id="debian", marks=DEBIANS)]
+    "kernel",
+    [
+        pytest.param(_OWN, id="own", marks=OWN),
+        pytest.param(_DEBIANS, id="debian", marks=[DEBIANS, *([pytest.mark.thorough] if _OWN else [])]),
+    ],
 )
 
 

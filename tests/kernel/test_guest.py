@@ -1,4 +1,8 @@
-"""Labs in a guest: on its kernel, with the machine's files, out of reach of the machine."""
+"""Labs in a guest: on its kernel, with the machine's files, out of reach of the machine.
+
+``./dev test`` shows only that a scenario runs in a guest, that a guest changes no file of the machine, and that it
+needs no privilege.
+"""
 
 import fcntl
 import os
@@ -39,6 +43,7 @@ def test_a_scenario_runs_in_a_guest(kernel: Kernel, cli: CommandLine) -> None:
 
 
 @EACH
+@pytest.mark.thorough
 def test_one_guest_serves_many_labs(kernel: Kernel) -> None:
     scenario = load_scenario(SCENARIO)
     with Session(EngineChoice(kernel=kernel.binary)) as session:
@@ -65,6 +70,7 @@ def test_what_a_guest_writes_stays_in_it(kernel: Kernel, tmp_path: Path) -> None
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_large_message_passes_both_ways(kernel: Kernel) -> None:
     text = "x" * 100_000
     with LabProcess(kernel=kernel.binary) as process:
@@ -75,6 +81,7 @@ def test_a_large_message_passes_both_ways(kernel: Kernel) -> None:
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) -> None:
     before = Machine.now()
     process = LabProcess(kernel=kernel.binary)
@@ -89,6 +96,7 @@ def test_a_client_that_closes_waits_until_the_guest_has_ended(kernel: Kernel) ->
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         found = process.request(Examine(), Examined, Deadline.after(120)).capabilities
@@ -99,6 +107,7 @@ def test_a_guest_has_what_many_machines_lack(kernel: Kernel) -> None:
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_guest_tracks_as_many_connections_as_a_large_machine(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
@@ -107,6 +116,7 @@ def test_a_guest_tracks_as_many_connections_as_a_large_machine(kernel: Kernel) -
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_lab_process_that_dies_in_the_guest_ends_the_guest(kernel: Kernel) -> None:
     with LabProcess(kernel=kernel.binary) as process:
         process.request(Build(small_plan(), (), EngineChoice()), Built, Deadline.after(120))
@@ -116,6 +126,7 @@ def test_a_lab_process_that_dies_in_the_guest_ends_the_guest(kernel: Kernel) -> 
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_standing_lab_of_a_guest_has_clients_and_commands_on_their_own_streams(
     kernel: Kernel, cli: CommandLine
 ) -> None:
@@ -137,6 +148,7 @@ def test_a_standing_lab_of_a_guest_has_clients_and_commands_on_their_own_streams
 
 
 @EACH
+@pytest.mark.thorough
 def test_a_command_in_a_guest_gets_a_terminal_of_the_user_s_size(kernel: Kernel, cli: CommandLine) -> None:
     cli.up("--kernel", kernel.binary)
     ours, theirs = pty.openpty()

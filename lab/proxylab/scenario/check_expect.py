@@ -45,6 +45,11 @@ def _check(subject: Subject, expect: Expect, location: Location) -> None:
         _check_echo(expect, location, problems)
     _check_http(subject, expect, location)
     check_source(expect.source, location["source"], inventory, problems)
+    if isinstance(expect.source, SourceByBackend):
+        without = [name for name in expect.backend_names if name not in expect.source.of]
+        if without:
+            what = f"has no entry for {listed(without)}, which backends allows"
+            problems.add(location["source"].spot, what, allowed="add it, or remove the backend")
     if isinstance(expect.reply, ReplyByBackend):
         _check_names(expect.reply.of, location["reply"], inventory, problems)
     if expect.at is not None:

@@ -111,9 +111,9 @@ class _Checker(Struct, frozen=True):
         elif any(action in _DISTURBING for action in self.state.change.engines.values()):
             what = "is missing: an engine that is killed, stopped or flushed does not sync the change"
             self.problems.add(location["until"].key, what, allowed="say what the step waits for")
-        self._expect(step.expect, location["expect"])
+        self._expect(step.expect, step.until, location["expect"])
         for index, exception in enumerate(step.exceptions):
-            self._expect(exception.expect, location["except"][index]["expect"])
+            self._expect(exception.expect, step.until, location["except"][index]["expect"])
 
     def _until(self, until: Until, location: Location) -> None:
         if not {*location.keys} - {"within"}:
@@ -147,7 +147,7 @@ class _Checker(Struct, frozen=True):
             if node not in self.inventory.nodes:
                 self.inventory.refuse(location[index].spot, node, "a node", self.inventory.nodes, self.problems)
 
-    def _expect(self, expect: StepExpect, location: Location) -> None:
+    def _expect(self, expect: StepExpect, until: Until | None, location: Location) -> None:
         for name, each in expect.streams.items():
             self._stream(name, location[name], (*self.parts.streams, *(key.alias for key in declared_keys(StepExpect))))
             self._stream_expect(each, location[name])
@@ -160,6 +160,10 @@ class _Checker(Struct, frozen=True):
             elif metric.node not in self.state.running:
                 what = f"the engine of {metric.node} does not run at the end of this step"
                 self.problems.add(spot, what, allowed="name a node whose engine runs, or start it")
+            elif until is not None and until.engines.get(metric.node) is not EngineState.SYNCED:
+                # An engine writes its metrics at the end of a sync, after its rules.
+                what = f"the step does not wait for the sync of {metric.node}, which sets its metrics"
+                self.problems.add(spot, what, allowed=f"add until.engines: {{{metric.node}: synced}}")
 
     def _stream_expect(self, expect: StreamExpect, location: Location) -> None:
         if not location.keys:
