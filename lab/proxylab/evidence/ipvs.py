@@ -12,7 +12,16 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record
 from proxylab.evidence.words import endpoint
 
-__all__ = ["MASQUERADING", "Destination", "IpSet", "IpvsCounts", "IpvsTimeouts", "Member", "VirtualServer"]
+__all__ = [
+    "MASQUERADING",
+    "Connection",
+    "Destination",
+    "IpSet",
+    "IpvsCounts",
+    "IpvsTimeouts",
+    "Member",
+    "VirtualServer",
+]
 
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
@@ -96,6 +105,23 @@ class VirtualServer(Record, frozen=True, kw_only=True):
             f"-A {self.option} -s {self.scheduler}{options}",
             *sorted(f"-a {self.option} -r {each} -m -w {each.weight}" for each in self.destinations),
         ]
+
+
+class Connection(Record, frozen=True, kw_only=True):
+    """A connection of IPVS, as ``ipvsadm --list --connection`` prints it."""
+
+    protocol: Protocol
+    client: IPAddress
+    client_port: int
+    server: IPAddress
+    port: int
+    destination: IPAddress
+    destination_port: int
+
+    @property
+    def key(self) -> tuple[IPAddress, int, Protocol]:
+        """What identifies its virtual server."""
+        return self.server, self.port, self.protocol
 
 
 class IpvsTimeouts(Record, frozen=True):

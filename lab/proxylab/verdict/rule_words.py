@@ -11,7 +11,12 @@ __all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masquerade
 
 
 def the_rule(rule: Rule) -> str:
-    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up."""
+    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up.
+
+    A virtual server of IPVS stands for its destination, in ipvsadm's options.
+    """
+    if rule.count.table == "ipvs":
+        return f"its virtual server {rule.count.chain}"
     if rule.comment:
         return f'its rule "{rule.comment}" in {rule.count.chain}'
     asking = f", which looks up the map {rule.looked_up}" if rule.looked_up else ""

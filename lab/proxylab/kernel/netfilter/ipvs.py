@@ -76,6 +76,16 @@ class Ipvs:
         )
         return tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
 
+    def server(self, address: IPAddress, port: int, protocol: Protocol) -> VirtualServer | None:
+        """The virtual server there; ``None`` if there is none. Raises ``OSError`` for another reason."""
+        wanted = VirtualServer(address=address, port=port, protocol=protocol)
+        content: Content = {"IPVS_CMD_ATTR_SERVICE": _identity(wanted)}
+        try:
+            found = self._netlink.one(self._request(_GET_SERVICE, "read a virtual server", content, flags=0))
+        except ProcessLookupError:  # ESRCH
+            return None
+        return self._server(found.part("IPVS_CMD_ATTR_SERVICE"))
+
     def add(self, servers: Iterable[VirtualServer]) -> None:
         """Add virtual servers and their destinations. Raises ``IpvsRefusedError``, as all changes do."""
         requests = []

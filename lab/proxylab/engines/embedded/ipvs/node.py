@@ -8,9 +8,9 @@ from proxylab.addresses import Family, IPAddress
 from proxylab.cluster.configuration import IpvsConfiguration, ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.cleanup import IPVS_CHAINS, remove
-from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.engines.embedded.iptables.node import IptablesNode
 from proxylab.engines.embedded.ipvs.ending import Ending
+from proxylab.engines.embedded.ipvs.meter import IpvsMeter
 from proxylab.engines.embedded.ipvs.proxier import Held, IpvsProxier
 from proxylab.engines.embedded.ipvs.sets import NodeSet
 from proxylab.engines.embedded.ipvs.tables import DUMMY, ServerKey
@@ -96,9 +96,9 @@ class IpvsNode:
         """The rules of table nat."""
         return self._iptables.written(family)
 
-    def meter(self, family: Family) -> TableMeter:
-        """A meter that reads the counters of rules."""
-        return self._iptables.meter(family)
+    def meter(self, family: Family) -> IpvsMeter:
+        """A meter that reads the counters of rules, and the connections of IPVS."""
+        return IpvsMeter(self._netns, family, self._iptables.meter(family))
 
     @property
     def counted(self) -> tuple[Sequence[str], Sequence[str]]:
