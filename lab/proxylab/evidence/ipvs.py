@@ -14,6 +14,7 @@ from proxylab.evidence.words import endpoint
 
 __all__ = [
     "MASQUERADING",
+    "VIRTUAL_SERVERS",
     "Connection",
     "Destination",
     "IpSet",
@@ -25,6 +26,9 @@ __all__ = [
 
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
+
+VIRTUAL_SERVERS: Final = "ipvs"
+"""In place of a table's name, in counts and traces of what IPVS did; the texts of such rules are ipvsadm's."""
 
 _OPTIONS: Final = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork, Transport
 from proxylab.evidence.evidence import RuleCount
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
@@ -62,7 +63,7 @@ class Rule(Struct, frozen=True):
         """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:
             return self.count.destination, self.count.destination_port
-        host, _, port = self.value("--to-destination").rpartition(":")
+        host, _, port = (self.value("--to-destination") or self.value("-r")).rpartition(":")
         try:
             return ip_address(host.strip("[]")), int(port)
         except ValueError:
@@ -100,7 +101,13 @@ class Rule(Struct, frozen=True):
 
 
 def read(count: RuleCount) -> Rule | None:
-    """The rule of a counter; ``None`` for a chain's policy and for unreadable text."""
+    """The rule of a counter; ``None`` for a chain's policy and for unreadable text.
+
+    A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects.
+    """
+    if count.table == VIRTUAL_SERVERS:
+        verb, *words = count.text.split()
+        return Rule(count, "DNAT" if verb == "-a" else "REJECT", _options(words))
     if count.target:
         return Rule(count, count.target, ())
     parsed = _parsed(count.text)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import Connection, IpSet, Member, VirtualServer
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS, Connection, IpSet, Member, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
 from proxylab.kernel.netfilter.ipset import IpSets
@@ -27,10 +27,7 @@ from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_i
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["TABLE", "IpvsMeter"]
-
-TABLE: Final = "ipvs"
-"""In place of a table's name, in the counts of virtual servers."""
+__all__ = ["IpvsMeter"]
 
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
 _REJECTS: Final = "-j REJECT"
@@ -77,14 +74,14 @@ class IpvsMeter:
         connected, stack = self._connections.read() - self._before, self._stack.read()
         counts = await self._rules.end()
         resolved = self._resolved
-        if resolved is None or resolved.protocol.served is None:
+        if resolved is None:
             return counts
         made = [each for each in map(connection_in, connected) if each is not None]
         rejected = max(0, self._unreachables(stack) - sum(each.packets for each in counts if _REJECTS in each.text))
         return (
             *self._with_members(counts, resolved),
             *self._led(made),
-            *self._refused(resolved, rejected, resolved.protocol.served),
+            *self._refused(resolved, rejected),
         )
 
     def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
@@ -109,12 +106,13 @@ class IpvsMeter:
             text = f"-a {server.option} -r {to} -m -w {weight}"
             yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
 
-    def _refused(self, resolved: ResolvedProbe, packets: int, protocol: Protocol) -> Iterator[RuleCount]:
+    def _refused(self, resolved: ResolvedProbe, packets: int) -> Iterator[RuleCount]:
         """The refusals of the dialled virtual server, if it has no destination for a packet."""
-        if packets:
+        protocol = resolved.protocol.served
+        if packets and protocol is not None:
             server = self._server(resolved.destination, resolved.port, protocol)
             if server.scheduler and not any(each.weight for each in server.destinations):
-                yield self._count(server, server.lines()[0], packets, "REJECT")
+                yield self._count(server, ", ".join(server.lines()), packets, "REJECT")
 
     def _count(
         self,
@@ -125,7 +123,7 @@ class IpvsMeter:
         address: IPAddress | None = None,
         port: int = 0,
     ) -> RuleCount:
-        return RuleCount(self._netns.name, TABLE, server.option, text, packets, target, address, port)
+        return RuleCount(self._netns.name, VIRTUAL_SERVERS, server.option, text, packets, target, address, port)
 
     def _server(self, address: IPAddress, port: int, protocol: Protocol) -> VirtualServer:
         """The virtual server there; without a scheduler if there is none, or none any more."""
