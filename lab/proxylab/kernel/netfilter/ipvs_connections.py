@@ -14,7 +14,7 @@ from proxylab.addresses import IPAddress, Protocol
 from proxylab.evidence.ipvs import Connection
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["Connections", "connection_in"]
+__all__ = ["Connections", "connection_in", "fields_in"]
 
 _FILE: Final = "/proc/thread-self/net/ip_vs_conn"  # of the calling thread's namespace
 _READ: Final = 1 << 16
@@ -38,14 +38,18 @@ class Connections:
         while self._file >= 0 and (part := os.pread(self._file, _READ, at)):
             parts.append(part)
             at += len(part)
-        lines = b"".join(parts).decode().splitlines()
-        return frozenset(tuple(line.split(None, _FIELDS)[:_FIELDS]) for line in lines[1:])
+        return fields_in(b"".join(parts).decode())
 
     def close(self) -> None:
         """Close the file."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+
+
+def fields_in(text: str) -> frozenset[tuple[str, ...]]:
+    """The fields of every line of the file but the first, which names them."""
+    return frozenset(tuple(line.split(None, _FIELDS)[:_FIELDS]) for line in text.splitlines()[1:])
 
 
 def connection_in(fields: tuple[str, ...]) -> Connection | None:

@@ -27,7 +27,7 @@ from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_i
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["IpvsMeter"]
+__all__ = ["IpvsMeter", "member_for"]
 
 _UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
 _REJECTS: Final = "-j REJECT"
@@ -150,11 +150,11 @@ class IpvsMeter:
             if sets is None:
                 self._sets = self._sets or IpSets(self._netns)
                 sets = {each.name: each for each in self._sets.sets()}
-            member = _member(sets[matched[1]], matched[2].split(","), resolved) if matched[1] in sets else None
+            member = member_for(sets[matched[1]], matched[2].split(","), resolved) if matched[1] in sets else None
             yield count if member is None else replace(count, member=str(member))
 
 
-def _member(of: IpSet, fields: Sequence[str], resolved: ResolvedProbe) -> Member | None:
+def member_for(of: IpSet, fields: Sequence[str], resolved: ResolvedProbe) -> Member | None:
     """The member that the probe's packets are: before their translation, or behind it."""
     source = resolved.sender.address
     ends = [(resolved.destination, resolved.port), *((each.address, each.port) for each in resolved.endpoints)]
