@@ -11,13 +11,14 @@ from proxylab.binaries.upstream import upstream_for
 from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import OpenLabs
+from proxylab.client.scenario_run import judged
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
 from proxylab.guest.kernels import HOST
-from proxylab.pytest_plugin.items import ProbeItem, Run
-from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
+from proxylab.pytest_plugin.items import OPEN, ProbeItem, Run
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
     bundle_directory,
@@ -137,13 +138,8 @@ def lab_bundle_store(pytestconfig: pytest.Config) -> BundleStore | None:
 def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_store: BundleStore | None) -> Judged:
     """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
-    judged = item.judged
-    verdict: Judged
-    with in_its_own_words(str(judged.position)):
-        verdict = lab_open.conclude(judged) if isinstance(judged, Step) else lab_open.probe(judged)
-        if lab_bundle_store is not None:
-            evidence = partial(lab_open.bundle, verdict)
-            verdict = lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+    with in_its_own_words(str(item.judged.position)):
+        verdict = judged(lab_open, item.judged, lab_bundle_store, partial(warn, item), name=item.name)
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)

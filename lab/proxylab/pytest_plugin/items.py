@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
 from proxylab.pytest_plugin.markers import markers_of
@@ -24,12 +25,15 @@ from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 
-__all__ = ["BROKEN_FILES", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
+__all__ = ["BROKEN_FILES", "OPEN", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "is_of_a_scenario"]
 
 SUFFIX: Final = ".lab.yaml"
 
 BROKEN_FILES: Final = pytest.StashKey[int]()
 """How many scenario files have mistakes."""
+
+OPEN: Final = pytest.StashKey[OpenLab]()
+"""The lab that an item has last used."""
 
 
 def is_of_a_scenario(nodeid: str) -> bool:
