@@ -4,6 +4,7 @@ The records are those of ``evidence.ipvs``; pyroute2 encodes the messages (net/n
 include/uapi/linux/ip_vs.h). Only the machine's own root may use the family (GENL_ADMIN_PERM), or root of a guest.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterable
@@ -64,6 +65,18 @@ class Ipvs:
         """Close the socket."""
         self._netlink.close()
 
+    def server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer | None:
+        """One virtual server with its destinations; ``None`` where there is none. Raises ``OSError``."""
+        address, port, protocol = key
+        content = {"IPVS_CMD_ATTR_SERVICE": _identity(VirtualServer(address=address, port=port, protocol=protocol))}
+        try:
+            found = self._netlink.one(self._request(_GET_SERVICE, "read a virtual server", content, flags=0))
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                return None
+            raise
+        return self._server(found.part("IPVS_CMD_ATTR_SERVICE"))
+
     def servers(self) -> list[VirtualServer]:
         """All virtual servers with their destinations and counters, in the kernel's order. Raises ``OSError``."""
         dumped = self._netlink.dump(Kind.IPVS, number=self._number, cmd=_GET_SERVICE, version=1)
@@ -75,16 +88,6 @@ class Ipvs:
             Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
         )
         return tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
-
-    def server(self, address: IPAddress, port: int, protocol: Protocol) -> VirtualServer | None:
-        """The virtual server there; ``None`` if there is none. Raises ``OSError`` for another reason."""
-        wanted = VirtualServer(address=address, port=port, protocol=protocol)
-        content: Content = {"IPVS_CMD_ATTR_SERVICE": _identity(wanted)}
-        try:
-            found = self._netlink.one(self._request(_GET_SERVICE, "read a virtual server", content, flags=0))
-        except ProcessLookupError:  # ESRCH
-            return None
-        return self._server(found.part("IPVS_CMD_ATTR_SERVICE"))
 
     def add(self, servers: Iterable[VirtualServer]) -> None:
         """Add virtual servers and their destinations. Raises ``IpvsRefusedError``, as all changes do."""

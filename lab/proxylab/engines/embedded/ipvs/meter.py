@@ -101,7 +101,7 @@ class IpvsMeter:
         """What each virtual server did, destination by destination."""
         for one, packets in Counter(replace(each, client_port=0) for each in connections).items():
             to = endpoint(one.destination, one.destination_port)
-            server = self._server(*one.key)
+            server = self._server(one.key)
             weight = next((each.weight for each in server.destinations if str(each) == to), 0)
             text = f"-a {server.option} -r {to} -m -w {weight}"
             yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
@@ -110,7 +110,7 @@ class IpvsMeter:
         """The refusals of the dialled virtual server, if it has no destination for a packet."""
         protocol = resolved.protocol.served
         if packets and protocol is not None:
-            server = self._server(resolved.destination, resolved.port, protocol)
+            server = self._server((resolved.destination, resolved.port, protocol))
             if server.scheduler and not any(each.weight for each in server.destinations):
                 yield self._count(server, ", ".join(server.lines()), packets, "REJECT")
 
@@ -125,12 +125,12 @@ class IpvsMeter:
     ) -> RuleCount:
         return RuleCount(self._netns.name, VIRTUAL_SERVERS, server.option, text, packets, target, address, port)
 
-    def _server(self, address: IPAddress, port: int, protocol: Protocol) -> VirtualServer:
+    def _server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer:
         """The virtual server there; without a scheduler if there is none, or none any more."""
         if self._ipvs is None:
             self._ipvs = Ipvs(self._netns)
-        found = self._ipvs.server(address, port, protocol)
-        return found or VirtualServer(address=address, port=port, protocol=protocol, scheduler="")
+        address, port, protocol = key
+        return self._ipvs.server(key) or VirtualServer(address=address, port=port, protocol=protocol, scheduler="")
 
     def _unreachables(self, stack: Mapping[str, str]) -> int:
         """How many ICMP errors the stack has sent since ``begin`` that say that a destination is unreachable."""

@@ -97,7 +97,7 @@ class IpvsNode:
         return self._iptables.written(family)
 
     def meter(self, family: Family) -> IpvsMeter:
-        """A meter that reads the counters of rules, and the connections of IPVS."""
+        """A meter that reads the counters of rules and the connections of IPVS."""
         return IpvsMeter(self._netns, family, self._iptables.meter(family))
 
     @property
