@@ -20,7 +20,7 @@ from proxylab.engines.kubeproxy.configuration import CONFIG, command, configurat
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
 from proxylab.engines.kubeproxy.log import VERBOSE, BalancerLog, ProgressLog, SyncLog
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from proxylab.engines.node_mode import node_mode
+from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
@@ -53,10 +53,6 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     flags = (*VERBOSE, *upstream.flags) if mode == Mode.IPVS else upstream.flags
     argv = command(upstream.binary, node, api, flags)
 
-    def zone() -> str | None:
-        known = cluster.store.get(Key("Node", "", node))
-        return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
-
     async def prepare() -> None:
         on_node.require()
         if choice.version < _OWN_DROPS:
@@ -70,23 +66,12 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     launch: _Launch = partial(_launch, context, argv, config)
     families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
 
-    def reached(family: Family) -> int:
-        written = on_node.written(family)
-        if isinstance(log, SyncLog):
-            return log.reached(family) if any(b"KUBE-" in each for each in written) else 0
-        number = highest_number_in(written)
-        return number if log is None else min(number, log.reached(family))
-
-    async def state() -> SyncState | None:
-        found = await _state(context.netns, proxy.metrics)
-        return replace(found, full={"": log.moves}) if found is not None and isinstance(log, SyncLog) else found
-
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
         launch=launch if log is None else partial(_read_along, launch, log),
-        reached=reached,
-        state=state,
-        zone=zone,
+        reached=partial(_reached, on_node, log),
+        state=partial(_state, context.netns, proxy.metrics, log),
+        zone=partial(_zone, node, cluster.store),
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
@@ -97,7 +82,6 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
 
 
 _Launch = Callable[[Callable[[str], None]], Awaitable[Running]]
-
 
 _LOGS: Final[Mapping[str, Callable[[], ProgressLog]]] = {"ipvs": SyncLog, "userspace": BalancerLog}
 
@@ -132,12 +116,28 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
     )
 
 
-async def _state(netns: NetNs, metrics: SocketAddress) -> SyncState | None:
+def _reached(on_node: NodeMode, log: ProgressLog | None, family: Family) -> int:
+    """The barrier number that rules, log or both show; 0 where the rules are gone."""
+    written = on_node.written(family)
+    if isinstance(log, SyncLog):
+        return log.reached(family) if any(b"KUBE-" in each for each in written) else 0
+    number = highest_number_in(written)
+    return number if log is None else min(number, log.reached(family))
+
+
+async def _state(netns: NetNs, metrics: SocketAddress, log: ProgressLog | None) -> SyncState | None:
     try:
         status, page = await fetch(netns, metrics.address, metrics.port, "/metrics", Deadline.after(_ASK_SECONDS))
     except (OSError, TimeoutError):
         return None
-    return read_metrics(page) if status == 200 else None
+    state = read_metrics(page) if status == 200 else None
+    # Mode ipvs has no metric of full syncs.
+    return replace(state, full={"": log.moves}) if state is not None and isinstance(log, SyncLog) else state
+
+
+def _zone(node: str, store: Store) -> str | None:
+    known = store.get(Key("Node", "", node))
+    return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
 
 
 def _move(node: str, store: Store, zone: str) -> None:
