@@ -37,10 +37,14 @@ class Ending:
         if self._ending:
             self._ending = {_place(pair): pair for pair in _delete_idle(ipvs, list(self._ending.values()))}
 
-    def forget(self, pairs: Iterable[Pair]) -> None:
-        """Forget destinations that are wanted again, or whose virtual servers are deleted."""
-        for pair in pairs:
-            self._ending.pop(_place(pair), None)
+    def take_back(self, pairs: Iterable[Pair]) -> list[Pair]:
+        """Those of the destinations that were ending. They are wanted again, and the kernel has them with weight 0."""
+        return [pair for pair in pairs if self._ending.pop(_place(pair), None) is not None]
+
+    def forget(self, servers: Iterable[VirtualServer]) -> None:
+        """Forget the destinations of deleted virtual servers."""
+        gone = {each.key for each in servers}
+        self._ending = {place: pair for place, pair in self._ending.items() if place[0] not in gone}
 
 
 def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:

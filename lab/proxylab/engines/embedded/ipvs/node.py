@@ -133,19 +133,20 @@ class IpvsNode:
             ipvs.edit([each for each in changed if each.alone != before[each.key].alone])
             for each in changed:
                 held = {(one.address, one.port): one for one in before[each.key].destinations}
-                wanted_here = {(one.address, one.port): one for one in each.destinations}
-                ipvs.add_destinations([(each, one) for place, one in wanted_here.items() if place not in held])
-                kept = [(each, one) for place, one in wanted_here.items() if place in held]
-                self._ending.forget(kept)
-                ipvs.edit_destinations(kept)
-                self._ending.begin(ipvs, [(each, one) for place, one in held.items() if place not in wanted_here])
+                needed = {(one.address, one.port): one for one in each.destinations}
+                missing = [(each, one) for place, one in needed.items() if place not in held]
+                resumed = [(each, one) for place, one in needed.items() if place in held and not held[place].weight]
+                resumed += self._ending.take_back([*missing, *resumed])
+                ipvs.add_destinations([pair for pair in missing if pair not in resumed])
+                ipvs.edit_destinations(resumed)
+                self._ending.begin(ipvs, [(each, one) for place, one in held.items() if place not in needed])
 
     def end(self, servers: Iterable[VirtualServer]) -> None:
         """Delete virtual servers."""
         gone = list(servers)
-        self._ending.forget((each, one) for each in gone for one in each.destinations)
         with self._changing() as (ipvs, _):
             ipvs.delete(gone)
+        self._ending.forget(gone)
 
     def fill(self, wanted: Iterable[IpSet], before: Mapping[str, IpSet]) -> None:
         """Make the sets, and their members those that are wanted."""
