@@ -1,7 +1,7 @@
 """What a mode lacks of what a probe asks for: the reason to skip the probe, in place of a verdict on the proxy.
 
-Owns ``lacking`` for a probe, and ``refuse`` for what a whole scenario needs. Only mode userspace lacks anything:
-kube-proxy stopped adding to it long before 1.26 removed it.
+Owns ``lacking`` for a probe, and ``refuse`` for what a whole scenario needs. Mode userspace lacks most: kube-proxy
+stopped adding to it long before 1.26 removed it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ from proxylab.scenario.expect import Expect, Preserved
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import PodNetwork
 from proxylab.scenario.probes import Probe, ServiceTarget
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
 __all__ = ["lacking", "refuse", "refuse_dialogue"]
 
@@ -54,6 +54,8 @@ def refuse_dialogue(mode: str) -> None:
 
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
+    if mode == Mode.IPVS:
+        return _lack_of_ipvs(assembly, probe)
     if mode not in TERMINATING_MODES:
         return ""
     resolved = assembly.resolved(probe)
@@ -61,6 +63,19 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     if service is None:
         return ""
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def _lack_of_ipvs(assembly: Assembly, probe: Probe) -> str:
+    """The one thing that mode ipvs lacks.
+
+    A node's program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment
+    its datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
+    """
+    resolved = assembly.resolved(probe)
+    large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
+    if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
+        return "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
+    return ""
 
 
 def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Service | None:

@@ -17,49 +17,49 @@ __all__ = ["Ending"]
 
 Pair = tuple[VirtualServer, Destination]
 
-_Place = tuple[ServerKey, IPAddress, int]
+_Ends = tuple[ServerKey, IPAddress, int]
 
 
 class Ending:
     """The destinations of one node that end. Each call gets the node's IPVS."""
 
     def __init__(self) -> None:
-        self._ending: dict[_Place, Pair] = {}
+        self._ending: dict[_Ends, Pair] = {}
 
     def begin(self, ipvs: Ipvs, pairs: Iterable[Pair]) -> None:
         """Delete destinations, or set the weight of those with connections to 0."""
-        left = _delete_idle(ipvs, [pair for pair in pairs if _place(pair) not in self._ending])
+        left = _delete_idle(ipvs, [pair for pair in pairs if _ends(pair) not in self._ending])
         ipvs.edit_destinations([(server, replace(each, weight=0)) for server, each in left])
-        self._ending |= {_place(pair): pair for pair in left}
+        self._ending |= {_ends(pair): pair for pair in left}
 
     def look(self, ipvs: Ipvs) -> None:
         """Delete those whose connections are gone."""
         if self._ending:
-            self._ending = {_place(pair): pair for pair in _delete_idle(ipvs, list(self._ending.values()))}
+            self._ending = {_ends(pair): pair for pair in _delete_idle(ipvs, list(self._ending.values()))}
 
     def take_back(self, pairs: Iterable[Pair]) -> list[Pair]:
         """Those of the destinations that were ending. They are wanted again, and the kernel has them with weight 0."""
-        return [pair for pair in pairs if self._ending.pop(_place(pair), None) is not None]
+        return [pair for pair in pairs if self._ending.pop(_ends(pair), None) is not None]
 
     def forget(self, servers: Iterable[VirtualServer]) -> None:
         """Forget the destinations of deleted virtual servers."""
         gone = {each.key for each in servers}
-        self._ending = {place: pair for place, pair in self._ending.items() if place[0] not in gone}
+        self._ending = {ends: pair for ends, pair in self._ending.items() if ends[0] not in gone}
 
 
 def _delete_idle(ipvs: Ipvs, pairs: list[Pair]) -> list[Pair]:
     """Delete the destinations without connections, and return the others."""
     servers = {server.key: server for server, _ in pairs if server.protocol is Protocol.TCP}
-    connections: Mapping[_Place, int] = {
-        _place((server, each)): each.active + each.inactive
+    connections: Mapping[_Ends, int] = {
+        _ends((server, each)): each.active + each.inactive
         for server in servers.values()
         for each in ipvs.destinations(server)
     }
-    left = [pair for pair in pairs if connections.get(_place(pair))]
+    left = [pair for pair in pairs if connections.get(_ends(pair))]
     ipvs.delete_destinations([pair for pair in pairs if pair not in left])
     return left
 
 
-def _place(pair: Pair) -> _Place:
+def _ends(pair: Pair) -> _Ends:
     server, destination = pair
     return server.key, destination.address, destination.port
