@@ -54,14 +54,11 @@ def refuse_dialogue(mode: str) -> None:
 
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
-<<<<<<< HEAD
-    if mode == Mode.IPVS:
-        return _lack_of_ipvs(assembly, probe)
-=======
     resolved = assembly.resolved(probe)
     if reason := _no_answer(assembly, resolved):
         return reason
->>>>>>> main
+    if mode == Mode.IPVS:
+        return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
     service = _service_of(assembly, probe, resolved)
@@ -70,18 +67,18 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     return next(_lacks(mode, assembly, probe, resolved, service), "")
 
 
-<<<<<<< HEAD
-def _lack_of_ipvs(assembly: Assembly, probe: Probe) -> str:
+def _lack_of_ipvs(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
     """The one thing that mode ipvs lacks.
 
     A node's program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment
     its datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
     """
-    resolved = assembly.resolved(probe)
     large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
     if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
         return "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
-=======
+    return ""
+
+
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
     if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
@@ -91,7 +88,6 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
                 return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
->>>>>>> main
     return ""
 
 

@@ -91,13 +91,8 @@ def _mode(value: object) -> object:
     if value in ("", *Mode):
         return value or Mode.IPTABLES
     word = value if isinstance(value, str) else ""
-<<<<<<< HEAD
-    allowed = f"allowed: {listed(list(Mode))}"
-    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=list(Mode))
-=======
     allowed = f"allowed: {listed(Mode)}"
     raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=tuple(Mode))
->>>>>>> main
 
 
 def _device(value: object) -> str:

@@ -239,14 +239,10 @@ def test_check_says_where_what_only_laying_out_can_tell(caller: Caller, old: str
     assert all(re.match(r"x\.lab\.yaml:\d+:\d+: ", line) for line in errors.splitlines())
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("exception", "laid_out"),
     [("", 1), ("except: [{when: {mode: ipvs}, expect: {outcome: dropped}, because: of it}]\n    ", 2)],
 )
-=======
-@pytest.mark.parametrize(("mode", "laid_out"), [("iptables", 2), ("nftables", 2)])
->>>>>>> main
 def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
     caller: Caller, exception: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

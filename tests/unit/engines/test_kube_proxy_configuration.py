@@ -41,19 +41,11 @@ WRITTEN: dict[str, tuple[str, Any]] = {
     "ipvs.scheduler": ("mh", "mh"),
     "ipvs.excludeCIDRs": ("[192.0.2.0/24]", ["192.0.2.0/24"]),
     "ipvs.strictARP": ("true", True),
-<<<<<<< HEAD
     "ipvs.tcpTimeout": ("15m", "900000ms"),
     "ipvs.tcpFinTimeout": ("2m", "120000ms"),
     "ipvs.udpTimeout": ("5m", "300000ms"),
     "ipvs.syncPeriod": ("7s", "7000ms"),
     "ipvs.minSyncPeriod": ("2s", "2000ms"),
-=======
-    "ipvs.syncPeriod": ("7s", "7000ms"),
-    "ipvs.minSyncPeriod": ("2s", "2000ms"),
-    "ipvs.tcpTimeout": ("5m", "300000ms"),
-    "ipvs.tcpFinTimeout": ("2m", "120000ms"),
-    "ipvs.udpTimeout": ("4s", "4000ms"),
->>>>>>> main
     "featureGates": ("{WatchListClient: false}", {"WatchListClient": False}),
     "conntrack.tcpEstablishedTimeout": ("1h", "3600000ms"),
     "conntrack.tcpCloseWaitTimeout": ("2m", "120000ms"),
