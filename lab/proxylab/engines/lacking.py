@@ -1,7 +1,7 @@
 """What a mode lacks of what a scenario asks for: the reason to skip that part, in place of a verdict on the proxy.
 
 Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step, and ``refuse`` for what a whole
-scenario needs. Only mode userspace lacks anything: kube-proxy stopped adding to it long before 1.26 removed it.
+scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import PodNetwork
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
 __all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue"]
 
@@ -66,12 +66,26 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     resolved = assembly.resolved(probe)
     if reason := _no_answer(assembly, resolved):
         return reason
+    if mode == Mode.IPVS:
+        return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def _lack_of_ipvs(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
+    """The one thing that mode ipvs lacks.
+
+    A node's program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment
+    its datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
+    """
+    large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
+    if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
+        return "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
+    return ""
 
 
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
