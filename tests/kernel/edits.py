@@ -338,6 +338,7 @@ EDITS = [
         "mode: userspace",
         "mode: iptables",
         {
+            "ClusterIP by HTTP shows the client, but in mode userspace its node",
             "ClusterIP by UDP shows the client, but in mode userspace its gateway",
             "ClusterIP to another node shows the client, but in mode userspace its node",
             "ClusterIP to the same node shows the client, but in mode userspace its gateway",
