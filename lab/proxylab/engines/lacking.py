@@ -6,7 +6,7 @@ scenario needs. Only mode userspace lacks anything: kube-proxy stopped adding to
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from proxylab.addresses import Family, Protocol, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
@@ -15,12 +15,12 @@ from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.network import PodNetwork
+from proxylab.scenario.network import Network, PodNetwork
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
 
-__all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue"]
+__all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue", "refuse_server"]
 
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
@@ -61,6 +61,16 @@ def refuse_dialogue(mode: str) -> None:
         raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
 
 
+def refuse_server(mode: str, scenario: Scenario, server: IPAddress) -> None:
+    """Refuse a query to a server's cluster IP of a family that the proxy does not serve. Raises ``CapabilityError``."""
+    network = scenario.network
+    if mode in TERMINATING_MODES and any(server in each for each in network.service_cidrs):
+        family = Family.of(server)
+        if family is not network.families[0]:
+            lack = f"a mode of the proxy that serves {family}: {_one_family(mode, network)}"
+            raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
+
+
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
     if mode not in TERMINATING_MODES:
@@ -69,6 +79,9 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
+    if service.headless:  # its name leads past the proxy, but the query for the name does not
+        network = assembly.scenario.network
+        return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
     return next(_lacks(mode, assembly, probe, resolved, service), "")
 
 
@@ -150,6 +163,10 @@ def _names_endpoints(assembly: Assembly, expect: ConntrackExpect | None) -> bool
     return any(each is not None and each.reply_from in pods for each in wanted)
 
 
+def _one_family(mode: str, network: Network) -> str:
+    return f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+
+
 def _no_client(mode: str) -> str:
     return f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
 
@@ -170,7 +187,7 @@ def _of_packets(
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
     if Family.of(resolved.destination) is not network.families[0]:
-        yield f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+        yield _one_family(mode, network)
     if network.pod_network is PodNetwork.PTP_UNNUMBERED and any(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):

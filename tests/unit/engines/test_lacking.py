@@ -1,8 +1,10 @@
 """What a mode lacks of what scenarios ask for, and the word by which a probe means either manner."""
 
+from ipaddress import ip_address
+
 import pytest
 
-from proxylab.engines.lacking import lacking, lacking_of_step, refuse, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, refuse, refuse_dialogue, refuse_server
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
@@ -107,6 +109,30 @@ def test_a_daemon_on_a_node_port_is_refused() -> None:
     refuse("iptables", scenario(node_port=30090))
     with pytest.raises(CapabilityError, match="leaves node ports to daemons"):
         refuse("userspace", scenario(node_port=30090))
+
+
+def test_a_headless_service_is_reached_past_the_proxy() -> None:
+    source = "{outcome: delivered, source: preserved}"
+    text = TEXT.format(
+        target="{service: echo, via: dnsName}",
+        send="{}",
+        expect=source,
+        service="clusterIP: None",
+        protocol="TCP",
+        node_port=0,
+    )
+    headless = text.replace("type: LoadBalancer", "type: ClusterIP").replace("nodePort: 0, ", "")
+    assert why(parse_scenario(headless, "headless.lab.yaml")) == ""
+    assert "never preserves" in why(scenario("{service: echo, via: dnsName}", expect=source))
+
+
+def test_a_server_of_the_second_family_is_refused_at_its_cluster_ip() -> None:
+    written = scenario()
+    for served in ("10.96.0.10", "10.244.0.2", "fd00:10:244::2"):
+        refuse_server("userspace", written, ip_address(served))
+    refuse_server("nftables", written, ip_address("fd00:10:96::a"))
+    with pytest.raises(CapabilityError, match="serves IPv6: mode userspace serves one family"):
+        refuse_server("userspace", written, ip_address("fd00:10:96::a"))
 
 
 def test_crafted_dialogues_are_refused() -> None:
