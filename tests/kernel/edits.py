@@ -378,4 +378,16 @@ EDITS = [
             "the first pod is ready again: UDP from the same port reaches the ready pod after udpIdleTimeout",
         },
     ),
+    Edit(
+        "steps/proxy-mode-changes-from-userspace",
+        "mode: [userspace]",
+        "mode: [iptables]",
+        {
+            "streams reach the Service in mode userspace",
+            (
+                "the proxy changes to mode iptables, and streams reach the Service as the client: "
+                "ClusterIP shows the node where the proxy is still in mode userspace"
+            ),
+        },
+    ),
 ]

@@ -20,7 +20,7 @@ from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
 from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
 
-__all__ = ["lacking", "lacking_of_step", "refuse", "refuse_dialogue", "refuse_server"]
+__all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
@@ -31,7 +31,9 @@ def refuse(mode: str, scenario: Scenario) -> None:
     Raises:
         CapabilityError: naming what it lacks.
     """
-    if mode not in TERMINATING_MODES:
+    changes = (action.mode for step in scenario.steps for action in step.change.engines.values())
+    mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
+    if not mode:
         return
     node_ports = {port.node_port for service in scenario.services for port in service.ports}
     lacks = {
@@ -72,7 +74,11 @@ def refuse_server(mode: str, scenario: Scenario, server: IPAddress) -> None:
 
 
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
-    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
+    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can.
+
+    ``mode`` is the one in which the proxies began. A step may have changed it.
+    """
+    mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
     if mode not in TERMINATING_MODES:
         return ""
     resolved = assembly.resolved(probe)
@@ -83,6 +89,24 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
         network = assembly.scenario.network
         return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def modes_after(mode: str, scenario: Scenario, made: int) -> Mapping[str, str]:
+    """The mode of each node's proxy after that many steps, where all began in ``mode``."""
+    modes = {node.name: mode for node in scenario.nodes}
+    for step in scenario.steps[:made]:
+        modes |= {node: action.mode for node, action in step.change.engines.items() if action.mode}
+    return modes
+
+
+def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: int) -> str:
+    """The mode of the proxy that a probe or stream meets first: its sender's node's, or the one at which it enters."""
+    modes, name = modes_after(mode, assembly.scenario, made), sent.source.name
+    home = next((pod.node for pod in assembly.plan.pods if pod.name == name), name)
+    entry = sent.target.node if home not in modes and isinstance(sent.target, ServiceTarget) else home
+    if entry is not None and entry in modes:
+        return modes[entry]
+    return next((each for each in modes.values() if each in TERMINATING_MODES), mode)
 
 
 def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Service | None:
@@ -115,19 +139,22 @@ def lacking_of_step(mode: str, assembly: Assembly, step: Step) -> Mapping[str, s
 
     The name of a stream alone stands for all that is expected of the stream.
     """
-    return dict(_lacks_of_step(mode, assembly, step)) if mode in TERMINATING_MODES else {}
+    return dict(_lacks_of_step(mode, assembly, step))
 
 
 def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[str, str]]:
     made = assembly.scenario.steps_before(step)
     for stream, resolved in zip(assembly.scenario.streams, assembly.streams, strict=True):
         # A step begins with a packet just before its change.
+        met = (_mode_on_the_way(mode, assembly, stream, number) for number in (made, made - 1))
         services = (_service_at(assembly, number, stream, resolved) for number in (made, made - 1))
-        if (service := next(filter(None, services), None)) is not None:
+        ending = next((each for each in met if each in TERMINATING_MODES), None)
+        if ending is not None and (service := next(filter(None, services), None)) is not None:
             expect = step.expect.streams.get(stream.name)
-            yield from _lacks_of_stream(mode, assembly, stream, resolved, service, expect)
-    if _names_endpoints(assembly, step.expect.conntrack):
-        yield "conntrack", _no_entry(mode)
+            yield from _lacks_of_stream(ending, assembly, stream, resolved, service, expect)
+    for present in modes_after(mode, assembly.scenario, made).values():
+        if present in TERMINATING_MODES and _names_endpoints(assembly, step.expect.conntrack):
+            yield "conntrack", _no_entry(present)
 
 
 def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: ResolvedProbe) -> Service | None:

@@ -17,6 +17,7 @@ from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refuse
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
 from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.words import RUNNING_MODES
 
 __all__ = [
     "Change",
@@ -42,11 +43,12 @@ class EngineAction(StrEnum):
     FLUSH = "flush"
     IPTABLES = "iptables"
     NFTABLES = "nftables"
+    USERSPACE = "userspace"
 
     @property
     def mode(self) -> str:
         """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
+        return self if str(self) in RUNNING_MODES else ""
 
     @property
     def ends(self) -> bool:
