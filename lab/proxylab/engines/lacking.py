@@ -78,10 +78,12 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
 
     ``mode`` is the one in which the proxies began. A step may have changed it.
     """
+    resolved = assembly.resolved(probe)
+    if reason := _no_answer(assembly, resolved):
+        return reason
     mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
     if mode not in TERMINATING_MODES:
         return ""
-    resolved = assembly.resolved(probe)
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
@@ -107,6 +109,18 @@ def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: 
     if entry is not None and entry in modes:
         return modes[entry]
     return next((each for each in modes.values() if each in TERMINATING_MODES), mode)
+
+
+def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
+    """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
+    if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
+        return ""
+    dialled = {(each.address, each.port) for each in resolved.endpoints}
+    for placed in assembly.plan.pods:
+        for each in assembly.plan.namespace(placed.namespace).listeners:
+            if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
+    return ""
 
 
 def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Service | None:
