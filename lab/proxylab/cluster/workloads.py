@@ -32,12 +32,14 @@ _ALWAYS_TOLERATED: Final = tuple(
 class PodTemplate(Record, frozen=True, kw_only=True):
     """``spec.template``, as far as it matters to a lab.
 
-    ``revision`` is the hash of the whole template. ``ready_after`` is the time from a pod's start to the success of its
-    readiness probes, ``grace`` its ``terminationGracePeriodSeconds``, both in milliseconds.
+    ``commands`` are the ``command`` and ``args`` of each container, ``revision`` the hash of the whole template.
+    ``ready_after`` is the time from a pod's start to the success of its readiness probes, ``grace`` its
+    ``terminationGracePeriodSeconds``, both in milliseconds.
     """
 
     labels: Mapping[str, str]
     ports: tuple[PodPort, ...] = ()
+    commands: tuple[tuple[str, ...], ...] = ()
     host_network: bool = False
     hostname: str = ""
     subdomain: str = ""

@@ -130,9 +130,14 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
+    by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
     for placed in assembly.plan.pods:
+        if placed.commands and by_packet:
+            continue  # the pod's kernel answers a SYN, whatever runs there
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                if placed.commands:
+                    return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
                 return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
     return ""
 

@@ -41,7 +41,9 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
         manifests: its objects when the lab begins. It gets a note for each workload whose pods find no node.
         problems: takes the mistakes in the changes of workloads.
     """
-    if not (manifests.workloads or any(step.change is not None and step.change.workloads for step in parts.steps)):
+    commands = parts.document.spec.commands if parts.document is not None else ()
+    changes = (step.change.workloads for step in parts.steps if step.change is not None)
+    if not (manifests.workloads or commands or any(changes)):
         return parts, ((),) * len(parts.steps)
     reader = _Reader(parts, manifests, problems)
     rollouts: list[tuple[WorkloadChange, ...]] = []
@@ -51,6 +53,7 @@ def with_workloads(parts: Parts, manifests: Manifests, problems: Problems) -> tu
         rollouts.append(tuple(reader.after(step.change.workloads, location)) if step.change is not None else ())
         reader.enter()
         members.append(reader.members)
+    reader.check_commands()
     return with_members(reader.parts, *members), tuple(rollouts)
 
 
@@ -141,7 +144,7 @@ class _Reader:
 
     def _deleted(self, change: WorkloadChange, running: _Running | None, patch: Location) -> WorkloadChange | None:
         if running is None or running.workload is None:
-            known = list(dict.fromkeys("/".join(key[:2]).removeprefix("default/") for key in self._running))
+            known = list(dict.fromkeys(_short(*key[:2]) for key in self._running))
             what = f"there is no workload {'/'.join(change.id)} to delete at this step"
             self._problems.add(patch.key, what, allowed=f"existing: {listed(known)}", word=change.name, known=known)
             return None
@@ -166,10 +169,7 @@ class _Reader:
     @property
     def members(self) -> Members:
         """The pods of each workload by its name, or in another namespace by NAMESPACE/NAME."""
-        return {
-            "/".join(key[:2]).removeprefix(f"{DEFAULT_NAMESPACE}/"): tuple(each.name for each in running.live)
-            for key, running in self._running.items()
-        }
+        return {_short(*key[:2]): tuple(each.name for each in running.live) for key, running in self._running.items()}
 
     def enter(self, *, present: bool = False) -> None:
         """Make entries of the pods that are new since the last call.
@@ -186,13 +186,37 @@ class _Reader:
                     self._problems.add(location.spot, what, allowed="nodes, pods and hosts share one name space")
                     continue
                 entry = _entry(running.maker.made[name], namespace, location.key.position)
-                self._pods[name] = replace(entry, present=present, owner=f"{kind} {namespace}/{own}")
+                commands = running.maker.made[name].template.commands if self._runs(namespace, own) else ()
+                self._pods[name] = replace(entry, present=present, owner=f"{kind} {namespace}/{own}", commands=commands)
                 self._in_manifests["pods", name] = location
+
+    def _runs(self, namespace: str, name: str) -> bool:
+        """Whether the pods of a workload run their own commands."""
+        document = self._parts.document
+        return document is not None and _short(namespace, name) in document.spec.commands
+
+    def check_commands(self) -> None:
+        """Note workloads of ``spec.commands`` that do not exist, or of which only the image knows what it runs."""
+        document = self._parts.document
+        for index, written in enumerate(document.spec.commands if document is not None else ()):
+            spot = self._parts.location["spec"]["commands"][index].spot
+            known = {_short(*key[:2]): each for key, each in self._running.items()}
+            if written not in known:
+                allowed = f"existing: {listed(known)}"
+                self._problems.add(spot, f"there is no workload {written}", allowed=allowed, word=written, known=known)
+            elif not all(all(each.template.commands) for each in known[written].maker.made.values()):
+                what = f"a container of {written} has no command: only its image knows what it runs"
+                self._problems.add(spot, what, allowed="write its command into the manifest")
 
     @property
     def parts(self) -> Parts:
         """The parts with all pods."""
         return replace(self._parts, pods=self._pods, in_manifests=self._in_manifests)
+
+
+def _short(namespace: str, name: str) -> str:
+    """A workload's name as an author writes it."""
+    return name if namespace == DEFAULT_NAMESPACE else f"{namespace}/{name}"
 
 
 def _written(manifests: Manifests, key: WorkloadId) -> Unstructured | None:

@@ -1,10 +1,13 @@
 """Workloads in a scenario: their pods from the first moment to the last step, and in a standing lab."""
 
+import re
+
 import pytest
 from broken_scenarios import BASE
 
 from proxylab.client.edit import edit
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Pod
+from proxylab.engines.lacking import lacking
 from proxylab.plan.assembly import assemble, lay_out
 from proxylab.report.description import describe
 from proxylab.report.listing import kind_named, listing, of_kind
@@ -136,6 +139,21 @@ def test_a_target_port_that_no_container_declares_is_noted(target: str, noted: b
     notes = parse_scenario(text().replace("targetPort: http", f"targetPort: {target}"), "f").notes
     wanted = f"Service web sends to TCP port {target}, which no container of Deployment default/web declares: "
     assert (f"{wanted}nothing answers there" in notes) is noted
+
+
+def test_only_crafted_packets_reach_a_program_that_is_not_the_labs_own() -> None:
+    probes = ", ".join(
+        f"{{name: {way}, from: client, to: {{service: web, via: clusterIP}}, send: {{as: {way}, flows: 2}}, "
+        "expect: {outcome: delivered, source: preserved}}"
+        for way in ("packet", "connect")
+    )
+    run = text().replace("- name: web\n", "- name: web\n        command: [serve]\n        args: [all]\n")
+    whole = re.sub(r"  probes:.*?---", f"  commands: [web]\n  probes: [{probes}]\n---", run, count=1, flags=re.DOTALL)
+    assembly = assemble(parse_scenario(whole, "f"))
+    assert {each.commands for each in assembly.plan.pods if each.name.startswith("web")} == {(("serve", "all"),)}
+    packet, connect = (lacking("iptables", assembly, probe) for probe in assembly.scenario.probes)
+    assert packet == ""
+    assert connect.endswith("is not the lab's own program; write as: packet, over TCP")
 
 
 def test_a_standing_lab_scales_a_workload_as_far_as_its_autoscaler_allows() -> None:
