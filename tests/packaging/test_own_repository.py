@@ -112,5 +112,5 @@ def test_init_writes_a_repository_whose_tests_run(environment: Environment, tmp_
 def test_init_of_a_repository_takes_no_name(environment: Environment, tmp_path: Path) -> None:
     done = environment.type(tmp_path, "proxylab", "init", "--repo", "mine.lab.yaml")
     assert done.returncode == 2
-    assert "--repo takes neither FILE nor --from" in done.stderr
+    assert "give neither FILE nor --from with it" in done.stderr
     assert list(tmp_path.iterdir()) == []

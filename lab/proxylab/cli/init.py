@@ -96,7 +96,7 @@ def command(*, file: Path | None, name: str | None, repo: bool) -> ExitCode:
     """
     if repo:
         if file is not None or name is not None:
-            raise click.UsageError("--repo takes neither FILE nor --from: it writes to this folder")
+            raise click.UsageError("--repo writes to this folder: give neither FILE nor --from with it")
         _set_up()
     elif name is None:
         _write({file or Path("example.lab.yaml"): TEXT})

@@ -42,7 +42,7 @@ def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
     """
     kinds = {_KINDS.get(each.suffix) for each in files}
     if len(kinds) > 1 or kinds == {None}:
-        raise click.UsageError("name files of one kind: *.json, *.xml or *.html")
+        raise click.UsageError("the files are of different kinds; name only *.json, only *.xml or only *.html")
     texts = {_label(each, files): each.read_text(encoding="utf-8") for each in files}
     try:
         match kinds.pop():

@@ -58,6 +58,7 @@ class EngineChoice(Record, frozen=True):
         upstream: the binary, where the engine is the real kube-proxy.
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
+        name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
     """
 
     name: str = "embedded/iptables"
@@ -67,6 +68,7 @@ class EngineChoice(Record, frozen=True):
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
     kernel: str = "host"
+    name_server: str = ""
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -85,7 +87,8 @@ class EngineChoice(Record, frozen=True):
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
         kernel = ("--kernel", self.kernel) if self.kernel != "host" else ()
-        return (*named, *variant, *kernel, *(self.upstream.options if self.upstream else ()))
+        server = ("--name-server", self.name_server) if self.name_server else ()
+        return (*named, *variant, *kernel, *server, *(self.upstream.options if self.upstream else ()))
 
 
 class Engine(Protocol):
@@ -116,6 +119,18 @@ class Killable(Protocol):
 
     async def kill(self) -> None:
         """End it by SIGKILL, and return when it is gone. The rules stay."""
+
+
+@runtime_checkable
+class Draining(Protocol):
+    """An engine that can ask a process of its own, through which packets pass."""
+
+    async def drain(self) -> Mapping[str, int] | None:
+        """Let the process pass on every datagram that it has.
+
+        Returns:
+            How many datagrams it has discarded since it began, by service port; ``None`` if it cannot be asked.
+        """
 
 
 @runtime_checkable

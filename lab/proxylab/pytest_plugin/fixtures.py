@@ -57,7 +57,13 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
             kernel = one(pytestconfig, "kernel") or HOST
-            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
+            choice = EngineChoice(
+                engine,
+                iptables=iptables(pytestconfig),
+                upstream=upstream,
+                kernel=kernel,
+                name_server=one(pytestconfig, "name_server"),
+            )
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield OpenLabs(begin).session

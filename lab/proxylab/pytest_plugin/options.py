@@ -55,6 +55,10 @@ _ONE: Final = {
             "module:VERSION (default: what `proxylab engines` lists)"
         ),
     ),
+    "name-server": (
+        "NAME",
+        "the name server of labs whose scenario names none: coredns, coredns@VERSION, or a path (default: embedded)",
+    ),
     "feature-gates": ("NAME=BOOL,…", "feature gates for kube-proxy (default: none)"),
     "repeat": ("N", "run every probe N times, each time in a new lab (default: 1)"),
     "shard": (

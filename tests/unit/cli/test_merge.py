@@ -80,8 +80,8 @@ def test_runs_on_one_engine_have_the_names_of_their_files(five: Caller) -> None:
 @pytest.mark.parametrize(
     ("files", "words"),
     [
-        ({"a.json": "{}", "b.xml": "<a/>"}, "name files of one kind"),
-        ({"a.txt": ""}, "name files of one kind"),
+        ({"a.json": "{}", "b.xml": "<a/>"}, "different kinds"),
+        ({"a.txt": ""}, "different kinds"),
         ({"a.json": "{"}, "a: _Document: not JSON"),
         ({"a.json": '{"apiVersion": "v1", "kind": "List", "scenarios": []}'}, "a: it is no RunReport of proxylab/v1"),
         ({"a.xml": "<a"}, "a: "),
