@@ -90,14 +90,14 @@ def command(
         raise click.UsageError("NODE|POD|HOST: name one, with its device after a colon, as in node-a:eth0")
     if write is not None and wireshark:
         raise click.UsageError("choose -w or --wireshark, not both")
-    places = [
+    devices = [
         (netns_name, device or UPLINK) for netns_name, _, device in (each.partition(":") for each in chosen.words)
     ]
     with chosen.opened() as lab, _output(write, wireshark) as stream:
-        for netns_name, _ in places:
+        for netns_name, _ in devices:
             check_netns(lab.scenario, netns_name)
         request = Listen(
-            devices=tuple(dict.fromkeys(places)),
+            devices=tuple(dict.fromkeys(devices)),
             interest=expression,
             seconds=seconds,
             count=count,

@@ -269,7 +269,7 @@ def test_what_is_not_there_is_named_at_the_probe(asked: Probe, message: str) -> 
 def test_a_node_port_as_port_is_answered_by_how_to_dial_it() -> None:
     port = ServicePort(port=80, target_port=8080, node_port=30080, name="http")
     service = Service(name="web", type=ServiceType.NODE_PORT, ports=(port,))
-    with pytest.raises(UnresolvableError, match="; 30080 is the node port of http: dial that one via nodePort$"):
+    with pytest.raises(UnresolvableError, match=r"; 30080 is the node port of http: dial that one via nodePort$"):
         service_port(service, 30080, None)
 
 
