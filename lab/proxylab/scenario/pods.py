@@ -98,6 +98,10 @@ class PodGroup(Declared, frozen=True, kw_only=True):
         Key("What the link of each pod to its node does to packets.", [{"loss": "10%", "delay": "20ms"}]),
     ] = None
     position: Position
+    owner: str = ""
+    """The workload that it belongs to, if any."""
+    commands: tuple[tuple[str, ...], ...] = ()
+    """What runs in the pod in place of the lab's own program."""
 
     @property
     def pod_names(self) -> tuple[str, ...]:

@@ -157,7 +157,8 @@ class Exchange:
             return self._turn()
         patience = Deadline(min(deadline.at, Deadline.after(self._patience).at))
         try:
-            await wait_until(self._turn, patience, "a program sends a flow on or closes it, or a kernel sends again")
+            what = "a program sends a flow on or closes it, or a kernel sends again"
+            await wait_until(lambda: self._turn() or self._settled, patience, what)
         except DeadlineExceededError:
             return False
         return True
