@@ -19,6 +19,10 @@ from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
 
 __all__ = ["lacking", "refuse", "refuse_dialogue"]
 
+_ANSWERS = {
+    "coredns": "questions about names alone; write via: dnsName",
+    "nginx": "HTTP requests alone; write via: ingress",
+}
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
 
@@ -67,13 +71,13 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
 
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
-    if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
+    if resolved.question is not None or resolved.request is not None or resolved.protocol is Transport.ICMP:
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
     for placed in assembly.plan.pods:
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
-                return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
+                return f"{each.program} in pod {each.name} answers {_ANSWERS[each.program]}"
     return ""
 
 

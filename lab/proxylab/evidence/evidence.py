@@ -132,12 +132,19 @@ class ConnectReport(Record, frozen=True, array_like=True, gc=False):
 
 
 class HttpReport(Record, frozen=True, array_like=True, gc=False):
-    """The HTTP answer to one flow. ``error`` is an errno's name or ``timeout``; then the status is 0."""
+    """The HTTP answer to one flow.
+
+    ``error`` is an errno's name, ``timeout``, or OpenSSL's reason; then the status is 0. Behind an Ingress, ``backend``
+    is the pod that answered, and it saw a connection from ``source`` with ``forwarded_for`` in X-Forwarded-For.
+    """
 
     flow: int
     status: int
     local_endpoints: int | None = None
     error: str = ""
+    backend: str = ""
+    source: IPAddress | None = None
+    forwarded_for: str = ""
 
 
 class RuleCount(Record, frozen=True):

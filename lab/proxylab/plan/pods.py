@@ -104,9 +104,9 @@ def _homes(group: PodGroup) -> dict[str, list[str]]:
 
 
 def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
-    where = str(group.position)
+    where, program = str(group.position), group.program.value if group.program else ""
     return [
-        Listener(name, port.protocol, port.port, address, position=where)
+        Listener(name, port.protocol, port.port, address, program=program, tls=port.has_tls, position=where)
         for address in addresses
         for port in group.ports
     ]

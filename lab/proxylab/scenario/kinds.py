@@ -19,6 +19,7 @@ from proxylab.scenario.services import Metadata
 from proxylab.scenario.validation import validated
 
 __all__ = [
+    "ROUTING_KINDS",
     "AnyManifest",
     "Definition",
     "definition",
@@ -44,6 +45,9 @@ _TYPED: Final = {
 """The kinds that the lab reads, with the versions that Kubernetes serves."""
 
 _HOOK: Final = "helm.sh/hook"
+
+ROUTING_KINDS: Final = frozenset({"Gateway", "GatewayClass", "HTTPRoute", "Ingress", "IngressClass"})
+"""The kinds that only a controller of Ingresses reads."""
 
 
 class Definition(Struct, frozen=True):
@@ -174,8 +178,11 @@ def unstructured(location: Location, definitions: Mapping[str, Definition], prob
     )
 
 
-def note_on(kept: Iterable[Unstructured]) -> str:
-    """The note that these objects have no effect; empty if there are none."""
-    numbers = Counter(each.key.kind for each in kept)
+def note_on(kept: Iterable[Unstructured], *, routed: bool) -> str:
+    """The note that these objects have no effect; empty if there are none.
+
+    ``routed`` says that a pod runs a controller for Ingresses and HTTPRoutes.
+    """
+    numbers = Counter(each.key.kind for each in kept if not (routed and each.kind in ROUTING_KINDS))
     shown_kinds = (f"{number} {kind}" for kind, number in sorted(numbers.items()))
     return f"the API serves them, and they have no effect here: {', '.join(shown_kinds)}" if numbers else ""

@@ -7,18 +7,22 @@ deadline, and only after that sentinel packets show whether an answer can still 
 """
 
 import asyncio
+import ssl
 from collections.abc import Iterator, Sequence
+from ipaddress import ip_address
 from typing import Final
 
 from msgspec import Struct, field
 
-from proxylab.control.http_client import fetch
+from proxylab.control.http_client import HttpAnswer, request
+from proxylab.control.ingress.nginx_conf import PEER_HEADER, POD_HEADER
 from proxylab.encoding import MisfitError, decode
 from proxylab.evidence.evidence import ConnectReport, HttpReport
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.timing import Deadline, together
-from proxylab.traffic.answer import read_document
+from proxylab.scenario.syntax import is_address
+from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
 
 __all__ = ["Fetches"]
@@ -34,9 +38,13 @@ class _Health(Struct, frozen=True):
 
 
 class Fetches:
-    """The flows of one probe, a bounded number at once: GET /healthz, which every health-check node port serves."""
+    """The flows of one probe, a bounded number at once.
 
-    def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int]) -> None:
+    They get what the probe requests of an Ingress, or else /healthz, which every health-check node port serves.
+    """
+
+    def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int], trusted: str = "") -> None:
+        """The flows of ``resolved`` from these ports; ``trusted`` are the certificates that TLS accepts, in PEM."""
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
@@ -44,6 +52,7 @@ class Fetches:
         self._netns = netns
         self._resolved = resolved
         self._ports = ports
+        self._tls = _context(trusted) if resolved.request is not None and resolved.request.tls else None
         self._unanswered: list[int] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -68,7 +77,7 @@ class Fetches:
         """Report every flow that got no answer in time. Returns whether there was any."""
         unanswered, self._unanswered = self._unanswered, []
         for flow in unanswered:
-            self._report(flow, "timeout", 0, b"")
+            self._report(flow, "timeout", None)
         return bool(unanswered)
 
     def close(self) -> None:
@@ -84,26 +93,55 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, status, body = await _get(self._netns, self._resolved, port)
+            error, answer = await self._get(port)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
-                self._report(flow, error, status, body)
+                self._report(flow, error, answer)
 
-    def _report(self, flow: int, error: str, status: int, body: bytes) -> None:
-        self.answers.append(HttpReport(flow, status, _local_endpoints(body), error))
-        self.reports.append(_report(self._resolved, flow, self._ports[flow], error, body))
+    def _report(self, flow: int, error: str, answer: HttpAnswer | None) -> None:
+        port, sender = self._ports[flow], self._resolved.sender.address
+        if answer is None:
+            self.answers.append(HttpReport(flow, 0, None, error))
+            self.reports.append(ConnectReport(flow, sender, port, error))
+            return
+        seen = read_document(answer.body)
+        if self._resolved.request is None:
+            self.answers.append(HttpReport(flow, answer.status, _local_endpoints(answer.body)))
+            self.reports.append(_report(self._resolved, flow, port, seen))
+            return
+        behind = None if seen is None else (seen.backend, seen.peer, seen.forwarded_for)
+        self.answers.append(HttpReport(flow, answer.status, None, "", *(behind or ())))
+        self.reports.append(_report(self._resolved, flow, port, _of_controller(answer)))
+
+    async def _get(self, port: int) -> tuple[str, HttpAnswer | None]:
+        """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
+        resolved, wanted = self._resolved, self._resolved.request
+        source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
+        path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
+        to = self._netns, resolved.destination, resolved.port, path, deadline, source
+        try:
+            return "", await request(*to, host=host, tls=self._tls)
+        except TimeoutError as error:
+            return (error_name(error.errno) if error.errno else "timeout"), None
+        except ssl.SSLError as error:
+            return error.reason or "TLS", None
+        except OSError as error:
+            return error_name(error.errno), None
 
 
-async def _get(netns: NetNs, resolved: ResolvedProbe, port: int) -> tuple[str, int, bytes]:
-    """An errno's name, ``timeout`` or nothing; then the status, and the body."""
-    source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
-    try:
-        return "", *await fetch(netns, resolved.destination, resolved.port, _PATH, deadline, source)
-    except TimeoutError as error:
-        return (error_name(error.errno) if error.errno else "timeout"), 0, b""
-    except OSError as error:
-        return error_name(error.errno), 0, b""
+def _context(trusted: str) -> ssl.SSLContext:
+    """A client that accepts these certificates alone; the first of ``trusted`` may have its key before it."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=trusted[trusted.index("-----BEGIN CERTIFICATE") :])
+    return context
+
+
+def _of_controller(answer: HttpAnswer) -> Answer | None:
+    """What the pod of the Ingress controller says of the connection, in headers; ``None`` for another server."""
+    peer, _, port = answer.headers.get(PEER_HEADER.lower(), "").partition(" ")
+    pod = answer.headers.get(POD_HEADER.lower(), "")
+    return Answer(pod, ip_address(peer), int(port)) if pod and is_address(peer) and port.isdecimal() else None
 
 
 def _local_endpoints(body: bytes) -> int | None:
@@ -114,14 +152,11 @@ def _local_endpoints(body: bytes) -> int | None:
         return None
 
 
-def _report(resolved: ResolvedProbe, flow: int, port: int, error: str, body: bytes) -> ConnectReport:
+def _report(resolved: ResolvedProbe, flow: int, port: int, seen: Answer | None) -> ConnectReport:
     """The socket's report: from a pod, its name and the peer it saw; from another server, only that it answered."""
     local = resolved.sender.address
-    if error:
-        return ConnectReport(flow, local, port, error)
-    answer = read_document(body)
-    if answer is not None:
-        return ConnectReport(flow, local, port, "", answer.backend, answer.peer, answer.peer_port)
+    if seen is not None:
+        return ConnectReport(flow, local, port, "", seen.backend, seen.peer, seen.peer_port)
     dialled = (resolved.destination, resolved.port)
     names = [each.name for each in resolved.receivers if each.ports and (each.address, each.ports[0]) == dialled]
     return ConnectReport(flow, local, port, "", names[0] if names else "", local, port)

@@ -73,6 +73,7 @@ class Runner:
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
         terminating: Callable[[], tuple[str, ...]] = tuple,
+        trusted: str = "",
     ) -> None:
         """Make a runner; ``open`` it before the first run.
 
@@ -87,7 +88,9 @@ class Runner:
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
             terminating: the nodes whose proxies end connections now.
+            trusted: the certificates that requests over TLS accept, in PEM.
         """
+        self._trusted = trusted
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
@@ -332,7 +335,7 @@ class Runner:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
             sockets = None
         elif resolved.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports)
+            sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports, self._trusted)
             sockets = {port: flow for flow, port in enumerate(ports)}
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
