@@ -35,6 +35,7 @@ CHAPTERS = {
     "fragments": "Fragments",
     "network": "Networks of pods and nodes",
     "dns": "DNS",
+    "ingress": "Ingress and HTTPRoute before Services",
     "manifests": "Kubernetes objects as kubectl prints them",
     "userspace": "Mode userspace beside the others",
     "leftovers": "Rules of an earlier proxy",

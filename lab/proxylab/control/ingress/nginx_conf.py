@@ -2,7 +2,7 @@
 
 nginx chooses among ``location = PATH`` and the longest ``location PREFIX`` (ngx_http_core_module). A Prefix of path
 elements becomes both: ``= /cart`` and ``/cart/``. nginx redirects ``/cart`` to ``/cart/`` where only the second is
-there, so each prefix that ends in a slash has the first one as well.
+there, so each location that ends in a slash has the first one as well.
 """
 
 import re
@@ -118,9 +118,8 @@ def _server_name(host: VirtualHost) -> str:
 def _locations(host: VirtualHost, routes: Routing, upstreams: dict[tuple[Server, ...], str]) -> Iterator[str]:
     exact, prefixes = locations(host.routes)
     alone = Routing((replace(host, name=""),), routes.default)
-    for prefix in prefixes:
-        if len(prefix) > 1 and prefix.endswith("/"):
-            exact.setdefault(prefix[:-1], choose(alone, "", prefix[:-1]))
+    for path in [each for each in (*prefixes, *exact) if len(each) > 1 and each.endswith("/")]:
+        exact.setdefault(path[:-1], choose(alone, "", path[:-1]))
     if "/" not in prefixes:
         prefixes["/"] = routes.default if host.default is None else host.default
     for words, found in (("= ", exact), ("", prefixes)):
