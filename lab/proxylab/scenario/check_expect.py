@@ -144,8 +144,8 @@ def _check_http(subject: Subject, expect: Expect, location: Location) -> None:
             problems.add(location["http"][key].key, "only a request to an Ingress has it", allowed="remove the key")
     for index, name in enumerate(expect.http.backends or ()):
         if name not in subject.inventory.pods:
-            place = location["http"]["backends"][index]
-            subject.inventory.refuse(place.spot, name, "a pod", subject.inventory.pods, problems)
+            at = location["http"]["backends"][index]
+            subject.inventory.refuse(at.spot, name, "a pod", subject.inventory.pods, problems)
 
 
 def _check_backends(subject: Subject, backends: Sequence[Backend], location: Location) -> None:

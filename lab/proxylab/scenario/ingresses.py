@@ -150,15 +150,15 @@ def check_ingress(manifest: IngressManifest, location: Location, problems: Probl
                 problems.add(paths[index]["pathType"].key, what, allowed=f"allowed: {', '.join(_PathType)}")
             if not path.path and path.path_type not in (None, _PathType.IMPLEMENTATION_SPECIFIC):
                 problems.add(paths[index]["path"].key, f"is missing: pathType is {path.path_type}", allowed="such as /")
-    for place, backend in backends:
+    for at, backend in backends:
         if backend is None:
             continue
         named = bool(backend.service) if today else bool(backend.service or backend.service_name)
         if not named:
             key = "service" if today else "serviceName"
-            problems.add(place[key].key, "is missing", allowed="name the Service to which requests go")
+            problems.add(at[key].key, "is missing", allowed="name the Service to which requests go")
         elif backend.service and backend.service.port == _ServicePort():
-            problems.add(place["service"]["port"].key, "is missing", allowed="give its number or its name")
+            problems.add(at["service"]["port"].key, "is missing", allowed="give its number or its name")
 
 
 def content_of_ingress(manifest: IngressManifest) -> dict[str, Any]:

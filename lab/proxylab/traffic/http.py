@@ -20,8 +20,8 @@ from proxylab.encoding import MisfitError, decode
 from proxylab.evidence.evidence import ConnectReport, HttpReport
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.timing import Deadline, together
 from proxylab.scenario.syntax import is_address
+from proxylab.timing import Deadline, together
 from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
 
@@ -93,7 +93,7 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, answer = await self._get(port)
+            error, answer = await _get(self._netns, self._resolved, port, self._tls)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -114,20 +114,22 @@ class Fetches:
         self.answers.append(HttpReport(flow, answer.status, None, "", *(behind or ())))
         self.reports.append(_report(self._resolved, flow, port, _of_controller(answer)))
 
-    async def _get(self, port: int) -> tuple[str, HttpAnswer | None]:
-        """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
-        resolved, wanted = self._resolved, self._resolved.request
-        source, deadline = (resolved.sender.address, port), Deadline.after(_ANSWER_SECONDS)
-        path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
-        to = self._netns, resolved.destination, resolved.port, path, deadline, source
-        try:
-            return "", await request(*to, host=host, tls=self._tls)
-        except TimeoutError as error:
-            return (error_name(error.errno) if error.errno else "timeout"), None
-        except ssl.SSLError as error:
-            return error.reason or "TLS", None
-        except OSError as error:
-            return error_name(error.errno), None
+
+async def _get(
+    netns: NetNs, resolved: ResolvedProbe, port: int, tls: ssl.SSLContext | None
+) -> tuple[str, HttpAnswer | None]:
+    """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
+    wanted, deadline = resolved.request, Deadline.after(_ANSWER_SECONDS)
+    path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
+    to, source = (resolved.destination, resolved.port, path), (resolved.sender.address, port)
+    try:
+        return "", await request(netns, *to, deadline, source, host=host, tls=tls)
+    except TimeoutError as error:
+        return (error_name(error.errno) if error.errno else "timeout"), None
+    except ssl.SSLError as error:
+        return error.reason or "TLS", None
+    except OSError as error:
+        return error_name(error.errno), None
 
 
 def _context(trusted: str) -> ssl.SSLContext:

@@ -90,12 +90,10 @@ class Runner:
             terminating: the nodes whose proxies end connections now.
             trusted: the certificates that requests over TLS accept, in PEM.
         """
-        self._trusted = trusted
         self._netns_by_name = netns_by_name
         self._plan = plan
-        self._meters = meters
-        self._foreign = foreign or {}
-        self._terminating = terminating
+        self._meters, self._foreign = meters, foreign or {}
+        self._terminating, self._trusted = terminating, trusted
         taken = {listener.port for namespace in plan.namespaces for listener in namespace.listeners}
         taken.update(served)
         self._ports = PortAllocator(seed, taken)

@@ -1,7 +1,7 @@
 """Where an HTTP request goes, by the documents of the cluster; and that nginx' configuration says the same.
 
-``served`` follows nginx' choice of a location: an exact one; or else a redirect to the same path with a slash; or else the
-longest prefix. ``tests/kernel/test_ingress.py`` asks a real nginx.
+``served`` follows nginx' choice of a location: an exact one; or else a redirect to the same path with a slash; or else
+the longest prefix. ``tests/kernel/test_ingress.py`` asks a real nginx.
 """
 
 import re
