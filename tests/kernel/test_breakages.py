@@ -18,15 +18,17 @@ from misnaming import MISNAMING
 from mutated_labs import MutatedLabs, name_of, title
 from mutation import Mutation
 from sandboxed import ROOT
+from single_rules import SINGLE_RULES
 from stepping import STEPPING
 from test_mutants import MUTANTS, PROXY_IS_GONE, RULES_ARE_FLUSHED
+from test_mutants_in_a_guest import IN_A_GUEST
 
 from proxylab.errors import CapabilityError
 from proxylab.verdict.model import Judgement
 
 SCENARIOS = ROOT / "scenarios"
 SUFFIX = ".lab.yaml"
-EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING)
+EVERY = (*BREAKAGES, *FORGETTING, *STEPPING, *MISNAMING, *SINGLE_RULES)
 FAMILY = re.compile(r"(?<=[\[-])ipv[46](?=[]-])")  # the last part of an id, after parts of the lab itself
 
 
@@ -90,6 +92,7 @@ def test_no_scenario_is_without_a_mutation_that_turns_it_red() -> None:
     broken = {mutant.scenario.removeprefix("scenarios/").removesuffix(SUFFIX) for mutant in MUTANTS}
     broken |= {name for breakage in EVERY for name, red in breakage.red.items() if red}
     broken |= {edit.file for edit in EDITS if edit.red}
+    broken |= {row.scenario for row in IN_A_GUEST}
     for file in (PROXY_IS_GONE, RULES_ARE_FLUSHED):  # in mutants with tests of their own
         broken.add(file.removeprefix("scenarios/").removesuffix(SUFFIX))
     broken |= {"steps/nftables-table-deleted", "steps/proxy-mode-changes-from-nftables"}  # in tests/engines

@@ -53,6 +53,7 @@ __all__ = [
     "LookUp",
     "LookedUp",
     "NodeRecord",
+    "PodStage",
     "Ready",
     "Request",
     "Send",
@@ -81,6 +82,19 @@ class Build(TaggedRecord, frozen=True):
     corefile: str = ""
 
 
+class PodStage(Record, frozen=True, kw_only=True):
+    """One stage of a rollout (``proxylab.cluster.rollout.Stage``), as objects.
+
+    ``ended`` are the pods that stop to answer before the objects change.
+    """
+
+    applied: tuple[KubeObject, ...] = ()
+    deleted: tuple[KubeObject, ...] = ()
+    ended: tuple[str, ...] = ()
+    delay: int = 0
+    grace: int | None = None
+
+
 class Advance(TaggedRecord, frozen=True, kw_only=True):
     """Make the change of one step in the lab, and wait as it says. Answer: ``Advanced``.
 
@@ -88,6 +102,7 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
         step: its name.
         applied: objects that are new or differ from before.
         deleted: objects as they last were.
+        stages: the rollouts that follow, stage by stage.
         change: the change to engines and nodes; its objects are in ``applied`` and ``deleted``.
         until: the condition to wait for; ``None`` waits until every running engine has programmed the objects.
         streams: those that continue through the step; one that does not run yet is begun.
@@ -97,6 +112,7 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
     step: str
     applied: tuple[KubeObject, ...] = ()
     deleted: tuple[KubeObject, ...] = ()
+    stages: tuple[PodStage, ...] = ()
     change: Change = field(default_factory=Change)
     until: Until | None = None
     streams: tuple[ResolvedProbe, ...] = ()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from proxylab.report.exit_code import AnyResult
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import Judgement, ScenarioResult, worst
 
@@ -11,15 +12,14 @@ __all__ = ["Painter", "result_table", "slowest"]
 Painter = Callable[[str, Judgement], str]
 """Colours a word by its judgement. It gets aligned text, and may add characters without width."""
 
+
 _GAP: Final = "  "
 _ABSENT: Final = "-"
 _NOTHING: Final = "nothing"
 _MOST_SLOWEST: Final = 10
 
 
-def result_table(
-    results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH
-) -> list[str]:
+def result_table(results: Sequence[AnyResult], paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
     """A row for each scenario and a column for each engine; nothing if only one engine ran.
 
     The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so that users can copy
@@ -43,7 +43,7 @@ def result_table(
     return [line for name, row in named for line in (name, f"{_GAP * 2}{row}")]
 
 
-def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Painter, width: int) -> str:
+def _cell(file: str, engine: str, results: Sequence[AnyResult], paint: Painter, width: int) -> str:
     found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
     judged = frozenset(filter(None, found))
     if not judged:

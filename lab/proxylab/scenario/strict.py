@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from proxylab.cluster.kinds import is_custom
 from proxylab.errors import CapabilityError
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, listed, shown
@@ -64,6 +65,8 @@ def _check(location: Location, version: str, release: str, problems: Problems) -
     if api.startswith(_OWN_RELEASES):
         return
     validator = _validator(release, kind, api)
+    if validator is None and is_custom(api):
+        return  # only its CustomResourceDefinition has its schema
     if validator is None:
         problems.add(location["kind"].spot, f"Kubernetes {version} has no {kind} in {api}")
         return

@@ -6,7 +6,6 @@ from typing import Final
 from proxylab.encoding import Record
 
 __all__ = [
-    "RUNNING_MODES",
     "TERMINATING_MODES",
     "Frontend",
     "Manner",
@@ -15,6 +14,7 @@ __all__ = [
     "Position",
     "Program",
     "Reply",
+    "Scheduler",
     "Spread",
 ]
 
@@ -94,8 +94,25 @@ class Mode(StrEnum):
     USERSPACE = "userspace"
 
 
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
-"""The modes that some engine runs."""
+class Scheduler(StrEnum):
+    """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
+
+    ``rr`` and ``wrr`` take turns; ``lc``, ``wlc``, ``sed`` and ``nq`` look at open connections; ``lblc``, ``dh``,
+    ``sh`` and ``mh`` go by addresses.
+    """
+
+    RR = "rr"
+    WRR = "wrr"
+    LC = "lc"
+    WLC = "wlc"
+    LBLC = "lblc"
+    LBLCR = "lblcr"
+    DH = "dh"
+    SH = "sh"
+    SED = "sed"
+    NQ = "nq"
+    MH = "mh"
+
 
 TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})
 """The modes in which a program ends connections to Services and opens other ones to endpoints."""

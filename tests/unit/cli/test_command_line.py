@@ -239,7 +239,7 @@ def test_check_says_where_what_only_laying_out_can_tell(caller: Caller, old: str
     assert all(re.match(r"x\.lab\.yaml:\d+:\d+: ", line) for line in errors.splitlines())
 
 
-@pytest.mark.parametrize(("mode", "laid_out"), [("ipvs", 1), ("nftables", 2)])
+@pytest.mark.parametrize(("mode", "laid_out"), [("iptables", 2), ("nftables", 2)])
 def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
     caller: Caller, mode: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
