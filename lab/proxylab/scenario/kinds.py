@@ -184,7 +184,7 @@ def note_on(kept: Iterable[Unstructured], *, routed: bool) -> str:
 
     ``routed`` says that a pod runs a controller for Ingresses and HTTPRoutes.
     """
-    with_effect = WORKLOADS | ROUTING_KINDS if routed else WORKLOADS
+    with_effect = {*WORKLOADS, *(ROUTING_KINDS if routed else ())}
     numbers = Counter(each.key.kind for each in kept if each.kind not in with_effect)
     shown_kinds = (f"{number} {kind}" for kind, number in sorted(numbers.items()))
     return f"the API serves them, and they have no effect here: {', '.join(shown_kinds)}" if numbers else ""
