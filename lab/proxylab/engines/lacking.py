@@ -102,6 +102,8 @@ def _of_packets(
 ) -> Iterator[str]:
     """What the probe sends, and from where."""
     network, protocols = assembly.scenario.network, {port.protocol for port in service.ports}
+    if resolved.request is not None and "outcome" in probe.expect.positions:
+        yield f"mode {mode} ends the connection before the controller does, and the lab follows it through one of them"
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
     if resolved.protocol is Transport.TCP and probe.send.manner is Manner.PACKET and Protocol.TCP in protocols:
