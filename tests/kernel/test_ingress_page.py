@@ -22,19 +22,20 @@ TEXT = """\
 # A request through an Ingress
 
 An Ingress is no part of a Service: no proxy reads it. A controller does, here nginx in a pod, and the controller is a
-client of the cluster like any other. So a request makes two connections. The first goes to the Service of the controller,
-through the rules that [every packet to a Service](packet-flow.md) passes. nginx ends it, reads host and path, and opens the
-second one to a pod. It takes the pods' addresses from the EndpointSlices, so the second connection passes no rule of a
-Service.
+client of the cluster like any other. So a request makes two connections. The first goes to the Service of the
+controller, through the rules that [every packet to a Service](packet-flow.md) passes. nginx ends it, reads host and
+path, and opens the second one to a pod. It takes the pods' addresses from the EndpointSlices, so the second
+connection passes no rule of a Service.
 
-Both drawings are of `scenarios/ingress/client-address.lab.yaml`: an outside client asks `{url}` at the load balancer's
-address. A solid line shows source and destination as taps saw them, and the dotted one as the pod reports them. A test
-makes this page from a run.
+Both drawings are of `scenarios/ingress/client-address.lab.yaml`: an outside client asks `{url}` at the load
+balancer's address. A solid line shows source and destination as taps saw them, and the dotted one as the pod reports
+them. A test makes this page from a run.
 
 ## externalTrafficPolicy Cluster
 
-The load balancer may choose any node. A node that has no pod of the controller passes the connection on, and masquerades it
-so that the answer comes back that way. nginx sees the node, and writes the node's address into X-Forwarded-For.
+The load balancer may choose any node. A node that has no pod of the controller passes the connection on, and
+masquerades it so that the answer comes back that way. nginx sees the node, and writes the node's address into
+X-Forwarded-For.
 
 ```
 {cluster}
@@ -42,8 +43,8 @@ so that the answer comes back that way. nginx sees the node, and writes the node
 
 ## externalTrafficPolicy Local
 
-The load balancer learns from the health-check node port which nodes have a pod of the controller, and chooses among them. The
-node there does not masquerade. nginx sees the client.
+The load balancer learns from the health-check node port which nodes have a pod of the controller, and chooses among
+them. The node there does not masquerade. nginx sees the client.
 
 ```
 {local}
@@ -53,15 +54,16 @@ node there does not masquerade. nginx sees the client.
 
 {table}
 
-The pod never sees the client's address as that of its connection, under either policy. A program that needs it must read
-X-Forwarded-For, and must trust the controller alone to write it.
+The pod never sees the client's address as that of its connection, under either policy. A program that needs it must
+read X-Forwarded-For, and must trust the controller alone to write it.
 
 ## How the lab serves an Ingress
 
-A pod with `program: nginx` is the controller. Its configuration follows Ingresses, HTTPRoutes, Services and EndpointSlices;
-after a change, nginx reloads it, and a step waits until the old worker has exited. A probe with `via: ingress` dials the
-Service that selects these pods. Its `expect` judges the first connection from its packets, as for any Service. `expect.http`
-judges the second one by the pod's own answer: the pod's name, the source of its connection, and X-Forwarded-For.
+A pod with `program: nginx` is the controller. Its configuration follows Ingresses, HTTPRoutes, Services and
+EndpointSlices; after a change, nginx reloads it, and a step waits until the old worker has exited. A probe with `via:
+ingress` dials the Service that selects these pods. Its `expect` judges the first connection from its packets, as for
+any Service. `expect.http` judges the second one by the pod's own answer: the pod's name, the source of its
+connection, and X-Forwarded-For.
 
 `proxylab.cluster.http_routes` says what a host and a path lead to, and `proxylab.control.ingress` says it to nginx. A
 controller of your own would take the place of the second.
