@@ -1,13 +1,12 @@
 """The page about Ingress draws a request from a run. ``LAB_DOCS=write`` writes it again."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import pytest
 from sandboxed import ROOT
 
-from proxylab.client.open_lab import OpenLab
 from proxylab.client.session import Session
 from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import Observation, Packet
@@ -28,8 +27,7 @@ path, and opens the second one to a pod. It takes the pods' addresses from the E
 connection passes no rule of a Service.
 
 Both drawings are of `scenarios/ingress/client-address.lab.yaml`: an outside client asks `{url}` at the load
-balancer's address. A solid line shows source and destination as taps saw them, and the dotted one as the pod reports
-them. A test makes this page from a run.
+balancer's address. A line shows source and destination as a tap saw them. A test makes this page from a run.
 
 ## externalTrafficPolicy Cluster
 
@@ -62,38 +60,41 @@ read X-Forwarded-For, and must trust the controller alone to write it.
 A pod with `program: nginx` is the controller. Its configuration follows Ingresses, HTTPRoutes, Services and
 EndpointSlices; after a change, nginx reloads it, and a step waits until the old worker has exited. A probe with `via:
 ingress` dials the Service that selects these pods. Its `expect` judges the first connection from its packets, as for
-any Service. `expect.http` judges the second one by the pod's own answer: the pod's name, the source of its
-connection, and X-Forwarded-For.
+any Service. `expect.http` judges the second one by the pod's own answer, which the packets must confirm: the pod's
+name, the source of its connection, and X-Forwarded-For.
 
 `proxylab.cluster.http_routes` says what a host and a path lead to, and `proxylab.control.ingress` says it to nginx. A
 controller of your own would take the place of the second.
 """
 
 
-def drawn(lab: OpenLab, verdict: ProbeVerdict) -> Iterator[str]:
+def drawn(verdict: ProbeVerdict) -> Iterator[str]:
     """The way of the request: a machine, then what leaves it."""
     (report,) = verdict.evidence.http
     target = verdict.probe.target
     assert isinstance(target, ServiceTarget)
-    requests = [each for each in verdict.evidence.observations if each.packet is Packet.REQUEST]
-    hops = [(name, list(seen)) for name, seen in groupby(requests, key=lambda each: each.netns_name)]
-    for name, seen in hops[:-1]:
-        yield f"{name}{did(seen[0], seen[-1])}"
-        what = f"  GET http://{target.host}{target.path}" if name == hops[0][0] else ""
-        yield f" │  {seen[-1].source} → {seen[-1].destination}:{seen[-1].destination_port}{what}"
-    controller, (arrived, *_) = hops[-1]
-    yield f"{controller}: nginx sees {arrived.source}, and ends the connection"
-    assert verdict.plan is not None
-    (address, *_) = lab.addresses[report.backend]
-    (listener,) = verdict.plan.namespace(report.backend).listeners
-    yield f" ┊  {report.source} → {address}:{listener.port}  GET {target.path}, X-Forwarded-For: {report.forwarded_for}"
+    asked = f"GET http://{target.host}{target.path}"
+    yield from connection(verdict.evidence.observations, "", asked)
+    seen = f"nginx sees {verdict.evidence.connects[0].peer}, and ends the connection"
+    asked = f"GET {target.path}, X-Forwarded-For: {report.forwarded_for}"
+    yield from connection(verdict.evidence.behind, f": {seen}", asked)
     yield f"{report.backend}: the pod sees {report.source}, and {report.forwarded_for} in the header"
+
+
+def connection(observations: Sequence[Observation], first: str, asked: str) -> Iterator[str]:
+    """The machines that a connection passes, without the last one."""
+    requests = sorted((each for each in observations if each.packet is Packet.REQUEST), key=lambda each: each.at)
+    hops = [(name, list(seen)) for name, seen in groupby(requests, key=lambda each: each.netns_name)]
+    for number, (name, seen) in enumerate(hops[:-1]):
+        yield f"{name}{did(seen[0], seen[-1]) if number else first}"
+        what = "" if number else f"  {asked}"
+        yield f" │  {seen[-1].source} → {seen[-1].destination}:{seen[-1].destination_port}{what}"
 
 
 def did(came: Observation, left: Observation) -> str:
     """What a node did to the packet."""
     if came.destination == left.destination:
-        return ": routes it" if came is not left else ""
+        return ": routes it"
     masqueraded = came.source != left.source
     return f": translates the destination{', and masquerades the source' if masqueraded else ', and keeps the source'}"
 
@@ -118,8 +119,8 @@ def test_the_page_is_of_this_code() -> None:
         lines = ["| externalTrafficPolicy | nginx | the pod | X-Forwarded-For |", "| --- | --- | --- | --- |"]
         made = TEXT.format(
             url=f"http://{first.target.host}{first.target.path}",
-            cluster="\n".join(drawn(lab, cluster)),
-            local="\n".join(drawn(lab, local)),
+            cluster="\n".join(drawn(cluster)),
+            local="\n".join(drawn(local)),
             table="\n".join([*lines, row("Cluster", cluster), row("Local", local)]),
         )
     if os.environ.get("LAB_DOCS") == "write":

@@ -5,7 +5,7 @@ import errno
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeVar
 
 import h11
@@ -60,6 +60,7 @@ async def request(
     source: tuple[IPAddress, int] | None = None,
     *,
     host: str = "",
+    headers: Sequence[tuple[str, str]] = (),
     tls: ssl.SSLContext | None = None,
 ) -> HttpAnswer:
     """GET one document as ``fetch`` does, for a ``host`` other than the address, and over TLS if there is a context.
@@ -81,7 +82,8 @@ async def request(
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
             way = _Plain(asking) if tls is None else _Tls(_Plain(asking), tls, host)
             try:
-                return await _converse(way, host or (str(address) if address.version == 4 else f"[{address}]"), path)
+                own = host or (str(address) if address.version == 4 else f"[{address}]")
+                return await _converse(way, path, [("Host", own), *headers])
             except RemoteProtocolError as error:
                 raise OSError(errno.EPROTO, f"{address} port {port} does not speak HTTP: {error}") from error
 
@@ -136,21 +138,21 @@ class _Tls:
             await self._below.send(data)
 
 
-async def _converse(way: _Plain | _Tls, host: str, path: str) -> HttpAnswer:
+async def _converse(way: _Plain | _Tls, path: str, headers: Sequence[tuple[str, str]]) -> HttpAnswer:
     connection = h11.Connection(h11.CLIENT)
-    asked = h11.Request(method="GET", target=path, headers=[("Host", host), ("Connection", "close")])
+    asked = h11.Request(method="GET", target=path, headers=[*headers, ("Connection", "close")])
     await way.send((connection.send(asked) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-    status, headers, body = 0, dict[str, str](), bytearray()
+    host, status, answered, body = headers[0][1], 0, dict[str, str](), bytearray()
     while True:
         match connection.next_event():
             case h11.Response(status_code=status, headers=found):
-                headers = {name.decode(): value.decode(errors="replace") for name, value in found}
+                answered = {name.decode(): value.decode(errors="replace") for name, value in found}
             case h11.Data(data=data):
                 body += data
                 if len(body) > _MOST_BYTES:
                     raise OSError(errno.EMSGSIZE, f"{host}{path} answers with more than {_MOST_BYTES} bytes")
             case h11.EndOfMessage():
-                return HttpAnswer(status, headers, bytes(body))
+                return HttpAnswer(status, answered, bytes(body))
             case h11.ConnectionClosed():
                 raise OSError(errno.EPROTO, f"{host} closed the connection before it had answered")
             case _:

@@ -337,15 +337,17 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``counted`` names the nodes whose rule counters the lab read; a rule of theirs that is not in ``counts`` counted
     nothing. ``unpinned`` is why the run could not stay on one CPU; empty when it did. ``tracked`` holds the conntrack
     entries of the probe's flows on all nodes, ``entries`` all entries; ``None`` where the lab did not read them.
-    ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
-    ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
-    are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of them
-    whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
+    ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress controller opened. Where
+    a flow was missing, ``kernel`` holds the stack counters until ``counters_read_at``, which is 0 otherwise.
+    ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
+    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``terminating`` names the nodes whose
+    proxies end connections themselves, ``undrained`` those of them whose processes may still have held a packet at the
+    end, and ``discarded`` what the others discarded.
     """
 
     sent: int
     observations: tuple[Observation, ...] = ()
+    behind: tuple[Observation, ...] = ()
     connects: tuple[ConnectReport, ...] = ()
     counts: tuple[RuleCount, ...] = ()
     counted: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ deadline, and only after that sentinel packets show whether an answer can still 
 
 import asyncio
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -17,15 +17,16 @@ from msgspec import Struct, field
 from proxylab.control.http_client import HttpAnswer, request
 from proxylab.control.ingress.nginx_conf import PEER_HEADER, POD_HEADER
 from proxylab.encoding import MisfitError, decode
-from proxylab.evidence.evidence import ConnectReport, HttpReport
+from proxylab.evidence.evidence import ConnectReport, HttpReport, Leg, Observation, Packet
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.syntax import is_address
 from proxylab.timing import Deadline, together
 from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
+from proxylab.traffic.identity import FLOW_HEADER
 
-__all__ = ["Fetches"]
+__all__ = ["Fetches", "by_connection"]
 
 _ANSWER_SECONDS: Final = 2.0
 _REQUESTS_AT_ONCE: Final = 16
@@ -43,8 +44,23 @@ class Fetches:
     They get what the probe requests of an Ingress, or else /healthz, which every health-check node port serves.
     """
 
-    def __init__(self, netns: NetNs, resolved: ResolvedProbe, ports: Sequence[int], trusted: str = "") -> None:
-        """The flows of ``resolved`` from these ports; ``trusted`` are the certificates that TLS accepts, in PEM."""
+    def __init__(
+        self,
+        netns: NetNs,
+        resolved: ResolvedProbe,
+        ports: Sequence[int],
+        token: Callable[[int], bytes] = lambda _: b"",
+        trusted: str = "",
+    ) -> None:
+        """Flows that are not yet sent.
+
+        Args:
+            netns: of the sender.
+            resolved: the probe.
+            ports: the source port of each flow.
+            token: that of a flow, which a request to an Ingress has in a header.
+            trusted: the certificates that TLS accepts, in PEM.
+        """
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
@@ -52,6 +68,7 @@ class Fetches:
         self._netns = netns
         self._resolved = resolved
         self._ports = ports
+        self._token = token
         self._tls = _context(trusted) if resolved.request is not None and resolved.request.tls else None
         self._unanswered: list[int] = []
         self._task: asyncio.Task[None] | None = None
@@ -93,7 +110,7 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, answer = await _get(self._netns, self._resolved, port, self._tls)
+            error, answer = await _get(self._netns, self._resolved, port, self._tls, self._token(flow).decode())
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -116,20 +133,31 @@ class Fetches:
 
 
 async def _get(
-    netns: NetNs, resolved: ResolvedProbe, port: int, tls: ssl.SSLContext | None
+    netns: NetNs, resolved: ResolvedProbe, port: int, tls: ssl.SSLContext | None, token: str
 ) -> tuple[str, HttpAnswer | None]:
     """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
     wanted, deadline = resolved.request, Deadline.after(_ANSWER_SECONDS)
     path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
     to, source = (resolved.destination, resolved.port, path), (resolved.sender.address, port)
     try:
-        return "", await request(netns, *to, deadline, source, host=host, tls=tls)
+        headers = [] if wanted is None else [(FLOW_HEADER, token)]
+        return "", await request(netns, *to, deadline, source, host=host, headers=headers, tls=tls)
     except TimeoutError as error:
         return (error_name(error.errno) if error.errno else "timeout"), None
     except ssl.SSLError as error:
         return error.reason or "TLS", None
     except OSError as error:
         return error_name(error.errno), None
+
+
+def by_connection(
+    observations: tuple[Observation, ...], resolved: ResolvedProbe
+) -> tuple[tuple[Observation, ...], tuple[Observation, ...]]:
+    """Of a request to an Ingress: the packets to the controller and back, and those of connections that it opened."""
+    if resolved.request is None:
+        return observations, ()
+    own = (each for each in observations if each.leg is Leg.OWN and each.packet is not Packet.CLOSE)
+    return tuple(own), tuple(each for each in observations if each.leg is Leg.ONWARD)
 
 
 def _context(trusted: str) -> ssl.SSLContext:

@@ -94,6 +94,12 @@ def is_of_stream(request: bytes | bytearray) -> bool:
     return request.startswith(_STREAM_WORD)
 
 
+FLOW_HEADER: Final = "X-Proxylab-Flow"
+"""The header with the token of a request that a program passes on: it keeps headers, and no first bytes."""
+
+_HEADER_LINE: Final = f"\r\n{FLOW_HEADER}: ".encode()
+
+
 class Identity:
     """The identities of all flows and all sentinel packets of one run of a probe."""
 
@@ -143,7 +149,9 @@ class Identity:
         return kind, number
 
     def flow_of_request(self, payload: bytes) -> int | None:
-        """The flow whose request begins ``payload``; ``None`` for other data."""
+        """The flow whose request begins ``payload``, or is HTTP with ``FLOW_HEADER``; ``None`` for other data."""
+        if payload.startswith(b"GET "):
+            payload = payload.partition(_HEADER_LINE)[2]
         token = self.read(payload)
         return token[1] if token is not None and token[0] is Kind.PROBE else None
 

@@ -38,8 +38,8 @@ from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
 from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.http import Fetches
-from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
+from proxylab.traffic.http import Fetches, by_connection
+from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, Kind, nonce_of
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
 from proxylab.traffic.ports import PortAllocator, Sender
@@ -257,7 +257,7 @@ class Runner:
         foreign = [self._foreign[node] for node in resolved.nodes if node in self._foreign]
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
-        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes))
+        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
@@ -267,9 +267,11 @@ class Runner:
             steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = await together(meter.end() for meter in meters.values())
+        observations, behind = by_connection(turns.matcher.observations, resolved)
         return Evidence(
             sent=turns.sending.sent,
-            observations=turns.matcher.observations,
+            observations=observations,
+            behind=behind,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=tuple(chain.from_iterable(counts)),
             counted=tuple(node for node, meter in meters.items() if meter.is_complete),
@@ -330,7 +332,13 @@ class Runner:
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
         elif resolved.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], resolved, ports, self._trusted)
+            sending = Fetches(
+                self._netns_by_name[sender.namespace],
+                resolved,
+                ports,
+                partial(identity.token, Kind.PROBE),
+                self._trusted,
+            )
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
         by_sockets = resolved.manner is not Manner.PACKET

@@ -21,7 +21,7 @@ def test_a_flow_without_an_answer_holds_up_no_other(monkeypatch: pytest.MonkeyPa
     async def scenario() -> Fetches:
         others_answered = asyncio.Event()
 
-        async def asked(_netns: object, _resolved: object, port: int, _tls: object) -> tuple[str, HttpAnswer | None]:
+        async def asked(_netns: object, _resolved: object, port: int, *_: object) -> tuple[str, HttpAnswer | None]:
             nonlocal most, under_way
             under_way += 1
             most = max(most, under_way)

@@ -1,14 +1,16 @@
 """``http``: what HTTP answers say, and behind an Ingress which pods gave them and what these saw.
 
 It needs a report of each flow's socket. Behind an Ingress the pod's own answer is the evidence of the second
-connection, from the controller to the pod: its name, the source that it saw, and X-Forwarded-For.
+connection, from the controller to the pod: its name, the source that it saw, and X-Forwarded-For. The packets of that
+connection must say the same.
 """
 
 from collections import Counter
 from collections.abc import Iterator
 
-from proxylab.evidence.evidence import HttpReport
+from proxylab.evidence.evidence import Direction, HttpReport, Packet
 from proxylab.evidence.words import amount, endpoint, listed
+from proxylab.plan.resolved import STACK
 from proxylab.scenario.expect import HttpExpect
 from proxylab.verdict.case import JudgedProbe
 from proxylab.verdict.expectations.expectation import Expectation
@@ -35,6 +37,9 @@ def _judge(case: JudgedProbe, wanted: HttpExpect) -> Verdict:
             elif (fault := next(_faults(case, wanted, report), "")) != "":
                 findings.wrong(fault, flow)
     _judge_backends(wanted, case, findings)
+    for report in case.evidence.http:
+        if report.backend and (doubt := _contradiction(case, report)):
+            findings.doubt(doubt, report.flow)
     seen = Counter(report.error or _shown(report) for report in case.evidence.http)
     return findings.settle(
         "http",
@@ -67,6 +72,27 @@ def _faults(case: JudgedProbe, wanted: HttpExpect, report: HttpReport) -> Iterat
     ):
         if named is not None and address not in _addresses(case, named):
             yield f"{what} {_called(case, address)}"
+
+
+def _contradiction(case: JudgedProbe, report: HttpReport) -> str:
+    """How the packets of the second connection contradict the pod's answer; empty where they say the same."""
+    own = {each.address for each in case.resolved.receivers if each.name == report.backend and each.device != STACK}
+    if not own:
+        return ""  # the pod is in its node's namespace, where no tap sees what comes to it
+    came = [
+        each
+        for each in case.evidence.behind
+        if (each.flow, each.packet, each.direction) == (report.flow, Packet.REQUEST, Direction.IN)
+        and each.destination in own
+    ]
+    if not came:
+        return f"{report.backend} answered, and no tap saw the request come to it"
+    sources = listed(sorted({str(each.source) for each in came}), "or")
+    return (
+        ""
+        if any(each.source == report.source for each in came)
+        else (f"{report.backend} says that the request came from {report.source}, and a tap saw it come from {sources}")
+    )
 
 
 def _judge_backends(wanted: HttpExpect, case: JudgedProbe, findings: Findings) -> None:
