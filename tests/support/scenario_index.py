@@ -38,6 +38,7 @@ CHAPTERS = {
     "dns": "DNS",
     "ingress": "Ingress and HTTPRoute before Services",
     "manifests": "Kubernetes objects as kubectl prints them",
+    "ipvs": "What mode ipvs does with addresses and ports of the node",
     "userspace": "Mode userspace beside the others",
     "leftovers": "Rules of an earlier proxy",
     "steps": "Changes while the cluster is in use",

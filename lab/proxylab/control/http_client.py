@@ -1,4 +1,4 @@
-"""An HTTP client inside a lab, which gets one document."""
+"""An HTTP client inside a lab, which gets one document; and whether a port takes connections."""
 
 import asyncio
 import errno
@@ -16,7 +16,7 @@ from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.timing import Deadline
 
-__all__ = ["HttpAnswer", "fetch", "request"]
+__all__ = ["HttpAnswer", "fetch", "request", "takes_connections"]
 
 Done = TypeVar("Done")
 
@@ -60,10 +60,12 @@ async def request(
     source: tuple[IPAddress, int] | None = None,
     *,
     host: str = "",
-    headers: Sequence[tuple[str, str]] = (),
+    request_id: str = "",
     tls: ssl.SSLContext | None = None,
 ) -> HttpAnswer:
     """GET one document as ``fetch`` does, for a ``host`` other than the address, and over TLS if there is a context.
+
+    The request's first header is ``X-Request-Id``, if one is given.
 
     Raises:
         OSError: as ``fetch``; or ``ssl.SSLError``, such as for a certificate that is not for the host.
@@ -83,9 +85,24 @@ async def request(
             way = _Plain(asking) if tls is None else _Tls(_Plain(asking), tls, host)
             try:
                 own = host or (str(address) if address.version == 4 else f"[{address}]")
-                return await _converse(way, path, [("Host", own), *headers])
+                headers = [("X-Request-Id", request_id)] if request_id else []
+                return await _converse(way, path, [*headers, ("Host", own)])
             except RemoteProtocolError as error:
                 raise OSError(errno.EPROTO, f"{address} port {port} does not speak HTTP: {error}") from error
+
+
+async def takes_connections(netns: NetNs, address: IPAddress, port: int) -> bool:
+    """Whether a program in ``netns`` listens there; the connection that shows it is reset at once."""
+    with inside(netns):
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    with asking:
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        try:
+            await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
+        except OSError:
+            return False
+    return True
 
 
 class _Plain:
@@ -142,7 +159,7 @@ async def _converse(way: _Plain | _Tls, path: str, headers: Sequence[tuple[str, 
     connection = h11.Connection(h11.CLIENT)
     asked = h11.Request(method="GET", target=path, headers=[*headers, ("Connection", "close")])
     await way.send((connection.send(asked) or b"") + (connection.send(h11.EndOfMessage()) or b""))
-    host, status, answered, body = headers[0][1], 0, dict[str, str](), bytearray()
+    host, status, answered, body = headers[-1][1], 0, dict[str, str](), bytearray()
     while True:
         match connection.next_event():
             case h11.Response(status_code=status, headers=found):

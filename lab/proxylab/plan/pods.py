@@ -69,7 +69,14 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                     ]
                 namespace.listeners += listening
                 draft.pod(
-                    PodPlacement(name=name, node=node.name, namespace=namespace.name, device=UPLINK, addresses=own)
+                    PodPlacement(
+                        name=name,
+                        node=node.name,
+                        namespace=namespace.name,
+                        device=UPLINK,
+                        addresses=own,
+                        commands=group.commands,
+                    )
                 )
     if addresses.name_server:
         program = _program_of_names(scenario)
@@ -105,6 +112,7 @@ def _homes(group: PodGroup) -> dict[str, list[str]]:
 
 def _listeners(name: str, group: PodGroup, addresses: tuple[IPAddress | None, ...]) -> list[Listener]:
     where, program = str(group.position), group.program.value if group.program else ""
+    program = group.commands[0][0] if group.commands else program
     return [
         Listener(name, port.protocol, port.port, address, program=program, tls=port.has_tls, position=where)
         for address in addresses

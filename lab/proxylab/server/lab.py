@@ -52,7 +52,7 @@ from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
-from proxylab.server.pod_programs import start_coredns, start_ingress
+from proxylab.server.pod_programs import start_commands, start_coredns, start_ingress
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
@@ -107,9 +107,9 @@ class Lab(Struct, frozen=True):
             health_checks = await _follow_health(wiring, store, packet_lock, stack)
             name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             ingress = await start_ingress(request, network, control_plane, launcher, stack)
-            runner = await open_runner(
-                request, network, control_plane, packet_lock, stack, ingress.certificate if ingress else ""
-            )
+            await start_commands(request, network, launcher, stack)
+            certificate = ingress.certificate if ingress else ""
+            runner = await open_runner(request, network, control_plane, packet_lock, stack, certificate)
             stages = (
                 laid,
                 Stage("synchronise", synchronised - began),

@@ -1,6 +1,7 @@
 """Flows that send an HTTP request and report the response.
 
-``Fetches`` sends one request on each connection and judges nothing.
+``Fetches`` sends one request on each connection and judges nothing. The header ``X-Request-Id`` of a request holds the
+token of its flow, by which a program's own connection is recognised (``legs``).
 
 The server may be a process of its own, or a task of the lab's event loop. So a flow waits for its answer until a
 deadline, and only after that sentinel packets show whether an answer can still be under way.
@@ -8,7 +9,7 @@ deadline, and only after that sentinel packets show whether an answer can still 
 
 import asyncio
 import ssl
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -24,7 +25,7 @@ from proxylab.scenario.syntax import is_address
 from proxylab.timing import Deadline, together
 from proxylab.traffic.answer import Answer, read_document
 from proxylab.traffic.connect import error_name
-from proxylab.traffic.identity import FLOW_HEADER
+from proxylab.traffic.identity import Identity, Kind
 
 __all__ = ["Fetches", "by_connection"]
 
@@ -45,22 +46,18 @@ class Fetches:
     """
 
     def __init__(
-        self,
-        netns: NetNs,
-        resolved: ResolvedProbe,
-        ports: Sequence[int],
-        token: Callable[[int], bytes] = lambda _: b"",
-        trusted: str = "",
+        self, netns: NetNs, resolved: ResolvedProbe, identity: Identity, ports: Sequence[int], trusted: str = ""
     ) -> None:
         """Flows that are not yet sent.
 
         Args:
             netns: of the sender.
             resolved: the probe.
+            identity: of the run, whose tokens name the requests.
             ports: the source port of each flow.
-            token: that of a flow, which a request to an Ingress has in a header.
             trusted: the certificates that TLS accepts, in PEM.
         """
+        self._identity = identity
         self.reports: list[ConnectReport] = []
         self.refused: list[str] = []
         self.answers: list[HttpReport] = []
@@ -68,7 +65,6 @@ class Fetches:
         self._netns = netns
         self._resolved = resolved
         self._ports = ports
-        self._token = token
         self._tls = _context(trusted) if resolved.request is not None and resolved.request.tls else None
         self._unanswered: list[int] = []
         self._task: asyncio.Task[None] | None = None
@@ -110,7 +106,8 @@ class Fetches:
         """Take one flow after the other from the shared iterator."""
         for flow, port in waiting:
             self.sent += 1
-            error, answer = await _get(self._netns, self._resolved, port, self._tls, self._token(flow).decode())
+            token = self._identity.token(Kind.PROBE, flow).decode()
+            error, answer = await _get(self._netns, self._resolved, port, token, self._tls)
             if error == "timeout":
                 self._unanswered.append(flow)
             else:
@@ -133,15 +130,14 @@ class Fetches:
 
 
 async def _get(
-    netns: NetNs, resolved: ResolvedProbe, port: int, tls: ssl.SSLContext | None, token: str
+    netns: NetNs, resolved: ResolvedProbe, port: int, token: str, tls: ssl.SSLContext | None
 ) -> tuple[str, HttpAnswer | None]:
     """An errno's name, ``timeout``, OpenSSL's reason or nothing; then the answer."""
     wanted, deadline = resolved.request, Deadline.after(_ANSWER_SECONDS)
     path, host = (_PATH, "") if wanted is None else (wanted.path, wanted.host)
     to, source = (resolved.destination, resolved.port, path), (resolved.sender.address, port)
     try:
-        headers = [] if wanted is None else [(FLOW_HEADER, token)]
-        return "", await request(netns, *to, deadline, source, host=host, headers=headers, tls=tls)
+        return "", await request(netns, *to, deadline, source, host=host, request_id=token, tls=tls)
     except TimeoutError as error:
         return (error_name(error.errno) if error.errno else "timeout"), None
     except ssl.SSLError as error:

@@ -45,6 +45,7 @@ http {
   add_header X-Proxylab-Pod "POD" always;
   add_header X-Proxylab-Peer "$remote_addr $remote_port" always;
   proxy_http_version 1.1;
+  proxy_set_header X-Request-Id $http_x_request_id;
   proxy_set_header Host $http_host;
   proxy_set_header X-Real-IP $remote_addr;
   proxy_set_header X-Forwarded-For $remote_addr;
