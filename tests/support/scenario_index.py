@@ -37,6 +37,7 @@ CHAPTERS = {
     "fragments": "Fragments",
     "network": "Networks of pods and nodes",
     "dns": "DNS",
+    "ingress": "Ingress and HTTPRoute before Services",
     "manifests": "Kubernetes objects as kubectl prints them",
     "ipvs": "What mode ipvs does with addresses and ports of the node",
     "userspace": "Mode userspace beside the others",

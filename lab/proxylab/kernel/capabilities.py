@@ -166,7 +166,7 @@ def _command(*argv: str, stdin: str = "", version: Sequence[str] = ()) -> Callab
         if not version:
             return "done"
         printed = await launcher.run(scratch, version, netns_name=_NETNS_NAME, deadline=Deadline.after(_TRIAL_SECONDS))
-        return printed.stdout.decode(errors="replace").strip()
+        return (printed.stdout or printed.stderr).decode(errors="replace").strip()  # nginx prints it as an error
 
     return find
 
@@ -385,6 +385,18 @@ TRIALS: Final = (
         _command("ipset", "create", "trial", "hash:ip,port", version=("ipset", "version")),
         "scenarios of the ipvs mode are skipped",
         "install ipset, and " + load_modules("ip_set ip_set_hash_ipport xt_set"),
+    ),
+    Trial(
+        "nginx",
+        _command("nginx", "-v", version=("nginx", "-v")),
+        "scenarios with an Ingress controller are skipped",
+        "install nginx-light, or nginx",
+    ),
+    Trial(
+        "openssl",
+        _command("openssl", "version", version=("openssl", "version")),
+        "scenarios with an Ingress controller that has a port for TLS are skipped",
+        "install openssl",
     ),
     Trial(
         "links that carry on request",

@@ -173,7 +173,7 @@ class Listener:
 
     ``address`` is ``None`` for all addresses; pods that share a namespace have one each. With ``serves_names`` it also
     answers DNS questions about the cluster. A real
-    ``program`` listens there itself. ``position`` is its place in the scenario.
+    ``program`` listens there itself, perhaps with ``tls``. ``position`` is its place in the scenario.
     """
 
     name: str
@@ -182,6 +182,7 @@ class Listener:
     address: IPAddress | None = None
     serves_names: bool = False
     program: str = ""
+    tls: bool = False
     position: str = field(default="", compare=False)
 
 

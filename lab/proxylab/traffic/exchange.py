@@ -80,7 +80,9 @@ class Exchange:
         """``ports`` has the sender's port of each flow, which tells the two legs apart that a program makes of it."""
         self._links = links
         self.sending = sending
-        self.matcher = Matcher(identity, resolved.protocol, sockets, ports if passage.nodes else None)
+        self.matcher = Matcher(
+            identity, resolved.protocol, sockets, ports if passage.nodes or resolved.request else None
+        )
         self._passage = passage
         self._patience = _PATIENCE.get(resolved.protocol, _PATIENCE_FOR_DATAGRAMS) if passage.nodes else 0.0
         if links.loses and sockets is not None:

@@ -40,7 +40,7 @@ from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
 from proxylab.traffic.exchange import Exchange, Sending
 from proxylab.traffic.foreign import ForeignRules
-from proxylab.traffic.http import Fetches
+from proxylab.traffic.http import Fetches, by_connection
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, IdentityRegistry, nonce_of
 from proxylab.traffic.match import Matcher
 from proxylab.traffic.packet import Dispatch
@@ -76,6 +76,7 @@ class Runner:
         names: Names | None = None,
         foreign: Mapping[str, ForeignRules] | None = None,
         programs: Programs | None = None,
+        trusted: str = "",
     ) -> None:
         """Make a runner; ``open`` it before the first run.
 
@@ -91,12 +92,13 @@ class Runner:
             names: answers for the plan's name servers.
             foreign: of each node, its rules that no meter counts; closed with the runner.
             programs: the proxies' own processes, through which flows may pass.
+            trusted: the certificates that requests over TLS accept, in PEM.
         """
         self._netns_by_name = netns_by_name
         self._plan = plan
         self._meters = meters
         self._foreign = foreign or {}
-        self._programs = programs or Programs()
+        self._programs, self._trusted = programs or Programs(), trusted
         taken = {*served, *(each.port for namespace in plan.namespaces for each in namespace.listeners)}
         self._ports = PortAllocator(seed, taken)
         self._identities = IdentityRegistry(nonce_of(seed))
@@ -260,7 +262,7 @@ class Runner:
         await together(rules.begin(family) for rules in foreign)
         self._stacks.begin((*resolved.nodes, *resolved.watched))
         dropped = self._links.read()
-        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes))
+        unfinished = await self._take(turns, resolved, every_segment=bool(passage.nodes or resolved.request))
         losses = turns.take_losses()
         kernel = self._stacks.end()
         tracked = self._conntrack.flows(resolved, ports)
@@ -270,9 +272,11 @@ class Runner:
             steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
         foreign_rules = await together(rules.end() for rules in foreign)
         counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
+        observations, behind = by_connection(turns.matcher.observations, resolved)
         return Evidence(
             sent=turns.sending.sent,
-            observations=turns.matcher.observations,
+            observations=observations,
+            behind=behind,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
             counts=counts,
             counted=tuple(node for node, meter in meters.items() if meter.is_complete),
@@ -334,7 +338,7 @@ class Runner:
         if resolved.manner is Manner.PACKET:
             sending = Dispatch(tap, first_packets(resolved, identity, ports), room, sender.mtu)
         elif resolved.http:
-            sending = Fetches(self._netns_by_name[sender.namespace], resolved, identity, ports)
+            sending = Fetches(self._netns_by_name[sender.namespace], resolved, identity, ports, self._trusted)
         else:
             sending = Dialogues(self._netns_by_name[sender.namespace], resolved, identity, ports, room)
         by_sockets = resolved.manner is not Manner.PACKET

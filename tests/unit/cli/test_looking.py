@@ -142,7 +142,7 @@ def test_graph_as_svg_keeps_everything_inside_the_picture(shell: Shell) -> None:
     width, height = int(picture.attrib["width"]), int(picture.attrib["height"])
     boxes = [{key: int(box.attrib[key]) for key in ("x", "y", "width", "height")} for box in picture.iter(f"{SVG}rect")
              if "fill" in box.attrib and "x" in box.attrib]  # fmt: skip
-    assert len(boxes) == 11
+    assert len(boxes) == 12
     assert all(box["x"] >= 0 and box["x"] + box["width"] <= width for box in boxes)
     assert all(box["y"] >= 0 and box["y"] + box["height"] <= height for box in boxes)
     for index, one in enumerate(boxes):
