@@ -57,6 +57,20 @@ def test_one_guest_serves_many_labs(kernel: Kernel) -> None:
 
 
 @EACH
+@pytest.mark.thorough
+def test_a_session_boots_each_kernel_once_and_its_labs_name_theirs(kernel: Kernel) -> None:
+    scenario = load_scenario(SCENARIO)
+    release, boots = os.uname().release, set()
+    with Session() as session:
+        for chosen, expected in (("host", release), (kernel.binary, kernel.release)) * 2:
+            with closing(session.open(scenario, kernel=chosen)) as lab:
+                assert {lab.probe(probe).overall for probe in scenario.probes} == {Judgement.PASS}
+                boots.add(lab.execute("client", "cat", "/proc/sys/kernel/random/boot_id").stdout)
+                assert (lab.built.kernel, lab.engine.kernel) == (expected, chosen)
+    assert len(boots) == 2
+
+
+@EACH
 def test_what_a_guest_writes_stays_in_it(kernel: Kernel, tmp_path: Path) -> None:
     own, foreign = tmp_path / "own", Path("/etc/proxylab-was-here")
     own.write_text("the machine's", encoding="ascii")

@@ -9,7 +9,8 @@ import click
 
 from proxylab.cli.terminal import terminal_width
 from proxylab.errors import ExitCode
-from proxylab.guest.kernels import HOST, Kernel, known_kernels
+from proxylab.guest.kernels import Kernel, known_kernels
+from proxylab.scenario.words import HOST
 from proxylab.text import WIDTH, wrapped
 
 __all__ = ["command", "kernels_lines"]

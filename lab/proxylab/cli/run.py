@@ -31,7 +31,7 @@ from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
 from proxylab.report.run_text import closing_lines
-from proxylab.scenario.cases import cases
+from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
@@ -45,6 +45,7 @@ from proxylab.verdict.model import (
     ScenarioResult,
     Skip,
     StepVerdict,
+    on_kernel,
 )
 
 __all__ = ["command", "paint"]
@@ -100,6 +101,7 @@ def command(
     *,
     files: tuple[Path, ...],
     engines: tuple[str, ...],
+    kernels: tuple[str, ...],
     names: tuple[str, ...],
     trace: bool,
     seed: int,
@@ -113,7 +115,7 @@ def command(
     color: str,
     **of_engine: Any,
 ) -> ExitCode:
-    """Run the scenarios in FILE… on this machine's kernel and judge every probe.
+    """Run the scenarios in FILE… on a real kernel and judge every probe.
 
     A directory means every *.lab.yaml below it. `pytest FILE…` is the same run, with a test for each probe.
     A file with mistakes keeps no other from running; the exit code is then 2.
@@ -121,11 +123,12 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun, (written, results) = RunStart.now(seed), _load(files, engines[0])
-    runs = _runs(written, {engine: version_of(engine) for engine in engines})
+    runs = _runs(written, {engine: version_of(engine) for engine in engines}, kernels)
     if not results and not list(_choose(runs, names)):
         return _nothing_chosen([run.scenario for run in runs], names)
-    choices = choices_of(engines, **of_engine)
-    chosen = list(_choose(_runs(written, {engine: choice.version for engine, choice in choices.items()}), names))
+    choices = choices_of(engines, kernels, **of_engine)
+    versions = {engine: choice.version for engine, choice in choices.items()}
+    chosen = list(_choose(_runs(written, versions, kernels), names))
     verbosity = verbose - quiet
     total = len(chosen) + len(results)
     progress = Progress(total, document=output == "json", verbosity=verbosity, color=color, paint=paint)
@@ -177,18 +180,23 @@ def _opened(
 
 
 class _Run(Struct, frozen=True):
-    """One lab: a scenario, or a case of one, on an engine."""
+    """One lab: a scenario, or a case of one, on an engine and a kernel."""
 
     engine: str
+    kernel: str
     scenario: Scenario
 
 
-def _runs(written: Iterable[Scenario], engines: Mapping[str, Version]) -> list[_Run]:
-    """Every case of every scenario on every engine; `except` and the matrix depend on the engine's version."""
+def _runs(written: Iterable[Scenario], engines: Mapping[str, Version], kernels: Sequence[str]) -> list[_Run]:
+    """Every case of every scenario on every engine and kernel; a case may name its kernel itself.
+
+    `except` and the matrix depend on the engine's version.
+    """
     return [
-        _Run(engine, case)
+        _Run(engine, kernel_of(case, kernel), case)
         for scenario in written
         for engine, version in engines.items()
+        for kernel in (kernels[:1] if scenario.matrix.kernel else kernels)
         for case in cases(scenario, mode_of(engine), version)
     ]
 
@@ -264,17 +272,19 @@ def _run(
         with ExitStack() as stack:
             lab: OpenLab | None = None
             for each in chosen:
-                progress.at(f"{scenario.file} [{run.engine}] {each.name}")
+                progress.at(f"{scenario.file} [{on_kernel(run.engine, run.kernel)}] {each.name}")
                 if lab is None or not lab.is_open:
-                    opened = open_or_foresee(session.open, scenario)
+                    opened = open_or_foresee(partial(session.open, kernel=run.kernel), scenario)
                     if isinstance(opened, KnownFailure):
                         ended["foreseen"] = opened
                         break
                     lab = stack.enter_context(closing(opened))
+                    ended["release"] = lab.built.kernel
                 verdict: ProbeVerdict | StepVerdict
                 verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
                 if bundle_store is not None:
-                    verdict = bundle_store.settle(verdict, run.engine, partial(lab.bundle, verdict), progress.note)
+                    where = on_kernel(run.engine, run.kernel)
+                    verdict = bundle_store.settle(verdict, where, partial(lab.bundle, verdict), progress.note)
                 verdicts.append(verdict)
                 if kept_labs is not None and verdict.overall in UNRESOLVED:
                     probe = None if isinstance(each, Step) else each
@@ -287,6 +297,7 @@ def _run(
         file=scenario.file,
         name=scenario.name,
         engine=run.engine,
+        kernel=run.kernel,
         probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
         steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
         seconds=time.monotonic() - begin,

@@ -25,10 +25,11 @@ from proxylab.client.connection import Connection
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.encoding import encode
 from proxylab.errors import InternalError, LabEndedError, LabError
-from proxylab.guest.kernels import HOST, find_kernel
+from proxylab.guest.kernels import find_kernel
 from proxylab.protocol.faults import error_of
 from proxylab.protocol.messages import LAUNCHER_ENDED, Build, Failed, Ready
 from proxylab.protocol.standing_labs import AnyRequest, Detach, Detached, LabRecord
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 __all__ = ["LabProcess"]

@@ -14,6 +14,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.encoding import Record
 from proxylab.engines.engine_names import ENGINES, SINCE, read_engine, version_of
 from proxylab.evidence.engine_progress import Progress
+from proxylab.scenario.words import HOST
 from proxylab.timing import Deadline
 
 __all__ = ["Engine", "EngineChoice", "Killable", "Noting", "Upstream"]
@@ -66,7 +67,7 @@ class EngineChoice(Record, frozen=True):
     iptables: str = ""
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
-    kernel: str = "host"
+    kernel: str = HOST
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -84,7 +85,7 @@ class EngineChoice(Record, frozen=True):
         """The options of ``proxylab run`` that make this choice, without those that are the default."""
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
-        kernel = ("--kernel", self.kernel) if self.kernel != "host" else ()
+        kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
         return (*named, *variant, *kernel, *(self.upstream.options if self.upstream else ()))
 
 

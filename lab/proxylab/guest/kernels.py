@@ -16,11 +16,9 @@ from typing import Final
 
 from proxylab.encoding import Record
 from proxylab.errors import CapabilityError
+from proxylab.scenario.words import HOST, UML
 
-__all__ = ["HOST", "UML", "Kernel", "cache_folder", "find_kernel", "known_kernels"]
-
-HOST: Final = "host"
-UML: Final = "uml"
+__all__ = ["Kernel", "cache_folder", "find_kernel", "known_kernels"]
 
 _PROGRAM: Final = "linux.uml"
 _SECONDS: Final = 30.0

@@ -15,7 +15,6 @@ from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
-from proxylab.guest.kernels import HOST
 from proxylab.pytest_plugin.items import ProbeItem, Run
 from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
 from proxylab.pytest_plugin.options import (
@@ -25,6 +24,7 @@ from proxylab.pytest_plugin.options import (
     feature_gates,
     flag,
     iptables,
+    kernels,
     kube_proxy_flags,
     one,
     seed,
@@ -33,7 +33,7 @@ from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.verdict.model import Judgement, KnownFailure
+from proxylab.verdict.model import Judgement, KnownFailure, on_kernel
 
 __all__ = [
     "lab_bundle_store",
@@ -55,7 +55,7 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            kernel = one(pytestconfig, "kernel") or HOST
+            kernel = kernels(pytestconfig)[0]
             choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
@@ -91,7 +91,7 @@ class _Labs:
         try:
             session = self._sessions(run.engine)
             run.settle(session.engine.version)
-            opened = open_or_foresee(session.open, run.scenario)
+            opened = open_or_foresee(partial(session.open, kernel=run.kernel), run.scenario)
         except LabError as error:
             self._failed[run] = error
             raise
@@ -142,12 +142,12 @@ def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_st
     with in_its_own_words(str(judged.position)):
         verdict = lab_open.conclude(judged) if isinstance(judged, Step) else lab_open.probe(judged)
         if lab_bundle_store is not None:
-            evidence = partial(lab_open.bundle, verdict)
-            verdict = lab_bundle_store.settle(verdict, item.run.engine, evidence, partial(warn, item), item.name)
+            evidence, where = partial(lab_open.bundle, verdict), on_kernel(item.run.engine, item.run.kernel)
+            verdict = lab_bundle_store.settle(verdict, where, evidence, partial(warn, item), item.name)
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)
-    show(item, heading_in_file(item.scenario, item.run.engine), verdict)
+    show(item, heading_in_file(item.run, lab_open.built.kernel), verdict)
     match verdict.overall:
         case Judgement.SKIP:
             pytest.skip(why_skipped(verdict))

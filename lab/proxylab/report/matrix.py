@@ -20,12 +20,12 @@ _MOST_SLOWEST: Final = 10
 def result_table(
     results: Sequence[ScenarioResult], paint: Painter = lambda word, _: word, width: int = WIDTH
 ) -> list[str]:
-    """A row for each scenario and a column for each engine; nothing if only one engine ran.
+    """A row for each scenario, and a column for each engine on each kernel; nothing if there is only one.
 
     The cases of a matrix share a row, which shows the worst of them. Names are never truncated, so that users can copy
     them. If a row is too wide, the scenario's name has a line of its own above it.
     """
-    engines = list(dict.fromkeys(result.engine for result in results))
+    engines = list(dict.fromkeys(result.engine_on_kernel for result in results))
     if len(engines) < 2:
         return []
     files = list(dict.fromkeys(result.file for result in results))
@@ -44,7 +44,7 @@ def result_table(
 
 
 def _cell(file: str, engine: str, results: Sequence[ScenarioResult], paint: Painter, width: int) -> str:
-    found = [result.overall for result in results if (result.file, result.engine) == (file, engine)]
+    found = [result.overall for result in results if (result.file, result.engine_on_kernel) == (file, engine)]
     judged = frozenset(filter(None, found))
     if not judged:
         return (_NOTHING if found else _ABSENT).ljust(width)
@@ -60,7 +60,7 @@ def slowest(results: Sequence[ScenarioResult], width: int = WIDTH) -> list[str]:
         line
         for result in longest
         for line in wrapped(
-            f"{result.file} [{result.engine}]{result.case and f' {result.case}'}",
+            f"{result.file} [{result.engine_on_kernel}]{result.case and f' {result.case}'}",
             f"  {result.seconds:6.2f} s  ",
             width=width,
         )

@@ -265,6 +265,7 @@ def _built(
         failures=spec.exceptions,
         dns=spec.dns,
         matrix=spec.matrix,
+        requires=spec.requires,
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),
         proxy=configured.configuration,
     )

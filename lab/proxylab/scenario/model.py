@@ -12,7 +12,7 @@ from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Service
 from proxylab.encoding import Record
 from proxylab.scenario.hosts import Host, LoadBalancer
-from proxylab.scenario.matrix import EngineFailure, Matrix
+from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
@@ -78,6 +78,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
     matrix: Matrix = Matrix()
+    requires: Requirements = Requirements()
     case: Case = field(default_factory=Case)
     proxy: ProxyConfiguration | None = None
 

@@ -6,8 +6,11 @@ from typing import Final
 from proxylab.encoding import Record
 
 __all__ = [
+    "DEBIAN",
+    "HOST",
     "RUNNING_MODES",
     "TERMINATING_MODES",
+    "UML",
     "Frontend",
     "Manner",
     "Mode",
@@ -16,6 +19,13 @@ __all__ = [
     "Reply",
     "Spread",
 ]
+
+
+HOST: Final = "host"
+UML: Final = "uml"
+DEBIAN: Final = "debian:"
+"""What names a kernel: the machine's own, a user-mode Linux, and with a version after it a package of Debian's. Any
+other word is a path."""
 
 
 class Position(Record, frozen=True):
