@@ -1,32 +1,31 @@
 """``proxylab run``: run scenarios and print their verdicts.
 
-``proxylab.client.session`` and ``proxylab.client.open_lab`` build the labs and run the probes, for pytest too.
+``proxylab.client.scenario_run`` runs each of them, in this process or in those of ``proxylab.client.workers``.
 """
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack, closing
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import click
-from msgspec import Struct
 
 from proxylab.cli.engine_options import choices_of, engines_options
 from proxylab.cli.file_arguments import files_argument, load_each
 from proxylab.cli.progress import Progress
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
-from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.kept_labs import KeptLabs
-from proxylab.client.known_failures import open_or_foresee
-from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import MOST_JOBS, OpenLabs
 from proxylab.client.report_page import RunStart, write_page
+from proxylab.client.scenario_run import Run, ScenarioRuns, ended_early
 from proxylab.client.session import Session
+from proxylab.client.workers import Say, Work, Workers
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, ExitCode, LabError, ScenarioError
+from proxylab.errors import ExitCode, ScenarioError
 from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
@@ -36,17 +35,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
-from proxylab.verdict.model import (
-    UNRESOLVED,
-    Fault,
-    Judgement,
-    KnownFailure,
-    ProbeVerdict,
-    ScenarioResult,
-    Skip,
-    StepVerdict,
-    on_kernel,
-)
+from proxylab.verdict.model import Fault, Judgement, ScenarioResult
 
 __all__ = ["command", "paint"]
 
@@ -60,11 +49,29 @@ _COLOURS: Final = {
 }
 
 
+def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """A number of workers, or ``auto``. Raises ``BadParameter``."""
+    if value == "auto":
+        return min(2 * len(os.sched_getaffinity(0)), MOST_JOBS)  # a worker waits half of its time
+    if not value.isdecimal() or not 1 <= int(value) <= MOST_JOBS:
+        raise click.BadParameter(f"{value!r} is not valid; give a number from 1 to {MOST_JOBS}, or auto", ctx, param)
+    return int(value)
+
+
 @click.command("run", short_help="Run scenarios and judge every probe.")
 @files_argument
 @engines_options
 @click.option(
     "--probe", "names", metavar="NAME", multiple=True, help="Run only probes and steps with this name; may be repeated."
+)
+@click.option(
+    "--jobs",
+    "-j",
+    metavar="N",
+    callback=_jobs,
+    default="1",
+    show_default=True,
+    help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
 )
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
 @click.option(
@@ -103,6 +110,7 @@ def command(
     engines: tuple[str, ...],
     kernels: tuple[str, ...],
     names: tuple[str, ...],
+    jobs: int,
     trace: bool,
     seed: int,
     bundle_dir: Path,
@@ -123,28 +131,25 @@ def command(
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
     begun, (written, results) = RunStart.now(seed), _load(files, engines[0])
-    runs = _runs(written, {engine: version_of(engine) for engine in engines}, kernels)
-    if not results and not list(_choose(runs, names)):
-        return _nothing_chosen([run.scenario for run in runs], names)
+    if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
+        return _nothing_chosen(written, names)
     choices = choices_of(engines, kernels, **of_engine)
-    versions = {engine: choice.version for engine, choice in choices.items()}
-    chosen = list(_choose(_runs(written, versions, kernels), names))
+    runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
     verbosity = verbose - quiet
-    total = len(chosen) + len(results)
+    total = len(runs) + len(results)
     progress = Progress(total, document=output == "json", verbosity=verbosity, color=color, paint=paint)
-    store, kept = None if no_bundles else BundleStore(bundle_dir), KeptLabs() if keep else None
     for result in results:
         progress.over(result)
-    with ExitStack() as stack:
-        opened = _opened(choices, make_session or Session, (seed, kept.control_socket if kept else None), stack)
-        for run, probes in chosen:
-            _announce(progress, run.scenario, probes)
-            result = _run(opened(run.engine), run, probes, progress, trace=trace, bundle_store=store, kept_labs=kept)
+
+    store = None if no_bundles else BundleStore(bundle_dir)
+    begin = partial(_opened, make_session or Session, choices, seed, keep=keep, trace=trace, store=store)
+    with _results(runs, begin, min(jobs, len(runs)), progress) as found:
+        for result in found:
             results.append(result)
             progress.over(result)
         # Print before the sessions close: closing may raise, and the verdicts are known.
         closing = partial(closing_lines, verbosity=verbosity, traces=trace, paint=paint, width=progress.width)
-        progress.tell([to_json(results)] if output == "json" else closing(results))
+        progress.tell([to_json(results)] if output == "json" else closing(results, seconds=begun.seconds))
         _write(report, results, begun, progress)
     return exit_code(results)
 
@@ -162,53 +167,92 @@ def _load(files: Iterable[Path], engine: str) -> tuple[list[Scenario], list[Scen
     ]
 
 
-def _opened(
-    choices: Mapping[str, EngineChoice],
-    make_session: SessionMaker,
-    given: tuple[int, Callable[[], ControlSocket] | None],
-    stack: ExitStack,
-) -> Callable[[str], Session]:
-    """A function that returns the session on an engine; it opens each on first use, and the stack closes it."""
-    sessions: dict[str, Session] = {}
+def _runs(
+    written: Iterable[Scenario], engines: Mapping[str, Version], kernels: Sequence[str], names: Sequence[str]
+) -> list[Run]:
+    """Every case of every scenario on every engine and kernel, with its probes and steps of these names, or with all.
 
-    def on(engine: str) -> Session:
-        if engine not in sessions:
-            sessions[engine] = stack.enter_context(make_session(choices[engine], *given))
-        return sessions[engine]
-
-    return on
-
-
-class _Run(Struct, frozen=True):
-    """One lab: a scenario, or a case of one, on an engine and a kernel."""
-
-    engine: str
-    kernel: str
-    scenario: Scenario
-
-
-def _runs(written: Iterable[Scenario], engines: Mapping[str, Version], kernels: Sequence[str]) -> list[_Run]:
-    """Every case of every scenario on every engine and kernel; a case may name its kernel itself.
-
-    `except` and the matrix depend on the engine's version.
+    ``except`` and the matrix depend on the engine's version. A case may name its kernel itself.
     """
-    return [
-        _Run(engine, kernel_of(case, kernel), case)
+    known = (
+        (engine, kernel_of(case, kernel), case)
         for scenario in written
         for engine, version in engines.items()
         for kernel in (kernels[:1] if scenario.matrix.kernel else kernels)
         for case in cases(scenario, mode_of(engine), version)
+    )
+    runs = [
+        Run(engine, kernel, case, [each for each in case.judged if _is_called(each, case, names)])
+        for engine, kernel, case in known
     ]
+    return [each for each in runs if each.chosen]
 
 
-def _announce(progress: Progress, scenario: Scenario, chosen: Sequence[Probe | Step]) -> None:
+@contextmanager
+def _opened(
+    make_session: SessionMaker,
+    choices: Mapping[str, EngineChoice],
+    seed: int,
+    *,
+    keep: bool,
+    trace: bool,
+    store: BundleStore | None,
+) -> Iterator[ScenarioRuns]:
+    """What runs scenarios, each engine's in one session; the end of the block closes them."""
+    kept = KeptLabs() if keep else None
+    given = seed, kept.control_socket if kept else None
+    with ExitStack() as stack:
+        sessions = OpenLabs(lambda name: stack.enter_context(make_session(choices[name], *given)))
+        yield ScenarioRuns(sessions.session, trace=trace, store=store, kept_labs=kept)
+
+
+@contextmanager
+def _results(
+    runs: Sequence[Run],
+    begin: Callable[[], AbstractContextManager[ScenarioRuns]],
+    jobs: int,
+    progress: Progress,
+) -> Iterator[Iterator[ScenarioResult]]:
+    """The results of the runs, in their order; the labs close at the end of the block. Raises what is left of them."""
+
+    @contextmanager
+    def work() -> Iterator[Work[Run, ScenarioResult]]:
+        with begin() as scenario_runs:
+
+            def result(run: Run, at: Say, note: Say) -> ScenarioResult:
+                _announce(run, at, note)
+                return scenario_runs.result(run, at, note)
+
+            yield result
+
+    if jobs == 1:
+        with work() as result:
+            yield (result(each, progress.at, progress.note) for each in runs)
+        return
+    # Those that wait for timeouts come first: started last, they would run alone.
+    order = sorted(range(len(runs)), key=lambda number: "waits" not in runs[number].scenario.tags)
+    with Workers(
+        work,
+        runs,
+        jobs,
+        order=order,
+        kind=lambda run: run.engine_on_kernel,
+        lost=ended_early,
+        at=progress.at,
+        note=progress.note,
+    ) as workers:
+        yield workers.results()
+
+
+def _announce(run: Run, at: Say, note: Say) -> None:
     """Print the scenario's notes, and how many of its probes run."""
-    progress.at(scenario.file)
-    if len(chosen) < len(scenario.judged):
+    scenario = run.scenario
+    at(scenario.file)
+    if len(run.chosen) < len(scenario.judged):
         what = "probes and steps" if len(scenario.judged) > len(scenario.all_probes) else "probes"
-        progress.note(f"{scenario.file}: {len(chosen)} of {len(scenario.judged)} {what}")
-    for note in scenario.notes:
-        progress.note(f"{scenario.file}: {note}")
+        note(f"{scenario.file}: {len(run.chosen)} of {len(scenario.judged)} {what}")
+    for each in scenario.notes:
+        note(f"{scenario.file}: {each}")
 
 
 def _write(file: Path | None, results: Sequence[ScenarioResult], begun: RunStart, progress: Progress) -> None:
@@ -224,17 +268,10 @@ def paint(word: str, judgement: Judgement) -> str:
     return click.style(word, fg=_COLOURS[judgement], bold=judgement is not Judgement.PASS)
 
 
-def _choose(runs: Iterable[_Run], names: Sequence[str]) -> Iterable[tuple[_Run, tuple[Probe | Step, ...]]]:
-    """Each run with its probes and steps of these names; without names, with all of them."""
-    for run in runs:
-        scenario = run.scenario
-        chosen = tuple(each for each in scenario.judged if not names or _is_called(each, scenario, names))
-        if chosen:
-            yield run, chosen
-
-
 def _is_called(judged: Probe | Step, scenario: Scenario, names: Sequence[str]) -> bool:
-    """Whether one of the names is its name in the file, or that with its case, or that without its step."""
+    """Whether one of the names, if there are any, is its name in the file, that with its case, or without its step."""
+    if not names:
+        return True
     whole = scenario.case.words(judged.name)
     in_step = isinstance(judged, Probe) and scenario.steps_before(judged) > 0
     return any(name in (judged.name, whole) or (in_step and whole.endswith(f": {name}")) for name in names)
@@ -251,58 +288,3 @@ def _nothing_chosen(scenarios: Sequence[Scenario], names: Sequence[str]) -> Exit
         why = f"no probe is named {' or '.join(map(repr, names))}; there are\n{known}"
     click.echo(f"nothing to run: {why}", err=True)
     return ExitCode.NOTHING_SELECTED
-
-
-def _run(
-    session: Session,
-    run: _Run,
-    chosen: Iterable[Probe | Step],
-    progress: Progress,
-    *,
-    trace: bool,
-    bundle_store: BundleStore | None,
-    kept_labs: KeptLabs | None,
-) -> ScenarioResult:
-    """Run one scenario; an error becomes a part of its result."""
-    scenario = run.scenario
-    begin = time.monotonic()
-    verdicts: list[ProbeVerdict | StepVerdict] = []
-    ended: dict[str, Any] = {}
-    try:
-        with ExitStack() as stack:
-            lab: OpenLab | None = None
-            for each in chosen:
-                progress.at(f"{scenario.file} [{on_kernel(run.engine, run.kernel)}] {each.name}")
-                if lab is None or not lab.is_open:
-                    opened = open_or_foresee(partial(session.open, kernel=run.kernel), scenario)
-                    if isinstance(opened, KnownFailure):
-                        ended["foreseen"] = opened
-                        break
-                    lab = stack.enter_context(closing(opened))
-                    ended["release"] = lab.built.kernel
-                verdict: ProbeVerdict | StepVerdict
-                verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
-                if bundle_store is not None:
-                    where = on_kernel(run.engine, run.kernel)
-                    verdict = bundle_store.settle(verdict, where, partial(lab.bundle, verdict), progress.note)
-                verdicts.append(verdict)
-                if kept_labs is not None and verdict.overall in UNRESOLVED:
-                    probe = None if isinstance(each, Step) else each
-                    progress.note("\n".join([f"{each.name}:", *kept_labs.keep(lab, probe)]))
-    except CapabilityError as error:
-        ended["skipped"] = Skip(error.missing, error.cure)
-    except LabError as error:
-        ended["fault"] = Fault(error.exit_code, str(error))
-    return ScenarioResult(
-        file=scenario.file,
-        name=scenario.name,
-        engine=run.engine,
-        kernel=run.kernel,
-        probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
-        steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
-        seconds=time.monotonic() - begin,
-        case=scenario.case.id,
-        tags=scenario.tags,
-        description=scenario.description,
-        **ended,
-    )

@@ -24,6 +24,11 @@ class RunStart(Struct, frozen=True):
         """A run that begins now."""
         return cls(datetime.now(UTC), seed)
 
+    @property
+    def seconds(self) -> float:
+        """The time since then."""
+        return (datetime.now(UTC) - self.at).total_seconds()
+
 
 def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
     """Write the page of a run that is over.
@@ -31,10 +36,9 @@ def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
     Returns:
         The reason if it could not be written, else an empty string. A full disk must not end a run.
     """
-    took = (datetime.now(UTC) - begun.at).total_seconds()
     about = {
         "begun": f"{begun.at:%Y-%m-%d %H:%M} UTC",
-        "took": f"{took:,.1f} s",
+        "took": f"{begun.seconds:,.1f} s",
         "kernel": f"{platform.release()} {platform.machine()}",
         "proxylab": proxylab.__version__,
     }

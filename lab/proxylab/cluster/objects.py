@@ -6,7 +6,7 @@ or ``0`` (a port).
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import field
 
@@ -30,6 +30,7 @@ __all__ = [
     "ServicePort",
     "ServiceType",
     "TrafficPolicy",
+    "Unstructured",
 ]
 
 SERVICE_NAME_LABEL = "kubernetes.io/service-name"
@@ -287,4 +288,26 @@ class ClusterEvent(TaggedRecord, frozen=True, kw_only=True):
         return Key("Event", self.namespace, self.name)
 
 
-KubeObject = Service | EndpointSlice | Endpoints | Node | Pod | Namespace | ServiceCIDR | ClusterEvent
+class Unstructured(TaggedRecord, frozen=True, kw_only=True):
+    """An object of a kind that has no type here, as client-go calls it.
+
+    ``plural`` is the name of its kind in paths. ``content`` is the document without ``metadata``.
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    namespace: str = ""
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        """The object's identity in the store; its kind is as kubectl writes it, such as ``Deployment.apps``."""
+        group = self.api_version.rpartition("/")[0]
+        return Key(f"{self.kind}.{group}" if group else self.kind, self.namespace, self.name)
+
+
+KubeObject = Service | EndpointSlice | Endpoints | Node | Pod | Namespace | ServiceCIDR | ClusterEvent | Unstructured

@@ -62,6 +62,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
         own = [each for each in self.services if (each.namespace, each.name) not in given]
         derived = derive_slices(own, pods, nodes)
         things: tuple[KubeObject, ...] = (*nodes, *pods, *self.services, *derived, *self.slices.values())
+        things = (*things, *self.scenario.further)
         return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
 
     def after(self, step: Step) -> "Cluster":
@@ -128,8 +129,10 @@ def begin(scenario: Scenario) -> Cluster:
 
 def _namespaces(things: Iterable[KubeObject]) -> tuple[Namespace, ...]:
     """The namespaces that every cluster has, and those of the objects."""
+    things = tuple(things)
     used = dict.fromkeys(("default", "kube-system", *(thing.key.namespace for thing in things)))
-    return tuple(Namespace(name=name) for name in used if name)
+    declared = {thing.name for thing in things if isinstance(thing, Namespace)}
+    return tuple(Namespace(name=name) for name in used if name and name not in declared)
 
 
 def _written(services: Iterable[Service], changes: Iterable[ServiceChange]) -> tuple[Service, ...]:

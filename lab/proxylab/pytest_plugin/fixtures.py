@@ -11,12 +11,13 @@ from proxylab.binaries.upstream import upstream_for
 from proxylab.client.bundles import BundleStore
 from proxylab.client.known_failures import open_or_foresee
 from proxylab.client.open_lab import OpenLab
+from proxylab.client.open_labs import OpenLabs
+from proxylab.client.scenario_run import judged
 from proxylab.client.session import Session
 from proxylab.engines.engine_names import where_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.items import ProbeItem, Run
-from proxylab.pytest_plugin.live_labs import OPEN, OpenLabs
+from proxylab.pytest_plugin.items import OPEN, ProbeItem, Run
 from proxylab.pytest_plugin.options import (
     ON_FAILURE,
     bundle_directory,
@@ -33,7 +34,7 @@ from proxylab.pytest_plugin.outcome import Judged, explanation, in_its_own_words
 from proxylab.pytest_plugin.page_entries import heading_in_file, show
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.verdict.model import Judgement, KnownFailure, on_kernel
+from proxylab.verdict.model import Judgement, KnownFailure
 
 __all__ = [
     "lab_bundle_store",
@@ -137,13 +138,8 @@ def lab_bundle_store(pytestconfig: pytest.Config) -> BundleStore | None:
 def lab_verdict(request: pytest.FixtureRequest, lab_open: OpenLab, lab_bundle_store: BundleStore | None) -> Judged:
     """The verdict on the probe or step. Skips or fails the item at once if the verdict is skip or inconclusive."""
     item: ProbeItem = request.node
-    judged = item.judged
-    verdict: Judged
-    with in_its_own_words(str(judged.position)):
-        verdict = lab_open.conclude(judged) if isinstance(judged, Step) else lab_open.probe(judged)
-        if lab_bundle_store is not None:
-            evidence, where = partial(lab_open.bundle, verdict), on_kernel(item.run.engine, item.run.kernel)
-            verdict = lab_bundle_store.settle(verdict, where, evidence, partial(warn, item), item.name)
+    with in_its_own_words(str(item.judged.position)):
+        verdict = judged(lab_open, item.judged, lab_bundle_store, partial(warn, item), name=item.name)
     record(item, lab_open, item.run.engine, verdict)
     if flag(item.config, "pcap"):
         leave_pcap(item, lab_open, verdict)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 
+from proxylab.client.open_lab import OpenLab
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.errors import ScenarioError
 from proxylab.pytest_plugin.markers import markers_of
@@ -26,12 +27,15 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.versions import Version
 from proxylab.scenario.words import HOST
 
-__all__ = ["BROKEN_FILES", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "in_id", "is_of_a_scenario"]
+__all__ = ["BROKEN_FILES", "OPEN", "SUFFIX", "ProbeItem", "Run", "ScenarioFile", "in_id", "is_of_a_scenario"]
 
 SUFFIX: Final = ".lab.yaml"
 
 BROKEN_FILES: Final = pytest.StashKey[int]()
 """How many scenario files have mistakes."""
+
+OPEN: Final = pytest.StashKey[OpenLab]()
+"""The lab that an item has last used."""
 
 
 def in_id(name: str) -> str:

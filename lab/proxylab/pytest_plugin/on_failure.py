@@ -10,8 +10,7 @@ from proxylab.client.exec_and_shell import run_shell
 from proxylab.client.kept_labs import KeptLabs
 from proxylab.client.open_lab import OpenLab
 from proxylab.errors import LabError
-from proxylab.pytest_plugin.items import ProbeItem
-from proxylab.pytest_plugin.live_labs import OPEN
+from proxylab.pytest_plugin.items import OPEN, ProbeItem
 from proxylab.pytest_plugin.options import flag, is_paused, shell_netns_name
 from proxylab.scenario.probes import Probe
 

@@ -10,8 +10,7 @@ import pytest
 from proxylab.client.bundles import BundleStore
 from proxylab.client.session import Session
 from proxylab.pytest_plugin.in_python import Lab
-from proxylab.pytest_plugin.items import in_id
-from proxylab.pytest_plugin.live_labs import OPEN
+from proxylab.pytest_plugin.items import OPEN, in_id
 from proxylab.pytest_plugin.options import engines, kernels
 from proxylab.pytest_plugin.outcome import in_its_own_words
 from proxylab.pytest_plugin.tested_case import case_of, parsed, text_of

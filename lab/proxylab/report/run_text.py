@@ -68,8 +68,12 @@ def closing_lines(
     traces: bool = False,
     paint: Painter = lambda word, _: word,
     width: int = WIDTH,
+    seconds: float | None = None,
 ) -> list[str]:
-    """The lines at the end of a run. See ``run_lines``."""
+    """The lines at the end of a run. See ``run_lines``.
+
+    ``seconds`` is the time of the whole run; by default the sum of its scenarios' times, which may overlap.
+    """
     lines: list[str] = []
     if verbosity >= 0:
         for block in (*(_journeys(results, width) if traces else ()), *_blocks(results, paint, width)):
@@ -78,7 +82,7 @@ def closing_lines(
             lines += ["", *block] if block else []
         lines.append("")
         lines += _kernels(results)
-    return [*lines, _summary(results)]
+    return [*lines, _summary(results, seconds)]
 
 
 def _kernels(results: Sequence[ScenarioResult]) -> Iterator[str]:
@@ -183,7 +187,7 @@ def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
     return (probe for result in results for probe in result.probes)
 
 
-def _summary(results: Sequence[ScenarioResult]) -> str:
+def _summary(results: Sequence[ScenarioResult], seconds: float | None) -> str:
     counts = Counter(each.overall for result in results for each in result.judged)
     parts = [f"{counts[each]:,} {_PARTICIPLES[each]}" for each in _ORDER if counts[each]]
     skipped = sum(result.skipped is not None for result in results)
@@ -195,5 +199,5 @@ def _summary(results: Sequence[ScenarioResult]) -> str:
     faults = sum(result.fault is not None for result in results)
     if faults:
         parts.append(amount(faults, "error"))
-    seconds = sum(result.seconds for result in results)
-    return f"{', '.join(parts) or 'nothing selected'} in {seconds:.2f} s"
+    took = sum(result.seconds for result in results) if seconds is None else seconds
+    return f"{', '.join(parts) or 'nothing selected'} in {took:.2f} s"

@@ -22,6 +22,7 @@ from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read
 from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
+from proxylab.scenario.kinds import note_on
 from proxylab.scenario.manifests import Manifests, ServiceId, check_services, read_manifests
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.networks import check_network, known_network, with_networks
@@ -255,6 +256,7 @@ def _built(
         services=tuple(services.values()),
         service_positions=tuple(manifests.locations[key].spot.position for key in services),
         slices=tuple(each for each in manifests.slices.values() if (each.namespace, each.service) in services),
+        further=(*manifests.namespaces.values(), *manifests.kept.values()),
         load_balancers=tuple(
             replace(each, nodes=each.nodes or tuple(node.name for node in nodes))
             for each in _present(parts.load_balancers)
@@ -281,7 +283,7 @@ def _present(entries: Mapping[str, Entry | None]) -> tuple[Entry, ...]:
 
 def _notes(manifests: Manifests, configured: Configured) -> tuple[str, ...]:
     """Effects that may surprise the author: each key without an effect, once."""
-    notes = []
+    notes = [note] if (note := note_on(manifests.kept.values())) else []
     if manifests.ignored:
         notes.append(f"no effect on proxying: {', '.join(sorted(manifests.ignored))}")
     if configured.ignored:

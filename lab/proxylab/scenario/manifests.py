@@ -14,9 +14,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, without_leading_zeros
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Service
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, Service, Unstructured
 from proxylab.scenario.document import Location, Path, path_text
 from proxylab.scenario.keys import ignored_keys
+from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
 from proxylab.scenario.network import Network
 from proxylab.scenario.nodes import Node
 from proxylab.scenario.pods import PodGroup
@@ -51,17 +52,6 @@ ServiceId = tuple[str, str]
 """Namespace and name."""
 
 _FREE: Final = "choose another, or remove it"
-_KINDS: Final = {
-    "Service": "v1",
-    "EndpointSlice": "discovery.k8s.io/v1",
-    "Pod": "v1",
-    "Node": "v1",
-    "Endpoints": "v1",
-    "Ingress": "networking.k8s.io/v1",
-    "ServiceCIDR": "networking.k8s.io/v1",
-    "List": "v1",
-}
-
 _TO_ADDRESSES: Final = {
     *("spec", "clusterIP", "clusterIPs", "externalIPs", "loadBalancerSourceRanges"),
     *("status", "loadBalancer", "ingress", "ip", "endpoints", "addresses"),
@@ -87,6 +77,8 @@ class Manifests(Struct):
         sliced: the Services whose slices the author gives.
         pods: the Pods by name.
         nodes: the Nodes by name.
+        namespaces: the Namespaces by name.
+        kept: the objects that have no effect, by their identity.
         complete: whether the kind of every document is known, so that no Service is missing here.
         ignored: the paths of keys that have no effect, without indexes.
         notes: effects that may surprise the author.
@@ -99,6 +91,8 @@ class Manifests(Struct):
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, ManifestObject[PodGroup]] = field(default_factory=dict)
     nodes: dict[str, ManifestObject[Node]] = field(default_factory=dict)
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    kept: dict[Key, Unstructured] = field(default_factory=dict)
     complete: bool = True
     ignored: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
@@ -130,6 +124,7 @@ def read_manifests(documents: Iterable[Location], network: Network | None, probl
     for document in documents:
         reader.read(document)
     reader.mirror()
+    reader.keep()
     return reader.found
 
 
@@ -159,11 +154,12 @@ class _Reader:
         self._problems = problems
         self._seen: dict[tuple[str, str, str], Location] = {}
         self._mirrored: list[EndpointsManifest] = []
+        self._kept: list[Location] = []
         self.found = Manifests()
 
     def read(self, location: Location) -> None:
         """Read the object at ``location``, or the objects of a List."""
-        kind = _kind(location, self._problems)
+        kind = kind_of(location, self._problems)
         if kind != "List":
             self._read_object(kind, location)
             return
@@ -172,24 +168,31 @@ class _Reader:
             self._problems.add(location["items"].spot, f"must be a list, is {describe(items)}")
             self.found.complete = False
             return
-        for index in range(len(items)):
-            item = location["items"][index]
-            self._read_object(_kind(item, self._problems, inside="List"), item)
+        for item in items_of(location):
+            self._read_object(kind_of(item, self._problems, inside="List"), item)
 
     def _read_object(self, kind: str | None, location: Location) -> None:
         readers: Mapping[str, Callable[[Location], None]] = {
             "Service": self._read_service,
             "EndpointSlice": self._read_slice,
             "Endpoints": self._read_endpoints,
+            "Namespace": self._read_namespace,
             "Pod": partial(self._keep, PodManifest, pod_of_object, self.found.pods),
             "Node": partial(self._keep, NodeManifest, node_of_object, self.found.nodes),
         }
+        name = shown(location["metadata"]["name"].value)
         if kind is None:
             self.found.complete = False
+        elif is_hook(location):
+            self.found.notes.append(f"no effect: {kind} {name} is a hook, which a cluster has only while helm runs it")
         elif kind in readers:
             readers[kind](location)
+        elif kind in ("Ingress", "ServiceCIDR"):
+            self.found.notes.append(f"no effect on proxying: {kind} {name}")
         else:
-            self.found.notes.append(f"no effect on proxying: {kind} {shown(location['metadata']['name'].value)}")
+            self._kept.append(location)
+        if kind is not None and (note := old_version(kind, location)):
+            self.found.notes.append(note)
 
     def _first(self, kind: str, location: Location) -> tuple[str, str] | None:
         """Namespace and name of an object, unless it has none or appears twice."""
@@ -256,6 +259,12 @@ class _Reader:
             self.found.notes.append(note)
         return stored
 
+    def _read_namespace(self, location: Location) -> None:
+        manifest = validated(AnyManifest, location, self._problems)
+        if self._first("Namespace", location) is not None and manifest is not None:
+            metadata = manifest.metadata
+            self.found.namespaces[metadata.name] = Namespace(name=metadata.name, labels=metadata.labels)
+
     def _read_endpoints(self, location: Location) -> None:
         manifest = validated(EndpointsManifest, location, self._problems)
         if self._first("Endpoints", location) is not None and manifest is not None:
@@ -275,6 +284,14 @@ class _Reader:
             )
             self.found.sliced.add(key)
             self.found.slices.update({(each.namespace, each.name): each for each in mirrored_slices(manifest)})
+
+    def keep(self) -> None:
+        """Keep the objects without an effect, once all definitions of custom kinds are read."""
+        definitions = {found.kind: found for each in self._kept if (found := definition(each)) is not None}
+        for location in self._kept:
+            made = unstructured(location, definitions, self._problems)
+            if made is not None and self._first(made.key.kind, location) is not None:
+                self.found.kept[made.key] = made
 
     def _keep(
         self,
@@ -296,35 +313,6 @@ class _Reader:
         found[name[1]] = ManifestObject(None if manifest is None else make(manifest, named), location)
         if manifest is not None:
             check_labels(manifest.metadata.labels, location["metadata"]["labels"], self._problems)
-
-
-def _kind(location: Location, problems: Problems, inside: str = "") -> str | None:
-    """The kind of the object at ``location``, or ``None`` after noting a problem."""
-    value = location.value
-    if not isinstance(value, dict):
-        problems.add(location.spot, f"must be a Kubernetes object, is {describe(value)}")
-        return None
-    kind, version = value.get("kind"), value.get("apiVersion")
-    if not isinstance(kind, str) or not isinstance(version, str):
-        absent = "kind" if not isinstance(kind, str) else "apiVersion"
-        problems.add(
-            location[absent].spot, "is missing or not text", allowed="every object has an apiVersion and a kind"
-        )
-        return None
-    if kind != inside and _KINDS.get(kind) == version:
-        return kind
-    spot = location["kind"].spot
-    known = [each for each in _KINDS if each != inside]
-    if not inside:
-        known = ["Scenario", *known, "KubeProxyConfiguration"]
-    allowed = f"allowed: {', '.join(known)}"
-    if kind == inside:
-        problems.add(spot, f"a {kind} may not hold a {kind}", allowed=allowed)
-    elif kind not in _KINDS:
-        problems.add(spot, f"the kind {shown(kind)} is unknown", allowed=allowed, word=kind, known=known)
-    else:
-        problems.add(location["apiVersion"].spot, f"{shown(version)} has no {kind}", allowed=f"allowed: {_KINDS[kind]}")
-    return None
 
 
 def check_services(manifests: Manifests, problems: Problems) -> None:

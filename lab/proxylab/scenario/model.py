@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from msgspec import field
 
 from proxylab.cluster.configuration import ProxyConfiguration
-from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.objects import EndpointSlice, Namespace, Service, Unstructured
 from proxylab.encoding import Record
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
@@ -51,11 +51,12 @@ class Case(Record, frozen=True, kw_only=True):
 class Scenario(Record, frozen=True, kw_only=True):
     """One ``*.lab.yaml`` file. Services are as written, without the addresses and ports that the API server allocates.
 
-    ``slices`` are the author's EndpointSlices; they replace the derived slices of their Services. A scenario with a
-    ``matrix`` stands for all its cases; ``cases`` expands it into one scenario for each, with its ``case``.
-    ``service_positions`` are the places of ``services``, in the same order. ``proxy`` is ``None`` if the file holds no
-    configuration. With ``dns`` the lab has a name server even if no probe dials a name. ``failures`` name engines that
-    cannot program the scenario; in an expanded case, the one that holds there, if any.
+    ``slices`` are the author's EndpointSlices; they replace the derived slices of their Services. ``further`` are the
+    objects that the API only serves. A scenario with a ``matrix`` stands for all its cases; ``cases`` expands it into
+    one scenario for each, with its ``case``. ``service_positions`` are the places of ``services``, in the same order.
+    ``proxy`` is ``None`` if the file holds no configuration. With ``dns`` the lab has a name server even if no probe
+    dials a name. ``failures`` name engines that cannot program the scenario; in an expanded case, the one that holds
+    there, if any.
     """
 
     file: str
@@ -72,6 +73,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     probes: tuple[Probe, ...]
     notes: tuple[str, ...] = ()
     slices: tuple[EndpointSlice, ...] = ()
+    further: tuple[Namespace | Unstructured, ...] = ()
     load_balancers: tuple[LoadBalancer, ...] = ()
     streams: tuple[Stream, ...] = ()
     steps: tuple[Step, ...] = ()

@@ -23,6 +23,7 @@ from proxylab.cluster.objects import (
     Pod,
     Service,
     ServiceCIDR,
+    Unstructured,
 )
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
@@ -56,7 +57,9 @@ from proxylab.traffic.runner import Runner
 
 __all__ = ["Lab"]
 
-_KINDS: Final[tuple[type[KubeObject], ...]] = (Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent)
+_KINDS: Final[tuple[type[KubeObject], ...]] = (
+    *(Namespace, Node, Pod, Service, EndpointSlice, ServiceCIDR, ClusterEvent, Unstructured),
+)
 
 
 class Lab(Struct, frozen=True):

@@ -93,14 +93,16 @@ def kernel_drop(
 ) -> KernelDrop | None:
     """The drop by the stack of one node that accounts for exactly ``packets`` packets.
 
-    A counter with more or fewer is no witness: it counted other packets too, or not all.
+    A counter with more or fewer is no witness: it counted other packets too, or not all. Nor is one of a node where no
+    tap saw a packet of the probe: it counted something else, such as a neighbour solicitation.
     """
     if not packets:
         return None
+    seen = {each.netns_name for each in evidence.observations}
     for count in evidence.kernel:
-        if count.node in resolved.nodes and _tells(count, resolved, packets):
+        if count.node in resolved.nodes and count.node in seen and _tells(count, resolved, packets):
             return KernelDrop(count.node, _REASONS[count.counter], packets, count.counter)
-    return _unrouted(resolved, evidence, evidence.counted, packets, plan)
+    return _unrouted(resolved, evidence, [node for node in evidence.counted if node in seen], packets, plan)
 
 
 def drop_at(

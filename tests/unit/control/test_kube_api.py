@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from proxylab.addresses import Family
+from proxylab.cluster.kinds import KEPT_KINDS
 from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoint,
@@ -28,6 +29,7 @@ from proxylab.cluster.objects import (
     ServiceCIDR,
     ServicePort,
     ServiceType,
+    Unstructured,
 )
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.api import KubeApi, Reply, WatchReply
@@ -181,7 +183,7 @@ def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:
 @pytest.mark.parametrize(
     ("path", "query", "code", "reason"),
     [
-        ("/api/v1/secrets", "", 404, "NotFound"),
+        ("/api/v1/widgets", "", 404, "NotFound"),
         ("/api/v1/services", "resourceVersion=7", 504, "Timeout"),
         ("/api/v1/services", "resourceVersion=1&resourceVersionMatch=Exact", 410, "Expired"),
         ("/api/v1/services", "resourceVersion=x", 400, "BadRequest"),
@@ -273,9 +275,34 @@ def test_discovery_leads_to_every_resource() -> None:
             found.add(resource["name"])
             assert get(api, f"{root}/{resource['name']}")[0] == 200
     wanted = {"services", "endpoints", "endpointslices", "nodes", "pods", "namespaces", "servicecidrs", "events"}
-    assert found == wanted
+    assert found == wanted | {each.plural for each in KEPT_KINDS.values()}
     assert get(api, "/apis/v1")[0] == 404
     assert get(api, "/version")[1]["gitVersion"].startswith("v1.")
+
+
+def test_an_object_without_a_type_is_served_as_it_is_written() -> None:
+    content = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    settings = Unstructured(
+        api_version="v1", kind="ConfigMap", plural="configmaps", namespace="shop", name="settings", content=content
+    )
+    custom = Unstructured(
+        api_version="example.org/v1",
+        kind="Service",
+        plural="services",
+        namespace="shop",
+        name="front",
+        labels={"app": "front"},
+        content={"apiVersion": "example.org/v1", "kind": "Service", "spec": {"deep": [1, None]}},
+    )
+    api = api_with(ECHO, settings, custom)
+    code, document = get(api, "/api/v1/namespaces/shop/configmaps/settings")
+    assert (code, document["data"], document["metadata"]["name"]) == (200, {"a": "b"}, "settings")
+    root = "/apis/example.org/v1"
+    assert [each["kind"] for each in get(api, root)[1]["resources"]] == ["Service"]
+    listed = get(api, f"{root}/services", "labelSelector=app%3Dfront")[1]["items"]
+    assert [each["spec"] for each in listed] == [{"deep": [1, None]}]
+    assert [each["metadata"]["name"] for each in get(api, "/api/v1/services")[1]["items"]] == ["echo"]
+    assert get(api, "/api/v1/secrets")[1]["items"] == []
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.json import encode
 from msgspec.structs import replace
 
-from proxylab.cluster.objects import ClusterEvent, Key
+from proxylab.cluster.objects import ClusterEvent, Key, Unstructured
 from proxylab.cluster.store import Store
 from proxylab.control.kubeapi.following import OpenWatch
 from proxylab.control.kubeapi.manifest import Encoder
 from proxylab.control.kubeapi.refusal import Refusal
 from proxylab.control.kubeapi.request import Discover, Get, List, Report, Watch, read_request
-from proxylab.control.kubeapi.resources import discovery
+from proxylab.control.kubeapi.resources import RESOURCES, discovery, resources_of
 
 __all__ = ["KubeApi", "Reply", "WatchReply"]
 
@@ -66,11 +66,11 @@ class KubeApi:
             return refused(refusal)
 
     def _answer(self, method: str, path: str, query: str, body: bytes, content_type: str) -> Reply | WatchReply:
-        match read_request(method, path, query):
+        match read_request(method, path, query, self._kept):
             case Discover(path):
                 return self._discovered(path)
             case Get() as get:
-                return self._object(Key(get.resource.kind, get.namespace, get.name), get.resource.plural)
+                return self._object(Key(get.resource.key_kind, get.namespace, get.name), get.resource.plural)
             case List() as wanted:
                 return self._listed(wanted)
             case Watch() as watch:
@@ -81,10 +81,13 @@ class KubeApi:
     def _discovered(self, path: str) -> Reply:
         if path in _ALIVE:
             return Reply(HTTPStatus.OK, b"ok", "text/plain; charset=utf-8")
-        document = discovery(path, _VERSION)
+        document = discovery(path, _VERSION, (*RESOURCES, *resources_of(self._kept())))
         if document is None:
             raise Refusal.not_found("the server could not find the requested resource")
         return Reply(HTTPStatus.OK, encode(document))
+
+    def _kept(self) -> tuple[Unstructured, ...]:
+        return self.store.list(Unstructured)
 
     def _object(self, key: Key, plural: str) -> Reply:
         thing = self.store.get(key)

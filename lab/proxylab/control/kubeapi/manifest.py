@@ -27,6 +27,7 @@ from proxylab.cluster.objects import (
     ServiceCIDR,
     ServicePort,
     ServiceType,
+    Unstructured,
 )
 
 __all__ = ["Document", "Encoder", "labels_of", "manifest"]
@@ -58,7 +59,7 @@ def manifest(thing: KubeObject, revision: int, since: str) -> Document:
         metadata["namespace"] = thing.key.namespace
     if labels := labels_of(thing):
         metadata["labels"] = dict(labels)
-    if isinstance(thing, Service) and thing.annotations:
+    if isinstance(thing, Service | Unstructured) and thing.annotations:
         metadata["annotations"] = dict(thing.annotations)
     metadata |= {
         "uid": str(uuid.uuid5(_IDENTITIES, str(thing.key))),
@@ -273,6 +274,10 @@ def _event(event: ClusterEvent) -> Document:
     return document
 
 
+def _unstructured(thing: Unstructured) -> Document:
+    return dict(thing.content)
+
+
 def _condition(name: str, *, holds: bool) -> Document:
     return {"type": name, "status": "True" if holds else "False"}
 
@@ -286,6 +291,7 @@ _WRITERS: Final[Mapping[type[KubeObject], Callable[[Any], Document]]] = {
     Pod: _pod,
     Service: _service,
     ServiceCIDR: _service_cidr,
+    Unstructured: _unstructured,
 }
 
 

@@ -1,16 +1,17 @@
 """Reads the method and target of an API request into one of the typed requests."""
 
 import re
+from collections.abc import Callable, Iterable
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import parse_qs
 
 from msgspec import Struct
 
-from proxylab.cluster.objects import KubeObject
+from proxylab.cluster.objects import KubeObject, Unstructured
 from proxylab.control.kubeapi.manifest import labels_of
 from proxylab.control.kubeapi.refusal import Refusal
-from proxylab.control.kubeapi.resources import RESOURCES, Resource
+from proxylab.control.kubeapi.resources import RESOURCES, Resource, resources_of
 from proxylab.control.kubeapi.selectors import Selection
 
 __all__ = ["Collection", "Discover", "Get", "List", "Report", "Request", "Watch", "read_request"]
@@ -40,6 +41,7 @@ class Collection(Struct, frozen=True):
         """Whether an object belongs to the collection."""
         return (
             isinstance(thing, self.resource.cls)
+            and thing.key.kind == self.resource.key_kind
             and self.namespace in ("", thing.key.namespace)
             and self.selection.accepts(labels_of(thing), self.resource.fields_of(thing, self.selection.field_names))
         )
@@ -102,13 +104,14 @@ class Report(Struct, frozen=True):
 Request = Discover | Get | List | Watch | Report
 
 
-def read_request(method: str, path: str, query: str) -> Request:
+def read_request(method: str, path: str, query: str, kept: Callable[[], Iterable[Unstructured]]) -> Request:
     """Read a request.
 
     Args:
         method: of HTTP.
         path: of the target, without its query.
         query: of the target.
+        kept: gives the unstructured objects, whose kinds may be custom.
 
     Raises:
         Refusal: nothing is served there, or it cannot be read.
@@ -116,11 +119,9 @@ def read_request(method: str, path: str, query: str) -> Request:
     parts = _PATH.fullmatch(path)
     if parts is None:
         return _only_read(method, Discover(path))
-    found = [
-        resource
-        for resource in RESOURCES
-        if (resource.group_version, resource.plural) == (parts["core"] or parts["group"], parts["plural"])
-    ]
+    wanted = (parts["core"] or parts["group"], parts["plural"])
+    found = [each for each in RESOURCES if (each.group_version, each.plural) == wanted]
+    found = found or [each for each in resources_of(kept()) if (each.group_version, each.plural) == wanted]
     if not found:
         return _only_read(method, Discover(path))
     resource, namespace, name = found[0], parts["namespace"] or "", parts["name"] or ""

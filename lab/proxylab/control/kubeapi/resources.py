@@ -1,10 +1,12 @@
 """The kinds that the API serves: group, names and selectable fields of each, and the documents of discovery."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import Any, Final
 
 from msgspec import Struct, field
 
+from proxylab.cluster.kinds import KEPT_KINDS, group_of
 from proxylab.cluster.objects import (
     ClusterEvent,
     Endpoints,
@@ -15,9 +17,10 @@ from proxylab.cluster.objects import (
     Pod,
     Service,
     ServiceCIDR,
+    Unstructured,
 )
 
-__all__ = ["RESOURCES", "Resource", "discovery"]
+__all__ = ["RESOURCES", "Resource", "discovery", "resources_of"]
 
 _Field = Callable[[Any], str]
 
@@ -32,6 +35,7 @@ class Resource(Struct, frozen=True):
         short: kubectl's short names.
         fields: the fields of selectors besides ``metadata.name`` and ``metadata.namespace``.
         accepts: whether clients may create and change objects.
+        named: the kind of unstructured objects.
     """
 
     cls: type[KubeObject]
@@ -41,16 +45,22 @@ class Resource(Struct, frozen=True):
     namespaced: bool = True
     fields: Mapping[str, _Field] = field(default_factory=dict)
     accepts: bool = False
+    named: str = ""
 
     @property
     def kind(self) -> str:
         """The ``kind`` of documents."""
-        return "Event" if self.cls is ClusterEvent else self.cls.__name__
+        return self.named or ("Event" if self.cls is ClusterEvent else self.cls.__name__)
 
     @property
     def group(self) -> str:
         """The group without its version; empty for the core group."""
-        return self.group_version.rpartition("/")[0]
+        return group_of(self.group_version)
+
+    @property
+    def key_kind(self) -> str:
+        """The kind in the keys of its objects."""
+        return f"{self.kind}.{self.group}" if self.named and self.group else self.kind
 
     @property
     def field_names(self) -> frozenset[str]:
@@ -62,6 +72,24 @@ class Resource(Struct, frozen=True):
         """The values of some of its fields."""
         known = {"metadata.name": thing.name, "metadata.namespace": thing.key.namespace}
         return {name: known[name] if name in known else self.fields[name](thing) for name in names}
+
+
+_SHORT: Final = {
+    "ConfigMap": ("cm",),
+    "CronJob": ("cj",),
+    "CustomResourceDefinition": ("crd", "crds"),
+    "DaemonSet": ("ds",),
+    "Deployment": ("deploy",),
+    "HorizontalPodAutoscaler": ("hpa",),
+    "NetworkPolicy": ("netpol",),
+    "PersistentVolume": ("pv",),
+    "PersistentVolumeClaim": ("pvc",),
+    "PodDisruptionBudget": ("pdb",),
+    "ReplicaSet": ("rs",),
+    "ServiceAccount": ("sa",),
+    "StatefulSet": ("sts",),
+    "StorageClass": ("sc",),
+}
 
 
 def _cluster_ip(service: Service) -> str:
@@ -108,26 +136,42 @@ RESOURCES: Final = (
         },
         accepts=True,
     ),
+    *(
+        Resource(Unstructured, each.group_version, each.plural, _SHORT.get(kind, ()), each.namespaced, named=kind)
+        for kind, each in KEPT_KINDS.items()
+    ),
 )
 
 
-def discovery(path: str, version: str) -> dict[str, Any] | None:
+def resources_of(things: Iterable[Unstructured]) -> Iterator[Resource]:
+    """The kinds of these objects that are not among ``RESOURCES``: custom ones."""
+    known = {(each.group_version, each.plural) for each in RESOURCES}
+    for each in things:
+        if (each.api_version, each.plural) not in known:
+            known.add((each.api_version, each.plural))
+            yield Resource(Unstructured, each.api_version, each.plural, (), bool(each.namespace), named=each.kind)
+
+
+def discovery(path: str, version: str, resources: Iterable[Resource]) -> dict[str, Any] | None:
     """A document of discovery, which kubectl reads first; ``None`` for any other path.
 
     Args:
         path: of the request.
         version: the Kubernetes version that the API is of, such as ``v1.34.2``.
+        resources: the kinds that the API serves.
     """
+    resources = tuple(resources)
     if path == "/version":
         major, minor = version.removeprefix("v").split(".")[:2]
         return {"major": major, "minor": minor, "gitVersion": version, "platform": "linux"}
     if path == "/api":
         return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
     if path == "/apis":
-        groups = sorted({resource.group_version for resource in RESOURCES if resource.group})
-        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [_group(each) for each in groups]}
+        versions = sorted({resource.group_version for resource in resources if resource.group})
+        groups = [_group(name, [*found]) for name, found in groupby(versions, group_of)]
+        return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
     version_of = path.removeprefix("/api/") if path.startswith("/api/") else path.removeprefix("/apis/")
-    found = [resource for resource in RESOURCES if resource.group_version == version_of]
+    found = [resource for resource in resources if resource.group_version == version_of]
     if not found or path != ("/apis/" if found[0].group else "/api/") + version_of:
         return None
     return {
@@ -138,10 +182,9 @@ def discovery(path: str, version: str) -> dict[str, Any] | None:
     }
 
 
-def _group(group_version: str) -> dict[str, Any]:
-    group, _, version = group_version.rpartition("/")
-    served = {"groupVersion": group_version, "version": version}
-    return {"name": group, "versions": [served], "preferredVersion": served}
+def _group(name: str, group_versions: list[str]) -> dict[str, Any]:
+    served = [{"groupVersion": each, "version": each.rpartition("/")[2]} for each in group_versions]
+    return {"name": name, "versions": served, "preferredVersion": served[0]}
 
 
 def _described(resource: Resource) -> dict[str, Any]:

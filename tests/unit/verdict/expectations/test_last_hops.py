@@ -102,5 +102,16 @@ def test_a_stack_is_a_witness_of_a_drop_by_a_counter_of_the_packets_own_family(
     counter: str, judgement: Judgement
 ) -> None:
     world = World(outcome=Outcome.DROPPED)
-    evidence = world.evidence([world.leaves(0)], sentinels=(), kernel=(KernelCount("node-a", counter, 1),))
+    seen = [world.leaves(0), on_node(world, "debug", Direction.IN)]
+    evidence = world.evidence(seen, sentinels=(), kernel=(KernelCount("node-a", counter, 1),))
     assert one(world, evidence, "outcome").judgement is judgement
+
+
+@pytest.mark.parametrize("counter", ["IpInAddrErrors", "IpInReceives"])
+def test_the_stack_of_a_node_where_no_tap_saw_the_packet_counted_something_else(counter: str) -> None:
+    world = World(outcome=Outcome.DROPPED)
+    seen = [world.leaves(0), on_node(world, "debug", Direction.IN)]
+    evidence = world.evidence(
+        seen, sentinels=(), kernel=(KernelCount("node-b", counter, 1),), counted=("node-a", "node-b")
+    )
+    assert one(world, evidence, "outcome").judgement is INCONCLUSIVE

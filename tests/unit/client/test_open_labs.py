@@ -1,6 +1,6 @@
 """Labs of many engines never stand all at once."""
 
-from proxylab.pytest_plugin.live_labs import OpenLabs
+from proxylab.client.open_labs import OpenLabs
 
 
 class Slept:

@@ -1,4 +1,4 @@
-"""The open labs of a run: which one an item uses, and how many are open at once when a run has several engines.
+"""The sessions of a run by engine, and how many keep a lab open at once when a run has several engines.
 
 A session keeps its lab open after a file. With a lab for each of many engines, in each of several workers, the kernel
 would run out of neighbour entries: all namespaces share a table of 1,024 entries per family (``gc_thresh3``,
@@ -8,17 +8,13 @@ net/core/neighbour.c), a lab uses about forty, and the kernel drops a packet who
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
 
-import pytest
+__all__ = ["MOST_JOBS", "OpenLabs"]
 
-from proxylab.client.open_lab import OpenLab
-
-__all__ = ["OPEN", "OpenLabs"]
-
-OPEN: Final = pytest.StashKey[OpenLab]()
-"""The lab that an item has last used."""
+MOST_JOBS: Final = 8
+"""How many workers may have labs at the same time."""
 
 _MOST_LABS: Final = 3
-"""The number of engines in `./dev test`; with it, eight workers stay below the kernel's limit."""
+"""The number of engines in `./dev test`; with it, so many workers stay below the kernel's limit."""
 
 
 class Session(Protocol):

@@ -1,0 +1,155 @@
+"""One scenario on one engine and kernel: its lab, its probes and steps, their evidence, and what became of them.
+
+``proxylab run`` calls ``ScenarioRuns`` for one scenario after the other. The pytest plugin takes probe after probe
+from pytest, and shares ``judged`` with it.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from proxylab.client.bundles import BundleStore
+from proxylab.client.kept_labs import KeptLabs
+from proxylab.client.known_failures import open_or_foresee
+from proxylab.client.open_lab import OpenLab
+from proxylab.client.session import Session
+from proxylab.errors import CapabilityError, LabError
+from proxylab.scenario.model import Scenario
+from proxylab.scenario.probes import Probe
+from proxylab.scenario.steps import Step
+from proxylab.verdict.model import (
+    UNRESOLVED,
+    Fault,
+    KnownFailure,
+    ProbeVerdict,
+    ScenarioResult,
+    Skip,
+    StepVerdict,
+    on_kernel,
+)
+
+__all__ = ["Run", "ScenarioRuns", "ended_early", "judged"]
+
+Say = Callable[[str], None]
+
+
+class Run(Struct, frozen=True):
+    """One lab to come: a scenario or a case of one, its engine and kernel, and which of its probes and steps run."""
+
+    engine: str
+    kernel: str
+    scenario: Scenario
+    chosen: Sequence[Probe | Step] = ()
+
+    @property
+    def engine_on_kernel(self) -> str:
+        """The engine, and the kernel if it is not the machine's."""
+        return on_kernel(self.engine, self.kernel)
+
+
+def judged(
+    lab: OpenLab,
+    each: Probe | Step,
+    store: BundleStore | None,
+    warn: Say,
+    *,
+    name: str = "",
+    trace: bool = False,
+) -> ProbeVerdict | StepVerdict:
+    """The verdict on a probe or step, with its evidence saved if it did not pass.
+
+    Args:
+        lab: of its scenario.
+        each: the probe to send, or the step to make and end.
+        store: where the evidence goes; ``None`` saves none.
+        warn: receives the reason if the evidence cannot be saved.
+        name: the run's name for the probe, where that is more than its own name.
+        trace: trace one more packet of a probe that passed, too.
+
+    Raises:
+        LabError: what ``OpenLab.probe`` and ``OpenLab.conclude`` raise.
+    """
+    verdict = lab.conclude(each) if isinstance(each, Step) else lab.probe(each, trace=trace)
+    if store is None:
+        return verdict
+    return store.settle(verdict, on_kernel(lab.engine.name, lab.engine.kernel), lambda: lab.bundle(verdict), warn, name)
+
+
+class ScenarioRuns:
+    """Runs scenarios one after the other, on the sessions that ``sessions`` returns for the names of engines."""
+
+    def __init__(
+        self,
+        sessions: Callable[[str], Session],
+        *,
+        trace: bool = False,
+        store: BundleStore | None = None,
+        kept_labs: KeptLabs | None = None,
+    ) -> None:
+        self._sessions = sessions
+        self._trace = trace
+        self._store = store
+        self._kept_labs = kept_labs
+
+    def result(self, run: Run, at: Say, note: Say) -> ScenarioResult:
+        """Run one scenario; an error becomes a part of its result.
+
+        Args:
+            run: what to run.
+            at: receives what runs now, before each probe and step.
+            note: receives remarks for the user.
+        """
+        begin = time.monotonic()
+        verdicts: list[ProbeVerdict | StepVerdict] = []
+        ended: dict[str, Any] = {}
+        try:
+            with ExitStack() as stack:
+                lab: OpenLab | None = None
+                for each in run.chosen:
+                    at(f"{run.scenario.file} [{run.engine_on_kernel}] {each.name}")
+                    if lab is None or not lab.is_open:
+                        build = partial(self._sessions(run.engine).open, kernel=run.kernel)
+                        opened = open_or_foresee(build, run.scenario)
+                        if isinstance(opened, KnownFailure):
+                            ended["foreseen"] = opened
+                            break
+                        lab = stack.enter_context(closing(opened))
+                        ended["release"] = lab.built.kernel
+                    verdicts.append(judged(lab, each, self._store, note, trace=self._trace))
+                    if self._kept_labs is not None and verdicts[-1].overall in UNRESOLVED:
+                        probe = None if isinstance(each, Step) else each
+                        note("\n".join([f"{each.name}:", *self._kept_labs.keep(lab, probe)]))
+        except CapabilityError as error:
+            ended["skipped"] = Skip(error.missing, error.cure)
+        except LabError as error:
+            ended["fault"] = Fault(error.exit_code, str(error))
+        return _result(
+            run,
+            probes=tuple(each for each in verdicts if isinstance(each, ProbeVerdict)),
+            steps=tuple(each for each in verdicts if isinstance(each, StepVerdict)),
+            seconds=time.monotonic() - begin,
+            **ended,
+        )
+
+
+def ended_early(run: Run, error: LabError) -> ScenarioResult:
+    """The result of a scenario whose process ended before it could tell."""
+    return _result(run, fault=Fault(error.exit_code, str(error)))
+
+
+def _result(run: Run, **found: Any) -> ScenarioResult:
+    scenario = run.scenario
+    return ScenarioResult(
+        file=scenario.file,
+        name=scenario.name,
+        engine=run.engine,
+        kernel=run.kernel,
+        case=scenario.case.id,
+        tags=scenario.tags,
+        description=scenario.description,
+        **found,
+    )
