@@ -37,7 +37,6 @@ __all__ = ["LabProcess"]
 Wanted = TypeVar("Wanted")
 
 _START_SECONDS: Final = 30.0
-_BOOT_SECONDS: Final = 90.0
 _CLOSE_SECONDS: Final = 5.0
 _CLOSE_SECONDS_A_NETNS: Final = 0.1
 """The kernel closes the packet sockets of a killed process one after another: 27 ms a namespace."""
@@ -61,7 +60,7 @@ class LabProcess(Connection):
     def __init__(self, control_socket: ControlSocket | None = None, kernel: str = HOST) -> None:
         found = find_kernel(kernel)
         guest = [] if found is None else ["--kernel", encode(found).decode()]
-        self._start_seconds = _START_SECONDS if found is None else _BOOT_SECONDS
+        self._start_seconds = _START_SECONDS + (0 if found is None else found.boot_seconds)
         ours, theirs = socket.socketpair()
         given = [] if control_socket is None else [control_socket.socket.fileno(), control_socket.folder]
         with theirs:
