@@ -34,7 +34,8 @@ def debian_kernel(version: str, folder: Path) -> Path:
     """The image of Debian's kernel of that version in the cache ``folder``; downloads it where it is missing.
 
     Args:
-        version: as the package's name has it, or the beginning of that: ``6.1.0-56``, or ``6.1`` for its newest.
+        version: as the package's name has it, or the beginning of that: ``6.1.0-56``, or ``6.1`` for its newest, or
+            nothing for the newest of all.
         folder: of the cache.
 
     Raises:
@@ -76,7 +77,9 @@ def debian_kernel(version: str, folder: Path) -> Path:
 def newest_package(version: str, names: Iterable[str]) -> str | None:
     """The package of the newest kernel of that version among these names; none for clouds, none with symbols alone."""
     found = {each: name[1] for each in names if (name := _PACKAGE.fullmatch(each))}
-    fitting = [each for each, own in found.items() if re.fullmatch(re.escape(version) + r"(?:[.-].*)?", own)]
+    fitting = [
+        each for each, own in found.items() if not version or re.fullmatch(re.escape(version) + r"(?:[.-].*)?", own)
+    ]
     return max(fitting, key=lambda each: [int(number) for number in re.findall(r"\d+", found[each])], default=None)
 
 

@@ -15,15 +15,16 @@ import shlex
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol
 
 from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 
-__all__ = ["boot_in_qemu", "initramfs", "qemu_command"]
+__all__ = ["boot_in_qemu", "initramfs"]
 
 _LINE: Final = "/dev/vport0p1"
 """Port 1 of the first virtio device, which is the first on the command line (drivers/char/virtio_console.c)."""
@@ -41,7 +42,6 @@ busybox mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=524288
 while [ ! -e {line} ]; do busybox sleep 0.05; done
 exec busybox env -i {environment} /bin/busybox switch_root /root {command}
 """
-_KVM: Final = "/dev/kvm"
 _KVM_SECONDS: Final = 5.0
 _DIRECTORY, _FILE, _DEVICE = 0o40755, 0o100755, 0o20600
 _CONSOLE: Final = (5, 1)
@@ -55,7 +55,12 @@ class Start(Protocol):
 
 
 def boot_in_qemu(
-    kernel: Kernel, init: Sequence[str], environment: Mapping[str, str], mebibytes: int, start: Start
+    kernel: Kernel,
+    init: Sequence[str],
+    environment: Mapping[str, str],
+    mebibytes: int,
+    start: Start,
+    kvm: str = "/dev/kvm",
 ) -> tuple["subprocess.Popen[bytes]", socket.socket]:
     """Boot a kernel, by KVM if it proves to work, and return qemu and the machine's end of the guest's line.
 
@@ -65,34 +70,44 @@ def boot_in_qemu(
         environment: of that process.
         mebibytes: the guest's memory.
         start: starts qemu.
+        kvm: the device of KVM.
 
     Raises:
         CapabilityError: qemu is not installed, or what ``initramfs`` raises.
     """
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise CapabilityError(
+            f"{_PROGRAM}, which boots the kernel {kernel.binary}",
+            "'apt-get install --no-install-recommends qemu-system-x86'",
+        )
+    qemu = partial(_command, program, kernel, mebibytes)
     archive = os.memfd_create("initramfs")
     with os.fdopen(archive, "wb", closefd=False) as file:
         file.write(initramfs(kernel, (*init, _LINE), environment))
     try:
-        if os.access(_KVM, os.R_OK | os.W_OK):
-            guest, line, console = _started(kernel, archive, mebibytes, "kvm", start)
+        if os.access(kvm, os.R_OK | os.W_OK):
+            guest, line, console = _started(qemu, archive, "kvm", start)
             if _says_something(console):
                 return guest, line
             guest.kill()
             guest.wait()
             line.close()
-        return _started(kernel, archive, mebibytes, "tcg", start)[:2]
+        guest, line, console = _started(qemu, archive, "tcg", start)
+        console.close()
+        return guest, line
     finally:
         os.close(archive)
 
 
 def _started(
-    kernel: Kernel, archive: int, mebibytes: int, accelerator: str, start: Start
+    qemu: Callable[[int, int, int, str], list[str]], archive: int, accelerator: str, start: Start
 ) -> tuple["subprocess.Popen[bytes]", socket.socket, socket.socket]:
     """Qemu, and the machine's ends of the guest's line and of its console."""
     (line, its_line), (console, its_console) = socket.socketpair(), socket.socketpair()
     with its_line, its_console:
         descriptors = (archive, its_line.fileno(), its_console.fileno())
-        return start(qemu_command(kernel, *descriptors, mebibytes, accelerator), descriptors), line, console
+        return start(qemu(*descriptors, accelerator), descriptors), line, console
 
 
 def _says_something(console: socket.socket) -> bool:
@@ -103,20 +118,13 @@ def _says_something(console: socket.socket) -> bool:
     return False
 
 
-def qemu_command(kernel: Kernel, archive: int, line: int, console: int, mebibytes: int, accelerator: str) -> list[str]:
+def _command(
+    program: str, kernel: Kernel, mebibytes: int, archive: int, line: int, console: int, accelerator: str
+) -> list[str]:
     """The command that boots a kernel; the initramfs, the line and the console are descriptors.
 
     What the guest prints to its console also goes to standard error.
-
-    Raises:
-        CapabilityError: qemu is not installed.
     """
-    program = shutil.which(_PROGRAM)
-    if program is None:
-        raise CapabilityError(
-            f"{_PROGRAM}, which boots the kernel {kernel.binary}",
-            "'apt-get install --no-install-recommends qemu-system-x86'",
-        )
     parameters = "console=ttyS0 quiet loglevel=4 panic=-1 nf_conntrack.hashsize=65536"  # as for ``uml_command``
     return [
         program,
