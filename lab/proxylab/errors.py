@@ -1,4 +1,4 @@
-"""The four kinds of error, by the owner of the fault, and the exit codes that follow from them.
+"""The kinds of error, by the owner of the fault, and the exit codes that follow from them.
 
 Every message answers four questions: what happened, where (file:line:col, node, chain), what the lab expected, and what
 to do about it. A user's mistake never ends in a traceback; an ``InternalError`` may.
@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-__all__ = ["CapabilityError", "EngineError", "ExitCode", "InternalError", "LabEndedError", "LabError", "ScenarioError"]
+__all__ = [
+    "CapabilityError",
+    "EngineError",
+    "ExitCode",
+    "InternalError",
+    "LabEndedError",
+    "LabError",
+    "ProgramError",
+    "ScenarioError",
+]
 
 
 class ExitCode(IntEnum):
@@ -31,7 +40,7 @@ _MORE: Final = (
 
 
 class LabError(Exception):
-    """The base class of the four kinds below."""
+    """The base class of the kinds below."""
 
     exit_code: ExitCode = ExitCode.INTERNAL
 
@@ -79,6 +88,23 @@ class EngineError(LabError):
     def __init__(self, node: str, what: str, log: str = "") -> None:
         super().__init__("\n".join([f"engine on {node}: {what}", *([log] if log else []), _MORE]))
         self.node = node
+        self.what = what
+        self.log = log
+
+
+class ProgramError(LabError):
+    """A program of the cluster in a pod failed, such as CoreDNS: it did not start, or did not follow the cluster.
+
+    Attributes:
+        program: the program and its pod.
+        log: the last lines that it wrote.
+    """
+
+    exit_code = ExitCode.FAILED
+
+    def __init__(self, program: str, what: str, log: str = "") -> None:
+        super().__init__("\n".join([f"{program}: {what}", *([log] if log else [])]))
+        self.program = program
         self.what = what
         self.log = log
 

@@ -3,7 +3,9 @@
 https://github.com/kubernetes/dns/blob/master/docs/specification.md
 """
 
+import re
 import shutil
+from collections.abc import Iterable
 from ipaddress import ip_address
 
 import pytest
@@ -37,11 +39,16 @@ def test_a_headless_service_name_gives_its_ready_pods_in_both_families(lab: Lab)
     assert values(lab, "peers", "A") == set(PODS.values())
 
 
+def without_weight(records: Iterable[str]) -> set[str]:
+    """SRV records without their weight, which the specification leaves open: CoreDNS divides 100 by the addresses."""
+    return {re.sub(r"^0 \d+ ", "", record) for record in records}
+
+
 def test_a_named_port_has_an_srv_record(lab: Lab) -> None:
-    assert values(lab, "_sql._tcp.front", "SRV") == {f"0 100 5433 front.{ZONE}"}
+    assert without_weight(values(lab, "_sql._tcp.front", "SRV")) == {f"5433 front.{ZONE}"}
     found = lab.query("client", f"_sql._tcp.db.{ZONE}", "SRV")
-    assert {each.value for each in found.answers} == {
-        f"0 100 5432 {host}.db.{ZONE}" for host in ("db-1", "db-2", "boss")
+    assert without_weight(each.value for each in found.answers) == {
+        f"5432 {host}.db.{ZONE}" for host in ("db-1", "db-2", "boss")
     }
     addresses = {each.value for each in found.additional if each.kind == "A"}
     assert addresses == {PODS["db-1"], PODS["db-2"], PODS["boss"]}
@@ -61,7 +68,8 @@ def test_a_ptr_record_leads_from_an_address_to_its_name(lab: Lab) -> None:
 
     assert owner("10.96.0.77") == {f"front.{ZONE}"}
     assert owner("fd00:10:96::77") == {f"front.{ZONE}"}
-    assert owner(PODS["boss"]) == {f"boss.db.{ZONE}"}
+    # CoreDNS also gives the names without a hostname: below the other Services of the pod.
+    assert f"boss.db.{ZONE}" in owner(PODS["boss"])
     assert owner("10.96.0.10") == {"kube-dns.kube-system.svc.cluster.local"}
     assert lab.query("client", ip_address("10.96.0.78").reverse_pointer, "PTR").code == "NXDOMAIN"
 
@@ -133,7 +141,7 @@ def test_dig_in_a_pod_finds_names(lab: Lab) -> None:
         return done.stdout.splitlines()
 
     assert dig("+search", "+short", "front") == ["10.96.0.77"]
-    assert dig("+short", f"_sql._tcp.front.{ZONE}", "SRV") == [f"0 100 5433 front.{ZONE}."]
+    assert without_weight(dig("+short", f"_sql._tcp.front.{ZONE}", "SRV")) == {f"5433 front.{ZONE}."}
     assert dig("+short", "-x", "10.96.0.77") == [f"front.{ZONE}."]
     assert len(dig("+short", "+noedns", f"crowd.{ZONE}")) == 40
     assert len(dig("+short", "+tcp", f"crowd.{ZONE}")) == 40

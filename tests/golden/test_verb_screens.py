@@ -19,6 +19,8 @@ import click
 import pytest
 from kube_proxies import program
 from kubectl_clusters import k3s
+from msgspec.structs import replace
+from probed import RUN
 from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from screen_lab import ScreenSession, record
@@ -36,6 +38,7 @@ from proxylab.errors import CapabilityError
 from proxylab.guest.kernels import Kernel
 from proxylab.protocol.messages import Ready
 from proxylab.protocol.standing_labs import CapturedFrame
+from proxylab.report.document import to_json
 from proxylab.scenario.expect import Preserved
 from proxylab.traffic.frame_line import frame_line
 
@@ -58,6 +61,7 @@ TYPED: dict[str, tuple[str, ...]] = {
     "init": ("init", "mine.lab.yaml"),
     "judge": ("judge", "bundle"),
     "logs-whose": ("logs", ECHO, "node-x"),
+    "merge": ("merge", "v1.36.json", "v1.37.json"),
     "plan": ("plan", ECHO),
     "probe": ("probe", ECHO, "debug", "echo", "--node", "node-a"),
     "probe-rejected": ("probe", ECHO, "debug", "echo", "--engine", "embedded@v1.23/iptables"),
@@ -156,6 +160,9 @@ def open_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dump: str) ->
         for each in FILES.glob("*.lab.yaml"):
             shutil.copy(each, folder)
         (folder / "dump.json").write_text(dump)
+        for version in ("v1.36", "v1.37"):
+            results = [replace(each, engine=f"kube-proxy@{version}/iptables") for each in RUN]
+            (folder / f"{version}.json").write_text(to_json(results))
         record(folder / "bundle", Preserved())
         monkeypatch.chdir(folder)
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))

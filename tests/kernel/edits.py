@@ -24,6 +24,54 @@ class Edit:
 
 EDITS = [
     Edit(
+        "steps/one-of-two-services-deleted",
+        "spec: {ipFamilyPolicy: RequireDualStack, selector: {app: echo}, ports: [{port: 80",
+        "spec: {ipFamilyPolicy: RequireDualStack, selector: {app: none}, ports: [{port: 80",
+        {
+            "the first Service is deleted: ClusterIP of the second Service still reaches the pod that both had",
+            (
+                "a Service with the same name and another port is created: "
+                "ClusterIP of the second Service is not disturbed by a new first one"
+            ),
+        },
+    ),
+    Edit(
+        "workloads/a-rolling-update-of-a-deployment",
+        "terminationGracePeriodSeconds: 5",
+        "terminationGracePeriodSeconds: 0",
+        {"each pod is replaced after a new one is ready, and streams go on"},
+    ),
+    Edit(
+        "workloads/an-update-without-grace",
+        "maxSurge: 0, maxUnavailable: 100%",
+        "maxSurge: 1, maxUnavailable: 0",
+        {"all old pods end at once, and streams lose packets until new pods are ready"},
+    ),
+    Edit(
+        "workloads/a-stateful-set-by-name",
+        "pod-name: db-0",
+        "pod-name: db-1",
+        {
+            "ClusterIP of a Service for one pod reaches that pod alone",
+            (
+                "the StatefulSet is scaled to two pods and updated: "
+                "ClusterIP of a Service for one pod reaches the pod that has its name again"
+            ),
+        },
+    ),
+    Edit(
+        "workloads/a-daemon-set-on-each-node",
+        'taints: ["dedicated=storage:NoSchedule"]',
+        'taints: ["dedicated=storage:PreferNoSchedule"]',
+        {"internalTrafficPolicy Local drops on a node whose taint keeps the DaemonSet away"},
+    ),
+    Edit(
+        "workloads/the-output-of-helm-template",
+        "            - name: http\n              containerPort: 8080",
+        "            - name: web\n              containerPort: 8080",
+        {"ClusterIP of a chart's Service reaches the pods of its Deployment"},
+    ),
+    Edit(
         "bugs/28038-node-port-as-endpoint",
         "ipFamilyPolicy: RequireDualStack, selector: {app: echo}",
         "ipFamilyPolicy: RequireDualStack, selector: {app: nobody}",
@@ -54,6 +102,12 @@ EDITS = [
                 "ClientIP affinity that no connection renewed has ended"
             )
         },
+    ),
+    Edit(
+        "dns/coredns-caches-answers",
+        "cache 30",
+        "loadbalance",
+        {"another pod takes over from one that terminates: DNS name gives a terminating pod from the cache of CoreDNS"},
     ),
     Edit(
         "hairpin/promiscuous-bridge-with-liberal-conntrack",

@@ -29,13 +29,13 @@ Judged = ProbeVerdict | StepVerdict
 class MutatedLabs:
     """A session whose lab process reads its mutation before each lab."""
 
-    def __init__(self, folder: Path, engine: str = "embedded/iptables") -> None:
+    def __init__(self, folder: Path, engine: str = "embedded/iptables", kernel: str = "host") -> None:
         self._engine = engine
         self._file = folder / "mutation.json"
         start = f"import mutation\nmutation.follow({str(self._file)!r})\n"
         (folder / "sitecustomize.py").write_text(start, encoding="utf-8")
         self._path = os.pathsep.join([str(folder), str(ROOT / "tests/kernel"), os.environ.get("PYTHONPATH", "")])
-        self._session = Session(EngineChoice(engine))
+        self._session = Session(EngineChoice(engine, kernel=kernel))
 
     def close(self) -> None:
         self._session.close()

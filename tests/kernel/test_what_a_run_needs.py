@@ -113,4 +113,5 @@ def test_without_sctp_sockets_a_run_says_so_with_the_cure(associations: subproce
     assert associations.returncode == 4, associations.stdout + associations.stderr
     told = " ".join(associations.stdout.split())  # without the ends of lines
     assert f"SCTP sockets, with which probe '{STRANGER}[ipv4]' connects" in told
-    assert "as root: 'modprobe sctp', or let the probe send single packets" in told
+    assert "or let the probe send single packets (send: {as: packet})" in told
+    assert ("'--kernel uml'" in told) or ("'modprobe -a sctp'" in told)

@@ -38,6 +38,22 @@ known:
 | `embedded/userspace` | Passes on datagrams of any size. | Cuts off what exceeds 4,096 bytes. |
 | `embedded/userspace` | Puts jumps for node ports behind those for addresses. | Appends them to the built-in chains. |
 
+## Name servers
+
+`dns.server` in a scenario, or `--name-server` for scenarios that leave it open, chooses the program behind kube-dns:
+`embedded`, or a real CoreDNS (`coredns`, `coredns@VERSION`, or its path). `proxylab engines --obtain coredns`
+downloads a release or builds the Go module, without the plugins of cloud providers and `etcd`, `nomad`, `geoip` and
+`trace`. All scenarios of `scenarios/dns` pass on both. They differ in this:
+
+| `embedded` | CoreDNS |
+| --- | --- |
+| SRV records have weight 100. | It divides 100 by the number of addresses that the name has. |
+| A pod with a hostname has one PTR record. | Each Service of the pod adds one, of its dashed address. |
+| Answers the packets of probes as pods do, on port 53. | Answers questions alone: probes at its port are skipped. |
+| Caches nothing. | The plugin `cache` of a Corefile caches; `dns/coredns-caches-answers` shows it. |
+
+After each change, the lab waits until CoreDNS knows marks that came last in its watches.
+
 ## Measurements
 
 Benchmarks measure an engine and its floor in the same run. `./dev pytest tests/benchmarks -m budget -rP` prints the

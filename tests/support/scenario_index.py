@@ -24,6 +24,7 @@ CHAPTERS = {
     "affinity": "Session affinity",
     "topology": "Zones and nodes",
     "terminating": "Terminating endpoints",
+    "workloads": "Workloads",
     "health": "Health of the proxy",
     "masquerade": "Masquerading",
     "detect-local": "How a proxy tells pods from external clients",

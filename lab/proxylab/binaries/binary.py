@@ -1,4 +1,4 @@
-"""A kube-proxy binary on disk, and its version."""
+"""A program of the cluster that a lab runs, its binary on disk, and its version."""
 
 import os
 import re
@@ -11,50 +11,78 @@ from msgspec import Struct
 
 from proxylab.errors import CapabilityError
 
-__all__ = ["Binary", "inspect", "order"]
+__all__ = ["COREDNS", "KUBE_PROXY", "Binary", "Program", "inspect", "order"]
 
 _VERSION_SECONDS: Final = 20.0
-_VERSION: Final = re.compile(r"Kubernetes (v\d+\.\d+\.\d+\S*)")
 _NUMBERS: Final = re.compile(r"v(\d+)\.(\d+)(?:\.(\d+))?(-\S*)?")
 
 
+class Program(Struct, frozen=True):
+    """A program that is obtained as a binary.
+
+    Attributes:
+        name: of its file.
+        asked: the argument that makes it print its version.
+        version: finds the version, without the ``v``, in what it prints.
+        cure: what a user without it can do.
+    """
+
+    name: str
+    asked: str
+    version: str
+    cure: str
+
+
+KUBE_PROXY: Final = Program(
+    "kube-proxy",
+    "--version",
+    r"Kubernetes v(\d+\.\d+\.\d+\S*)",
+    "name another by --kube-proxy, such as a kubernetes checkout, which is built",
+)
+COREDNS: Final = Program(
+    "coredns",
+    "-version",
+    r"CoreDNS-(\d+\.\d+\.\d+\S*)",
+    "name another by --name-server, or type `proxylab engines --obtain coredns`",
+)
+
+
 class Binary(Struct, frozen=True):
-    """A kube-proxy. ``origin`` names its source in a few words."""
+    """A binary of a program. ``origin`` names its source in a few words."""
 
     path: Path
     version: str
     origin: str
 
 
-def inspect(path: Path, origin: str, *, seconds: float = _VERSION_SECONDS) -> Binary:
-    """Run a file with ``--version``, and read its version.
+def inspect(path: Path, origin: str, program: Program = KUBE_PROXY, *, seconds: float = _VERSION_SECONDS) -> Binary:
+    """Let a file print its version, and read that.
 
     After ``seconds``, the file and its children are killed.
 
     Raises:
-        CapabilityError: the file is not a kube-proxy that runs on this machine.
+        CapabilityError: the file is not that program, or does not run on this machine.
     """
     path = path.absolute()
     try:
-        output = _version_of(path, seconds)
+        output = _version_of(path, program.asked, seconds)
     except OSError as error:
         output = str(error)
     except subprocess.TimeoutExpired:
         output = f"nothing, in {seconds:.0f} s"
-    version = _VERSION.search(output)
+    version = re.search(program.version, output)
     if version is None:
         first = output.splitlines()[0] if output else "nothing"
         raise CapabilityError(
-            f"a kube-proxy: {path} is none that runs here ('--version' prints: {first})",
-            "name another by --kube-proxy, such as a kubernetes checkout, which is built",
+            f"a {program.name}: {path} is none that runs here ('{program.asked}' prints: {first})", program.cure
         )
-    return Binary(path, version[1], origin)
+    return Binary(path, f"v{version[1]}", origin)
 
 
-def _version_of(path: Path, seconds: float) -> str:
+def _version_of(path: Path, asked: str, seconds: float) -> str:
     """Its output. Raises ``TimeoutExpired``, and ``OSError`` where it does not start."""
     with subprocess.Popen(
-        [path, "--version"],
+        [path, asked],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -1,6 +1,6 @@
 """The cache of binaries, below XDG_CACHE_HOME (https://specifications.freedesktop.org/basedir-spec/).
 
-A binary lies in ``proxylab/kube-proxy/VERSION/CHECKSUM/kube-proxy``, by the SHA-256 of its bytes. The cache writes it
+A binary lies in ``proxylab/PROGRAM/VERSION/CHECKSUM/PROGRAM``, by the SHA-256 of its bytes. The cache writes it
 under a temporary name and renames it (rename(2) is atomic), so a reader sees the whole file or none, even if several
 processes run at once and one is killed. Obtaining a binary can take minutes: a lock makes one process fetch it while
 the others wait.
@@ -18,30 +18,30 @@ from typing import Final, Self
 
 from msgspec import Struct
 
-from proxylab.binaries.binary import Binary, inspect, order
+from proxylab.binaries.binary import KUBE_PROXY, Binary, Program, inspect, order
 from proxylab.errors import CapabilityError
 
 __all__ = ["Cache"]
 
-_NAME: Final = "kube-proxy"
 _CHUNK_BYTES: Final = 1 << 20
 
 
 class Cache(Struct, frozen=True):
-    """The cache in a folder, which need not exist."""
+    """The cache of one program in a folder, which need not exist."""
 
     folder: Path
+    program: Program = KUBE_PROXY
 
     @classmethod
-    def of_user(cls) -> Self:
+    def of_user(cls, program: Program = KUBE_PROXY) -> Self:
         """The user's own."""
         given = os.environ.get("XDG_CACHE_HOME", "")
         home = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
-        return cls(home / "proxylab" / "kube-proxy")
+        return cls(home / "proxylab" / program.name, program)
 
     def binaries(self) -> list[Binary]:
         """The cached binaries, oldest version first; within a version the latest file comes last."""
-        found = [path for path in self.folder.glob(f"v*/*/{_NAME}") if path.is_file()]
+        found = [path for path in self.folder.glob(f"v*/*/{self.program.name}") if path.is_file()]
         found.sort(key=lambda path: (order(path.parent.parent.name), path.stat().st_mtime_ns))
         return [Binary(path, path.parent.parent.name, self._origin(path)) for path in found]
 
@@ -58,17 +58,17 @@ class Cache(Struct, frozen=True):
             origin: its source, which the cache stores.
 
         Raises:
-            CapabilityError: the file is not a kube-proxy that runs on this machine.
+            CapabilityError: the file is not that program, or does not run on this machine.
         """
         candidate.chmod(0o755)
-        version = inspect(candidate, origin).version
+        version = inspect(candidate, origin, self.program).version
         folder = self.folder / version / _checksum(candidate)
         folder.mkdir(parents=True, exist_ok=True)
         note = candidate.with_suffix(".origin")
         note.write_text(origin, encoding="utf-8")
         note.replace(folder / "origin")
-        candidate.replace(folder / _NAME)
-        return Binary(folder / _NAME, version, origin)
+        candidate.replace(folder / self.program.name)
+        return Binary(folder / self.program.name, version, origin)
 
     @contextmanager
     def workspace(self, what: str) -> Iterator[Path]:

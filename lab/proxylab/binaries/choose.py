@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct, field
 
-from proxylab.binaries.binary import Binary, inspect, order
+from proxylab.binaries.binary import KUBE_PROXY, Binary, inspect, order
 from proxylab.binaries.cache import Cache
 from proxylab.binaries.checkout import CheckoutSource, is_checkout
 from proxylab.binaries.image import ImageSource
@@ -20,7 +20,7 @@ from proxylab.binaries.release import ReleaseSource
 from proxylab.engines.engine_names import LAST_MINORS, EngineName
 from proxylab.errors import CapabilityError
 
-__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "newest", "obtain", "offers", "with_mode"]
+__all__ = ["Offer", "Source", "Sources", "UnobtainableError", "fits", "newest", "obtain", "offers", "with_mode"]
 
 Tell = Callable[[str], None]
 
@@ -30,14 +30,17 @@ _CURE: Final = (
 )
 
 
-_SLOW_NOTE: Final = {"module": "by Go, which takes some nine minutes of one processor"}
+_SLOW_NOTES: Final = {
+    ("kube-proxy", "module"): "by Go, which takes some nine minutes of one processor",
+    ("coredns", "module"): "by Go, which takes some two minutes of one processor",
+}
 """A warning about slow sources."""
 
 _MOST_PATCHES: Final = 12
 
 
 class UnobtainableError(CapabilityError):
-    """No source had a kube-proxy. ``answered`` says whether any source answered."""
+    """No source had the program. ``answered`` says whether any source answered."""
 
     def __init__(self, missing: str, cure: str, *, answered: bool) -> None:
         super().__init__(missing, cure)
@@ -45,7 +48,7 @@ class UnobtainableError(CapabilityError):
 
 
 class Source(Protocol):
-    """A source of kube-proxies in several versions."""
+    """A source of a program in several versions."""
 
     def versions(self) -> list[str]:
         """Its versions, oldest first. Raises ``CapabilityError`` where it does not answer."""
@@ -97,7 +100,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
     """
     if where:
         binary = _from_source(where, name, sources, tell)
-        if name.version and not _fits(binary.version, name.version):
+        if name.version and not fits(binary.version, name.version):
             raise CapabilityError(
                 f"kube-proxy {name.version}: {where} has {binary.version}", "ask for another version, or for none"
             )
@@ -105,7 +108,7 @@ def obtain(name: EngineName, where: str, sources: Sources, tell: Tell) -> Binary
         return binary
     if name.version:
         _refuse_too_new(name.version, name)
-    cached = [each for each in with_mode(sources.cache.binaries(), name.mode) if _fits(each.version, name.version)]
+    cached = [each for each in with_mode(sources.cache.binaries(), name.mode) if fits(each.version, name.version)]
     if cached:
         return cached[-1]
     major, minor = LAST_MINORS.get(name.mode, (0, 0))
@@ -175,33 +178,35 @@ def newest(wanted: str, sources: Sources, tell: Tell) -> Binary:
     Raises:
         UnobtainableError: no source has a fitting version, or none could deliver it.
     """
-    made = offers(sources)
+    made, program = offers(sources), sources.cache.program.name
     reasons = [f"{offer.word}: {offer.error}" for offer in made if offer.error]
     candidates = [
         (version, offer.word) for offer in made if not offer.error for version in _fitting(offer.versions, wanted)
     ]
     for number, (version, word) in enumerate(sorted(candidates, key=lambda each: order(each[0]), reverse=True)):
         enough = version.rpartition(".")[0] if number else version
-        known = [each for each in sources.obtained() if _fits(each.version, enough)]
+        known = [each for each in sources.obtained() if fits(each.version, enough)]
         if known:
             return known[-1]
-        tell(f"obtaining kube-proxy {version} ({_SLOW_NOTE.get(word, word)}); this is done once")
+        note = _SLOW_NOTES.get((program, word), word)
+        tell(f"obtaining {program} {version} ({note}); this is done once")
         try:
             return sources.by_version[word].obtain(version, sources.cache)
         except CapabilityError as error:
             reasons.append(f"{word}: {error.missing}")
-    missing = f"kube-proxy{wanted and ' '}{wanted} ({'; '.join(reasons) or 'no source has it'})"
-    raise UnobtainableError(missing, _CURE, answered=any(not offer.error for offer in made))
+    missing = f"{program}{wanted and ' '}{wanted} ({'; '.join(reasons) or 'no source has it'})"
+    cure = _CURE if program == KUBE_PROXY.name else sources.cache.program.cure
+    raise UnobtainableError(missing, cure, answered=any(not offer.error for offer in made))
 
 
 def _fitting(versions: Sequence[str], wanted: str) -> Sequence[str]:
     """The newest patches of the newest fitting minor; a wanted full version even where the source does not list it."""
-    fitting = sorted((version for version in versions if _fits(version, wanted)), key=order, reverse=True)
+    fitting = sorted((version for version in versions if fits(version, wanted)), key=order, reverse=True)
     if not fitting:
         return [wanted] if wanted.count(".") == 2 else []
     return [version for version in fitting if order(version)[:2] == order(fitting[0])[:2]][:_MOST_PATCHES]
 
 
-def _fits(version: str, wanted: str) -> bool:
+def fits(version: str, wanted: str) -> bool:
     """Whether a version is the wanted one, or a patch of the wanted minor."""
     return not wanted or version == wanted or (wanted.count(".") == 1 and version.startswith(f"{wanted}."))

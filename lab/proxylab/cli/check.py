@@ -19,7 +19,7 @@ from proxylab.plan.assembly import assemble
 from proxylab.scenario.cases import cases
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.strict import strict_versions
-from proxylab.scenario.words import RUNNING_MODES
+from proxylab.scenario.words import Mode
 
 __all__ = ["command", "plan_cases"]
 
@@ -123,6 +123,6 @@ def plan_cases(scenarios: Iterable[Scenario]) -> None:
 def _different_cases(scenario: Scenario) -> list[Scenario]:
     """The cases of a scenario in all modes, each once: most scenarios are the same in every mode."""
     found: list[Scenario] = []
-    for mode in RUNNING_MODES:
+    for mode in Mode:
         found += [case for case in cases(scenario, mode) if case not in found]
     return found

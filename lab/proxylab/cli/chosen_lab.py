@@ -25,7 +25,7 @@ __all__ = ["NAME", "ChosenLab", "complete_names", "in_lab", "standing", "with_fi
 SessionMaker = Callable[..., Session]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables", "kernel")
+_OF_ENGINES: Final = ("kube_proxy", "feature_gates", "flags", "iptables", "kernel", "name_server")
 
 
 def complete_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

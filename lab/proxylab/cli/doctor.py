@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from proxylab.capability import Capability
+from proxylab.cli.repository import CONTAINER, GITHUB, GITLAB, RUNNER
 from proxylab.cli.terminal import COLOR, terminal_width, wants_color
 from proxylab.client.lab_process import LabProcess
 from proxylab.errors import CapabilityError, ExitCode
@@ -26,27 +27,15 @@ __all__ = ["command", "doctor_lines"]
 
 _EXAMINATION_SECONDS: Final = 120.0
 
-_CI: Final = """\
-# GitHub Actions, on ubuntu-24.04: steps before the one that runs the lab
-- run: sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0
-- run: sudo modprobe -a br_netfilter ip_tables iptable_nat iptable_filter ip6table_nat ip6table_filter
-- run: sudo modprobe -a vxlan dummy ip_vs sctp
-- run: ./dev lab
-
-# GitLab CI: the runner's config.toml ...
-[runners.docker]
-  privileged = true
-# ... and the job in .gitlab-ci.yml
-lab:
-  image: debian:12
-  script:
-    - ./dev lab
-
-# docker run, with no more than a lab needs; a container loads no kernel module, so its host must have them loaded
-docker run --rm --cap-add SYS_ADMIN --cap-add NET_ADMIN --security-opt seccomp=unconfined \\
-  --security-opt apparmor=unconfined --security-opt systempaths=unconfined \\
-  --volume "$PWD:/proxylab" --workdir /proxylab debian:12 ./dev lab
-"""
+_CI: Final = f"""\
+# GitHub Actions: .github/workflows/lab.yml
+{GITHUB}
+# GitLab CI: .gitlab-ci.yml
+{GITLAB}
+# GitLab CI: the runner's config.toml
+{RUNNER}
+# docker run, with no more than a lab needs
+{CONTAINER}"""
 
 
 @click.command("doctor", short_help="Check that this machine can run labs; print the fixes.")

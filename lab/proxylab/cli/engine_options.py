@@ -85,6 +85,14 @@ _OPTIONS: Final = (
         type=click.Choice(IPTABLES_VARIANTS),
         help="The iptables variant that loads the rules; by default the first that works on this machine.",
     ),
+    click.option(
+        "--name-server",
+        metavar="NAME",
+        default="",
+        envvar="LAB_NAME_SERVER",
+        help="The name server of labs whose scenario names none: embedded, coredns, coredns@VERSION, or the path of a "
+        "coredns.",
+    ),
 )
 
 _WORDS_OF_KERNELS: Final = "host, uml, debian:VERSION, or the path of one (see `proxylab kernels`)"
@@ -167,6 +175,7 @@ def choice_of(
     flags: tuple[str, ...] = (),
     iptables: str | None = None,
     kernel: str = HOST,
+    name_server: str = "",
 ) -> EngineChoice:
     """The engine with its options; obtains a binary if the engine needs one.
 
@@ -182,11 +191,11 @@ def choice_of(
                 raise click.UsageError(
                     f"{option} is for kube-proxy, but --engine is {engine}; leave it out, or choose a kube-proxy"
                 )
-        return EngineChoice(engine, iptables=iptables or "", kernel=kernel)
+        return EngineChoice(engine, iptables=iptables or "", kernel=kernel, name_server=name_server)
 
     try:
         gates = read_gates(feature_gates)
     except ValueError as error:
         raise click.UsageError(f"--feature-gates: {error}") from None
     upstream = upstream_for(engine, kube_proxy, partial(click.echo, err=True), flags=flags, gates=gates)
-    return EngineChoice(engine, iptables=iptables or "", upstream=upstream, kernel=kernel)
+    return EngineChoice(engine, iptables=iptables or "", upstream=upstream, kernel=kernel, name_server=name_server)

@@ -1,13 +1,15 @@
-"""``proxylab engines``: list the engines and the sources of kube-proxy, and obtain a binary."""
+"""``proxylab engines``: list the engines and the sources of kube-proxy and CoreDNS, and obtain a binary."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import click
 
-from proxylab.binaries.binary import Binary
+from proxylab.binaries.binary import COREDNS, Binary
+from proxylab.binaries.cache import Cache
 from proxylab.binaries.choose import Offer, Sources, UnobtainableError, newest, obtain, offers, with_mode
+from proxylab.binaries.coredns import coredns_sources
 from proxylab.cli.terminal import terminal_width
 from proxylab.engines.engine_names import EMBEDDED, ENGINES, mode_of, read_engine
 from proxylab.errors import ExitCode
@@ -31,14 +33,15 @@ _BY_HAND = (
     is_flag=False,
     flag_value=_NEWEST,
     metavar="[VERSION]",
-    help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2).",
+    help="Put a kube-proxy into the cache: the newest available, or VERSION (v1.34, v1.34.2). coredns or "
+    "coredns@VERSION puts a CoreDNS there.",
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.pass_obj
 def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     """List the engines, the kube-proxies in the cache, and the sources of other versions.
 
-    With --obtain, print the path of the kube-proxy. The exit code is 4 if no source answers, and 1 if a source answers
+    With --obtain, print the path of the binary. The exit code is 4 if no source answers, and 1 if a source answers
     but fails.
 
     Example: proxylab engines --obtain v1.34
@@ -46,18 +49,22 @@ def command(sources: object, /, *, wanted: str | None, output: str) -> ExitCode:
     known = sources if isinstance(sources, Sources) else Sources.of_user()
     if wanted is not None:
         return _obtain(wanted, known)
+    coredns = Cache.of_user(COREDNS).binaries() if sources is None else []
     cached, offered = known.cache.binaries(), offers(known)
     if output == "json":
-        click.echo(json.dumps(_document(cached, offered), indent=2))
+        click.echo(json.dumps(_document(cached, offered, coredns), indent=2))
     else:
-        click.echo("\n".join(engines_lines(cached, offered, terminal_width())))
+        click.echo("\n".join(engines_lines(cached, offered, terminal_width(), coredns)))
     return ExitCode.OK
 
 
 def _obtain(wanted: str, sources: Sources) -> ExitCode:
     print_progress = partial(click.echo, err=True)
     try:
-        if wanted == _NEWEST:
+        program, _, version = wanted.partition("@")
+        if program == COREDNS.name:
+            binary = newest(version, coredns_sources(), print_progress)
+        elif wanted == _NEWEST:
             binary = newest("", sources, print_progress)
         else:
             binary = obtain(read_engine(f"kube-proxy@{wanted}/iptables"), "", sources, print_progress)
@@ -72,9 +79,13 @@ def _obtain(wanted: str, sources: Sources) -> ExitCode:
     return ExitCode.OK
 
 
-def engines_lines(cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH) -> list[str]:
-    """The engines, then the sources of kube-proxy."""
-    return [*_engine_lines(cached), "", *_source_lines(offered, width)]
+def engines_lines(
+    cached: list[Binary], offered: tuple[Offer, ...], width: int = WIDTH, coredns: Sequence[Binary] = ()
+) -> list[str]:
+    """The engines and name servers, then the sources of kube-proxy."""
+    width_of_names = max(map(len, ENGINES))
+    names = [f"{COREDNS.name:<{width_of_names}}  {_here(coredns)}"]
+    return [*_engine_lines(cached), *names, "", *_source_lines(offered, width)]
 
 
 def _engine_lines(cached: list[Binary]) -> Iterator[str]:
@@ -84,10 +95,13 @@ def _engine_lines(cached: list[Binary]) -> Iterator[str]:
     for name in ENGINES:
         if name not in EMBEDDED:
             fitting = with_mode(cached, mode_of(name))
-            here = f"cached, {fitting[-1].version} ({fitting[-1].origin})" if fitting else "not cached"
-            yield f"{name:<{width}}  {here}"
+            yield f"{name:<{width}}  {_here(fitting)}"
     for binary in cached[:-1]:
         yield f"{'kube-proxy@' + binary.version + '/…':<{width}}  cached ({binary.origin})"
+
+
+def _here(cached: Sequence[Binary]) -> str:
+    return f"cached, {cached[-1].version} ({cached[-1].origin})" if cached else "not cached"
 
 
 def _source_lines(offered: tuple[Offer, ...], width: int) -> Iterator[str]:
@@ -106,10 +120,11 @@ def _offered(offered: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
         yield offer.word, f"--kube-proxy {offer.word}:VERSION: {shown}{f' and {more} more' if more > 0 else ''}"
 
 
-def _document(cached: list[Binary], offered: tuple[Offer, ...]) -> dict[str, object]:
+def _document(cached: list[Binary], offered: tuple[Offer, ...], coredns: Sequence[Binary]) -> dict[str, object]:
     return {
         "engines": list(ENGINES),
         "binaries": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in cached],
+        "nameServers": [{"version": each.version, "path": str(each.path), "origin": each.origin} for each in coredns],
         "sources": [
             {"name": each.word, "versions": list(each.versions), "missing": each.error or None} for each in offered
         ],

@@ -16,7 +16,7 @@ from proxylab.errors import ScenarioError
 from proxylab.scenario.load import load_scenario
 from proxylab.scenario.model import Scenario
 
-__all__ = ["complete_scenarios", "files_argument", "load_all", "load_each", "write_new"]
+__all__ = ["complete_scenarios", "expand", "files_argument", "load_all", "load_each", "write_new"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -108,7 +108,7 @@ def load_all(files: Iterable[Path], *, strict: str | None = None) -> list[Scenar
 def load_each(files: Iterable[Path], *, strict: str | None = None) -> dict[Path, Scenario | ScenarioError]:
     """The same by file, with the mistakes of a file in place of its scenario. Raises ``CapabilityError``."""
     loaded: dict[Path, Scenario | ScenarioError] = {}
-    for file in dict.fromkeys(_expand(files)):
+    for file in dict.fromkeys(expand(files)):
         try:
             loaded[file] = load_scenario(file, strict=strict)
         except ScenarioError as error:
@@ -127,7 +127,8 @@ def write_new(file: Path, text: str) -> None:
         raise click.UsageError(f"cannot write {file}: {error.strerror}; name another file") from None
 
 
-def _expand(files: Iterable[Path]) -> Iterator[Path]:
+def expand(files: Iterable[Path]) -> Iterator[Path]:
+    """The files, with every ``*.lab.yaml`` below a directory in its place."""
     for file in files:
         if file.is_dir():
             yield from sorted(file.rglob(_PATTERN))

@@ -1,14 +1,19 @@
-"""``proxylab init``: write a commented example scenario, or copy one of the catalogue. It never overwrites a file."""
+"""``proxylab init``: write a commented example scenario, copy one of the catalogue, or set up a repository.
+
+It never overwrites a file.
+"""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from textwrap import indent
 from typing import Final
 
 import click
 
 from proxylab.cli.catalogue import complete_names, copies, the_scenario
 from proxylab.cli.file_arguments import write_new
+from proxylab.cli.repository import files
 from proxylab.errors import ExitCode
 
 __all__ = ["TEXT", "command"]
@@ -65,7 +70,7 @@ spec: {selector: {app: none}, ports: [{port: 80}]}
 """
 
 
-@click.command("init", short_help="Write a commented example scenario.")
+@click.command("init", short_help="Write an example scenario, or set up a repository.")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--from",
@@ -75,18 +80,42 @@ spec: {selector: {app: none}, ports: [{port: 80}]}
     shell_complete=complete_names,
     help="Copy this scenario of the catalogue, such as clusterip/from-a-pod, with its Python test where it has one.",
 )
-def command(*, file: Path | None, name: str | None) -> ExitCode:
+@click.option(
+    "--repo",
+    is_flag=True,
+    help="Set up the repository in this folder: a scenario and a Python test in tests/, tox.ini, and workflows for "
+    "GitHub and GitLab.",
+)
+def command(*, file: Path | None, name: str | None, repo: bool) -> ExitCode:
     """Write a commented example scenario to FILE, by default example.lab.yaml. An existing file is left alone.
 
     With --from, FILE is a copy of a scenario that comes with proxylab, by default under its own name.
+    With --repo, files that exist are left alone, too, and what would be in them is printed.
 
     Example: proxylab init my-first.lab.yaml
     """
-    if name is None:
+    if repo:
+        if file is not None or name is not None:
+            raise click.UsageError("--repo writes to this folder: give neither FILE nor --from with it")
+        _set_up()
+    elif name is None:
         _write({file or Path("example.lab.yaml"): TEXT})
     else:
         _write(copies(name, file or Path(f"{PurePosixPath(name).name}.lab.yaml")))
     return ExitCode.OK
+
+
+def _set_up() -> None:
+    """Write the files of a repository, and print what is left to do."""
+    for path, text in files(TEXT).items():
+        file = Path(path)
+        if os.path.lexists(file):
+            click.echo(f"{file} exists already; add to it what you lack of\n\n{indent(text, '  ')}")
+            continue
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_new(file, text)
+        click.echo(f"wrote {file}")
+    click.echo("try\n  pytest tests\n  tox -e lab")
 
 
 def _write(texts: Mapping[Path, str]) -> None:

@@ -15,8 +15,10 @@ from typing import Final
 import click
 
 from proxylab.cli.terminal import terminal_width, wants_color
+from proxylab.client.report_page import RunStart
+from proxylab.report.document import to_json
 from proxylab.report.matrix import Painter
-from proxylab.report.run_text import scenario_lines
+from proxylab.report.run_text import closing_lines, scenario_lines
 from proxylab.verdict.model import ScenarioResult
 
 __all__ = ["Progress"]
@@ -43,7 +45,7 @@ class Progress:
         self._color = color
         self._paint = paint
         self._shown = False
-        self.width: Final = terminal_width()
+        self._width = terminal_width()
 
     def at(self, what: str) -> None:
         """Show what the run does now, on a terminal only."""
@@ -64,13 +66,28 @@ class Progress:
         self._erase()
         if self._echoes:
             count = f"{self._done:{len(str(self._total))}}/{self._total} "
-            lines = scenario_lines(result, paint=self._paint, width=self.width - len(count))
+            lines = scenario_lines(result, paint=self._paint, width=self._width - len(count))
             lines = [(" " * len(count) if number else count) + line for number, line in enumerate(lines)]
             _aside("\n".join(lines), color=wants_color(sys.stderr, self._color))
         if not self._document:
-            self.tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self.width))
+            self._tell(scenario_lines(result, verbosity=self._verbosity, paint=self._paint, width=self._width))
 
-    def tell(self, lines: Sequence[str]) -> None:
+    def end(self, results: Sequence[ScenarioResult], begun: RunStart, *, traces: bool) -> None:
+        """Print the document, or the end of the text."""
+        if self._document:
+            lines = [to_json(results, begun.shard or None)]
+        else:
+            lines = closing_lines(
+                results,
+                verbosity=self._verbosity,
+                traces=traces,
+                paint=self._paint,
+                width=self._width,
+                seconds=begun.seconds,
+            )
+        self._tell(lines)
+
+    def _tell(self, lines: Sequence[str]) -> None:
         """Print results on standard output."""
         self._erase()
         if lines:

@@ -13,8 +13,9 @@ from typing import Any, Final
 import click
 
 from proxylab.cli.engine_options import choices_of, engines_options
-from proxylab.cli.file_arguments import files_argument, load_each
+from proxylab.cli.file_arguments import expand, files_argument, load_each
 from proxylab.cli.progress import Progress
+from proxylab.cli.shard_options import in_shard, shard_options
 from proxylab.cli.terminal import COLOR
 from proxylab.client.bundles import BundleStore
 from proxylab.client.kept_labs import KeptLabs
@@ -26,10 +27,9 @@ from proxylab.client.workers import Say, Work, Workers
 from proxylab.engines.engine_names import mode_of, version_of
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import ExitCode, ScenarioError
-from proxylab.report.document import to_json
 from proxylab.report.exit_code import exit_code
 from proxylab.report.html import entries_of
-from proxylab.report.run_text import closing_lines
+from proxylab.report.shards import Shard
 from proxylab.scenario.cases import cases, kernel_of
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
@@ -73,6 +73,7 @@ def _jobs(ctx: click.Context, param: click.Parameter, value: str) -> int:
     show_default=True,
     help=f"Run N scenarios side by side, each in a lab of its own; auto is two for each core, {MOST_JOBS} at most.",
 )
+@shard_options
 @click.option("--trace", is_flag=True, help="Send one more packet for each probe and trace it, rule by rule.")
 @click.option(
     "--seed",
@@ -111,6 +112,8 @@ def command(
     kernels: tuple[str, ...],
     names: tuple[str, ...],
     jobs: int,
+    shard: Shard | None,
+    times: Mapping[str, float],
     trace: bool,
     seed: int,
     bundle_dir: Path,
@@ -130,14 +133,14 @@ def command(
 
     Example: proxylab run scenarios --probe 'ClusterIP from a pod spreads connections evenly over all endpoints'
     """
-    begun, (written, results) = RunStart.now(seed), _load(files, engines[0])
+    begun = RunStart.now(seed, str(shard or ""))
+    written, results = _load(in_shard(expand(files), shard, times), engines[0])
     if not results and not _runs(written, {engine: version_of(engine) for engine in engines}, kernels, names):
         return _nothing_chosen(written, names)
     choices = choices_of(engines, kernels, **of_engine)
     runs = _runs(written, {engine: choice.version for engine, choice in choices.items()}, kernels, names)
-    verbosity = verbose - quiet
-    total = len(runs) + len(results)
-    progress = Progress(total, document=output == "json", verbosity=verbosity, color=color, paint=paint)
+    total, is_document = len(runs) + len(results), output == "json"
+    progress = Progress(total, document=is_document, verbosity=verbose - quiet, color=color, paint=paint)
     for result in results:
         progress.over(result)
 
@@ -148,8 +151,7 @@ def command(
             results.append(result)
             progress.over(result)
         # Print before the sessions close: closing may raise, and the verdicts are known.
-        closing = partial(closing_lines, verbosity=verbosity, traces=trace, paint=paint, width=progress.width)
-        progress.tell([to_json(results)] if output == "json" else closing(results, seconds=begun.seconds))
+        progress.end(results, begun, traces=trace)
         _write(report, results, begun, progress)
     return exit_code(results)
 

@@ -133,6 +133,7 @@ class OpenLab:
             raise self._failed
         step = self.scenario.steps[self.made]
         seconds = BUILD_SECONDS + ((step.until.within + (step.until.elapsed or 0)) / 1000 if step.until else 0.0)
+        seconds += sum(stage.delay / 1000 + 1 for each in step.change.workloads for stage in each.stages)
         try:
             advanced = self._ask(advance_to(self._assembly, self.made), Advanced, seconds)
         except LabError as error:

@@ -14,15 +14,16 @@ __all__ = ["RunStart", "write_page"]
 
 
 class RunStart(Struct, frozen=True):
-    """When a run began, and with which seed."""
+    """When a run began, with which seed, and which shard it is."""
 
     at: datetime
     seed: int = 0
+    shard: str = ""
 
     @classmethod
-    def now(cls, seed: int = 0) -> "RunStart":
+    def now(cls, seed: int = 0, shard: str = "") -> "RunStart":
         """A run that begins now."""
-        return cls(datetime.now(UTC), seed)
+        return cls(datetime.now(UTC), seed, shard)
 
     @property
     def seconds(self) -> float:
@@ -44,6 +45,8 @@ def write_page(file: Path, entries: Sequence[Entry], begun: RunStart) -> str:
     }
     if begun.seed:
         about["seed"] = str(begun.seed)
+    if begun.shard:
+        about["shard"] = begun.shard
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(page(entries, about, f"proxylab, {about['begun']}"), encoding="utf-8")

@@ -5,11 +5,14 @@ import time
 from pathlib import Path
 
 import proxylab
+from proxylab.cluster.objects import KubeObject
+from proxylab.cluster.rollout import Stage
 from proxylab.engines.protocol import EngineChoice
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.cluster_timeline import Cluster
 from proxylab.plan.device_names import ROUTER
 from proxylab.plan.model import Plan
-from proxylab.protocol.messages import Advance, Built, CollectedState
+from proxylab.protocol.messages import Advance, Built, CollectedState, PodStage
 from proxylab.protocol.standing_labs import LabRecord
 from proxylab.report.bundle import Circumstances
 from proxylab.scenario.change import Change
@@ -20,18 +23,33 @@ __all__ = ["advance_to", "circumstances_of", "record_of", "with_state_after"]
 
 def advance_to(assembly: Assembly, number: int) -> Advance:
     """The request for a step: the objects that differ from those before it, and the rest of its change."""
-    step = assembly.scenario.steps[number]
-    before = {thing.key: thing for thing in assembly.timeline[number].objects}
-    after = {thing.key: thing for thing in assembly.timeline[number + 1].objects}
+    step, former = assembly.scenario.steps[number], assembly.timeline[number]
+    first, *others = former.through(step)
+    applied, deleted = _difference(former, first)
+    rollout = [stage for each in step.change.workloads for stage in each.stages]
     return Advance(
         step=step.name,
-        applied=tuple(thing for key, thing in after.items() if before.get(key) != thing),
-        deleted=tuple(thing for key, thing in before.items() if key not in after),
+        applied=applied,
+        deleted=deleted,
+        stages=tuple(map(_stage, rollout, [first, *others], others)),
         change=Change(nodes=step.change.nodes, engines=step.change.engines, links=step.change.links),
         until=step.until,
         streams=assembly.streams,
         addresses=assembly.addresses if step.until is not None and step.until.conntrack is not None else {},
     )
+
+
+def _stage(stage: Stage, before: Cluster, after: Cluster) -> PodStage:
+    applied, deleted = _difference(before, after)
+    ended = stage.deleted if stage.killed else ()
+    return PodStage(applied=applied, deleted=deleted, ended=ended, delay=stage.delay, grace=stage.grace)
+
+
+def _difference(before: Cluster, after: Cluster) -> tuple[tuple[KubeObject, ...], tuple[KubeObject, ...]]:
+    """The objects that are new or differ, and those that are gone."""
+    old, new = ({thing.key: thing for thing in each.objects} for each in (before, after))
+    applied = tuple(thing for key, thing in new.items() if old.get(key) != thing)
+    return applied, tuple(thing for key, thing in old.items() if key not in new)
 
 
 def with_state_after(plan: Plan, collected: CollectedState) -> Plan:

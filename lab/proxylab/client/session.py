@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from proxylab.capability import Capability
 from proxylab.client.control_sockets import ControlSocket
 from proxylab.client.lab_process import LabProcess
+from proxylab.client.needed_programs import with_programs
 from proxylab.client.open_lab import BUILD_SECONDS, OpenLab
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import refuse
@@ -89,6 +90,7 @@ class Session:
             InternalError: the lab is at fault.
         """
         refuse(mode_of(self.engine.name), scenario)
+        scenario, programs = with_programs(scenario, self.engine.name_server)
         assembly = assemble(scenario)
         self._check_modes(scenario)
         chosen = replace(self.engine, kernel=kernel_of(scenario, kernel or self.engine.kernel))
@@ -98,7 +100,15 @@ class Session:
             families=scenario.network.families,
             configuration=scenario.proxy or self.engine.configuration,
         )
-        request = Build(assembly.plan, assembly.objects, engine, self._seed, assembly.resolv_confs)
+        request = Build(
+            assembly.plan,
+            assembly.objects,
+            engine,
+            self._seed,
+            assembly.resolv_confs,
+            programs,
+            scenario.name_server.corefile,
+        )
         process = self._started(chosen.kernel)
         self._check_requirements(process, chosen.kernel, scenario.requires)
         self._namespaces = max(self._namespaces, len(assembly.plan.namespaces))

@@ -15,7 +15,14 @@ from msgspec import field
 from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.encoding import Record
 
-__all__ = ["ConntrackTimeouts", "DetectLocalMode", "NftablesConfiguration", "ProxyConfiguration", "SocketAddress"]
+__all__ = [
+    "ConntrackTimeouts",
+    "DetectLocalMode",
+    "IpvsConfiguration",
+    "NftablesConfiguration",
+    "ProxyConfiguration",
+    "SocketAddress",
+]
 
 
 class DetectLocalMode(StrEnum):
@@ -78,6 +85,26 @@ class NftablesConfiguration(Record, frozen=True, kw_only=True):
     min_sync_period: float = _LEAST_PERIOD
 
 
+class IpvsConfiguration(Record, frozen=True, kw_only=True):
+    """``ipvs``: the settings of mode ipvs, which takes the masquerading of ``iptables``.
+
+    Attributes:
+        scheduler: the module of the kernel that chooses destinations, for all virtual servers.
+        exclude_cidrs: virtual servers with addresses in these networks are not the proxy's.
+        strict_arp: the node answers ARP only for addresses of the device that is asked.
+        tcp: how long IPVS keeps an idle connection, in seconds; 0 leaves the kernel's value. ``tcp_fin`` after a FIN.
+    """
+
+    scheduler: str = "rr"
+    exclude_cidrs: tuple[IPNetwork, ...] = ()
+    strict_arp: bool = False
+    tcp: float = 0
+    tcp_fin: float = 0
+    udp: float = 0
+    sync_period: float = 30
+    min_sync_period: float = _LEAST_PERIOD
+
+
 class ProxyConfiguration(Record, frozen=True, kw_only=True):
     """The configuration of every proxy in the cluster.
 
@@ -105,4 +132,5 @@ class ProxyConfiguration(Record, frozen=True, kw_only=True):
     healthz: SocketAddress = SocketAddress(IPv4Address("0.0.0.0"), 10256)  # noqa: S104 - as kube-proxy does
     metrics: SocketAddress = SocketAddress(IPv4Address("127.0.0.1"), 10249)
     nftables: NftablesConfiguration = NftablesConfiguration()
+    ipvs: IpvsConfiguration = IpvsConfiguration()
     feature_gates: Mapping[str, bool] = field(default_factory=dict)

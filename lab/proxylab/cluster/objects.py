@@ -29,6 +29,7 @@ __all__ = [
     "ServiceCIDR",
     "ServicePort",
     "ServiceType",
+    "Taint",
     "TrafficPolicy",
     "Unstructured",
 ]
@@ -37,6 +38,8 @@ SERVICE_NAME_LABEL = "kubernetes.io/service-name"
 SERVICE_PROXY_NAME_LABEL = "service.kubernetes.io/service-proxy-name"
 HEADLESS_LABEL = "service.kubernetes.io/headless"
 ZONE_LABEL = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL = "kubernetes.io/hostname"
+_OF_KUBELET = {"kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64"}
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 """The taint of a node that the cluster autoscaler is about to remove."""
 
@@ -186,10 +189,28 @@ class Endpoints(TaggedRecord, frozen=True, kw_only=True):
         return Key("Endpoints", self.namespace, self.name)
 
 
+class Taint(NamedTuple):
+    """A taint of a node."""
+
+    key: str
+    value: str
+    effect: str
+
+    @classmethod
+    def of(cls, text: str) -> "Taint":
+        """The taint that kubectl writes ``KEY=VALUE:EFFECT``; the default is no value, and the effect NoSchedule."""
+        key_and_value, _, effect = text.partition(":")
+        key, _, value = key_and_value.partition("=")
+        return cls(key, value, effect or "NoSchedule")
+
+    def __str__(self) -> str:
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
+
 class Node(TaggedRecord, frozen=True, kw_only=True):
     """A v1 Node: labels, its InternalIP addresses (primary first) and its pod networks.
 
-    ``taints`` are the keys of its taints; ``deleting`` means that it has a ``deletionTimestamp``.
+    ``taints`` are as ``Taint.of`` reads them; ``deleting`` means that it has a ``deletionTimestamp``.
     """
 
     name: str
@@ -207,7 +228,12 @@ class Node(TaggedRecord, frozen=True, kw_only=True):
     @property
     def is_leaving(self) -> bool:
         """Whether the node is about to go and should get no new connections (KEP-3836)."""
-        return self.deleting or TO_BE_DELETED in self.taints
+        return self.deleting or any(Taint.of(each).key == TO_BE_DELETED for each in self.taints)
+
+    @property
+    def all_labels(self) -> Mapping[str, str]:
+        """Its labels, with those that the kubelet sets."""
+        return {HOSTNAME_LABEL: self.name, **_OF_KUBELET, **self.labels}
 
 
 class PodPort(Record, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ from proxylab.cluster.objects import (
     ServiceType,
 )
 
-__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices", "slices_of"]
+__all__ = ["MAX_ENDPOINTS_PER_SLICE", "derive_slices", "generated_suffix", "slices_of"]
 
 MAX_ENDPOINTS_PER_SLICE = 100
 """The default of kube-controller-manager's ``--max-endpoints-per-slice``."""
@@ -94,9 +94,10 @@ def _slices_of(
         by_ports.setdefault(_ports_of(service, pod), []).append(endpoint)
     for ports, endpoints in sorted(by_ports.items(), key=lambda entry: _spelled(entry[0])) or [((), [])]:
         for number, first in enumerate(range(0, max(1, len(endpoints)), MAX_ENDPOINTS_PER_SLICE)):
+            suffix = generated_suffix(service.namespace, service.name, family, _spelled(ports), number)
             yield EndpointSlice(
                 namespace=service.namespace,
-                name=f"{service.name}-{_suffix(service.namespace, service.name, family, _spelled(ports), number)}",
+                name=f"{service.name}-{suffix}",
                 service=service.name,
                 labels=_labels(service),
                 address_type=family,
@@ -148,7 +149,7 @@ def _spelled(ports: PortSet) -> str:
     return ",".join(f"{port.name}/{port.protocol}/{port.port}" for port in ports)
 
 
-def _suffix(*identity: object) -> str:
-    """Five letters, as the API server's ``generateName`` adds, but derived from the slice's identity."""
+def generated_suffix(*identity: object) -> str:
+    """Five letters, as the API server's ``generateName`` adds, but derived from the object's identity."""
     digest = hashlib.sha256("\0".join(map(str, identity)).encode()).digest()
     return "".join(NAME_ALPHABET[byte % len(NAME_ALPHABET)] for byte in digest[:5])

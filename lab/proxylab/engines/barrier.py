@@ -20,7 +20,16 @@ from ipaddress import ip_address
 from typing import Final
 
 from proxylab.addresses import Family, IPAddress
-from proxylab.cluster.objects import Endpoint, EndpointPort, Endpoints, EndpointSlice, KubeObject, Service, ServicePort
+from proxylab.cluster.objects import (
+    Endpoint,
+    EndpointPort,
+    Endpoints,
+    EndpointSlice,
+    KubeObject,
+    Namespace,
+    Service,
+    ServicePort,
+)
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.modes import MODES
 
@@ -133,9 +142,8 @@ def _endpoints_of(slices: Iterable[EndpointSlice], family: Family) -> Iterator[E
 
 
 def is_barrier(thing: KubeObject) -> bool:
-    """Whether an object belongs to the barrier."""
-    service = thing.service if isinstance(thing, EndpointSlice) else thing.name
-    return (thing.key.namespace, service) == (NAMESPACE, NAME)
+    """Whether an object is one of the lab's own, such as those of the barrier."""
+    return NAMESPACE in (thing.key.namespace, thing.name if isinstance(thing, Namespace) else "")
 
 
 def highest_number_in(rules: Iterable[bytes]) -> int:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from proxylab.addresses import Family, Protocol
 from proxylab.control.http_server import NodeServers
 from proxylab.engines.context import Cluster, NodeContext
+from proxylab.engines.embedded.ipvs.tables import DUMMY
 from proxylab.engines.embedded.node_work import Node, NodeWork, proxy_sysctls
 from proxylab.engines.embedded.settings import refuse_gates
 from proxylab.engines.embedded.sync import EmbeddedEngine
@@ -26,6 +27,7 @@ from proxylab.kernel.netlink.conntrack import Conntrack
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Sysctl
+from proxylab.scenario.words import Mode
 
 __all__ = ["make_engine"]
 
@@ -80,14 +82,14 @@ def _make_embedded(choice: EngineChoice, node: str, context: NodeContext, cluste
         healthz=configuration.healthz,
         metrics=configuration.metrics,
     )
-    restricted = settings.node_port_primary or settings.node_port_addresses
+    restricted = mode_name == Mode.IPVS or settings.node_port_primary or settings.node_port_addresses
     return EmbeddedEngine(
         node,
         cluster.store,
         mode_name,
         on_node.proxiers(families, settings, configuration, choice.version),
         others=other_modes(mode_name, context),
-        interface_addresses=lambda: read_addresses(netns) if restricted else (),
+        interface_addresses=lambda: read_addresses(netns, but=DUMMY) if restricted else (),
         node_address=settings.node_address,
         periods=mode.periods(configuration),
         surroundings=work,

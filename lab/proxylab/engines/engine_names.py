@@ -34,11 +34,13 @@ KUBE_PROXY: Final = "kube-proxy"
 ENGINES: Final = (
     "embedded/iptables",
     "embedded/nftables",
+    "embedded/ipvs",
     "embedded/userspace",
     "embedded@v1.23/iptables",
     "embedded@v1.34/iptables",
     "kube-proxy/iptables",
     "kube-proxy/nftables",
+    "kube-proxy/ipvs",
     "kube-proxy/userspace",
 )
 """The first one is the default. Names of kube-proxy may carry any version in addition."""
@@ -46,11 +48,13 @@ ENGINES: Final = (
 ABOUT: Final[Mapping[str, str]] = {
     "embedded/iptables": "Writes the rules of 1.36 and 1.37. No UDP flow outlives its endpoint.",
     "embedded/nftables": "Writes the table of 1.37. No UDP flow outlives its endpoint.",
+    "embedded/ipvs": "Writes the virtual servers, sets and rules of 1.37; needs a kernel with IPVS (--kernel uml).",
     "embedded/userspace": "Runs a process in each node that ends connections, as kube-proxy did before 1.26.",
     "embedded@v1.23/iptables": "Writes the rules of the versions before 1.24, with their KUBE-XLB- chains.",
     "embedded@v1.34/iptables": "As 1.32 to 1.36: forgets UDP flows only of Services that still have an endpoint.",
     "kube-proxy/iptables": "Upstream's binary in mode iptables.",
     "kube-proxy/nftables": "Upstream's binary in mode nftables.",
+    "kube-proxy/ipvs": "Upstream's binary in mode ipvs, which 1.35 deprecated.",
     "kube-proxy/userspace": "Upstream's binary in mode userspace, which 1.26 removed.",
 }
 """One line for each engine. A version of ``embedded`` stands for all versions that behaved like it; without a version,

@@ -54,13 +54,27 @@ def refuse_dialogue(mode: str) -> None:
 
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
+    resolved = assembly.resolved(probe)
+    if reason := _no_answer(assembly, resolved):
+        return reason
     if mode not in TERMINATING_MODES:
         return ""
-    resolved = assembly.resolved(probe)
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
+    """Why a real program in a pod does not answer the probe's packets, as a clause; empty where none gets them."""
+    if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
+        return ""
+    dialled = {(each.address, each.port) for each in resolved.endpoints}
+    for placed in assembly.plan.pods:
+        for each in assembly.plan.namespace(placed.namespace).listeners:
+            if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
+    return ""
 
 
 def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Service | None:

@@ -12,6 +12,7 @@ from msgspec import Struct
 from proxylab.addresses import Family, IPNetwork
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.embedded.iptables import texts as iptables
+from proxylab.engines.embedded.ipvs import texts as ipvs
 from proxylab.engines.embedded.nftables import texts as nftables
 from proxylab.engines.embedded.node import NodeFacts
 from proxylab.engines.embedded.ports import ClusterView
@@ -75,6 +76,18 @@ MODES: Final[Mapping[str, Mode]] = {
         holds=nftables.holds,
         without=nftables.without,
         failures="nftables_sync_failures",
+    ),
+    "ipvs": Mode(
+        settings=ipvs.settings,
+        periods=lambda proxy: Periods(least=proxy.ipvs.min_sync_period, sync=proxy.ipvs.sync_period),
+        assume=ipvs.assume,
+        load=ipvs.load,
+        read=ipvs.read,
+        differences=ipvs.differences,
+        by_family=ipvs.by_family,
+        holds=ipvs.holds,
+        without=ipvs.without,
+        failures="iptables_restore_failures",
     ),
     "userspace": Mode(
         settings=userspace.settings,

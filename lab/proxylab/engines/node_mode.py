@@ -12,6 +12,7 @@ from proxylab.addresses import Family
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.engines.context import NodeContext
 from proxylab.engines.embedded.iptables.node import IptablesNode
+from proxylab.engines.embedded.ipvs.node import IpvsNode
 from proxylab.engines.embedded.nftables.node import NftablesNode
 from proxylab.engines.embedded.proxier import Proxier
 from proxylab.engines.embedded.settings import ProxySettings
@@ -62,6 +63,7 @@ class NodeMode(Protocol):
 _NODE_MODES: Final[Mapping[str, Callable[[NodeContext], NodeMode]]] = {
     "iptables": IptablesNode,
     "nftables": NftablesNode,
+    "ipvs": IpvsNode,
     "userspace": UserspaceNode,
 }
 

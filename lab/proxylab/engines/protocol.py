@@ -59,6 +59,7 @@ class EngineChoice(Record, frozen=True):
         upstream: the binary, where the engine is the real kube-proxy.
         iptables: the variant of iptables that loads the rules; empty for the one that works best on this machine.
         kernel: what ``--kernel`` says: the machine's own kernel, or a guest's.
+        name_server: what ``--name-server`` says, or empty: the name server of labs whose scenario names none.
     """
 
     name: str = "embedded/iptables"
@@ -68,6 +69,7 @@ class EngineChoice(Record, frozen=True):
     families: tuple[Family, ...] = (Family.IPV4,)
     upstream: Upstream | None = None
     kernel: str = HOST
+    name_server: str = ""
 
     @property
     def version(self) -> tuple[int, ...]:
@@ -86,7 +88,8 @@ class EngineChoice(Record, frozen=True):
         named = ("--engine", self.name) if self.name != ENGINES[0] else ()
         variant = ("--iptables", self.iptables) if self.iptables else ()
         kernel = ("--kernel", self.kernel) if self.kernel != HOST else ()
-        return (*named, *variant, *kernel, *(self.upstream.options if self.upstream else ()))
+        server = ("--name-server", self.name_server) if self.name_server else ()
+        return (*named, *variant, *kernel, *server, *(self.upstream.options if self.upstream else ()))
 
 
 class Engine(Protocol):

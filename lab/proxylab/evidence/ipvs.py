@@ -12,7 +12,17 @@ from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.encoding import Record
 from proxylab.evidence.words import endpoint
 
-__all__ = ["MASQUERADING", "Destination", "IpSet", "IpvsCounts", "IpvsTimeouts", "Member", "VirtualServer"]
+__all__ = [
+    "MASQUERADING",
+    "Destination",
+    "IpSet",
+    "IpvsConnection",
+    "IpvsCounts",
+    "IpvsTimeouts",
+    "Member",
+    "VirtualServer",
+    "server_option",
+]
 
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
@@ -26,6 +36,11 @@ class IpvsCounts(Record, frozen=True):
     connections: int = 0
     packets_in: int = 0
     packets_out: int = 0
+
+
+def server_option(protocol: Protocol, address: IPAddress, port: int) -> str:
+    """What identifies a virtual server, in ipvsadm's options: ``-t 10.96.0.10:80``."""
+    return f"{_OPTIONS[protocol]} {endpoint(address, port)}"
 
 
 class Destination(Record, frozen=True, kw_only=True):
@@ -85,7 +100,7 @@ class VirtualServer(Record, frozen=True, kw_only=True):
     @property
     def option(self) -> str:
         """What identifies it, in ipvsadm's options: ``-t 10.96.0.10:80``."""
-        return f"{_OPTIONS[self.protocol]} {endpoint(self.address, self.port)}"
+        return server_option(self.protocol, self.address, self.port)
 
     def lines(self) -> list[str]:
         """As ``ipvsadm --save --numeric`` prints it and its destinations, these sorted."""
@@ -96,6 +111,20 @@ class VirtualServer(Record, frozen=True, kw_only=True):
             f"-A {self.option} -s {self.scheduler}{options}",
             *sorted(f"-a {self.option} -r {each} -m -w {each.weight}" for each in self.destinations),
         ]
+
+
+class IpvsConnection(Record, frozen=True):
+    """A connection that IPVS has led to a destination.
+
+    Attributes:
+        client: the address and port that it came from.
+        server: what identifies its virtual server, in ipvsadm's options.
+        destination: the address and port that it went to.
+    """
+
+    client: tuple[IPAddress, int]
+    server: str
+    destination: tuple[IPAddress, int]
 
 
 class IpvsTimeouts(Record, frozen=True):

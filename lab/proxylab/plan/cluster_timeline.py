@@ -6,6 +6,7 @@ every change, as their controller does.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import accumulate
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -14,7 +15,19 @@ from msgspec.structs import replace
 from proxylab.cluster.allocate import allocate_services
 from proxylab.cluster.ingress import Pool, give_ingress
 from proxylab.cluster.kube_dns import coredns, kube_dns
-from proxylab.cluster.objects import EndpointSlice, Key, KubeObject, Namespace, Node, Pod, PodPort, Service, ServiceCIDR
+from proxylab.cluster.objects import (
+    EndpointSlice,
+    Key,
+    KubeObject,
+    Namespace,
+    Node,
+    Pod,
+    PodPort,
+    Service,
+    ServiceCIDR,
+    Unstructured,
+)
+from proxylab.cluster.rollout import Stage
 from proxylab.cluster.slices import derive_slices
 from proxylab.cluster.updates import keep_allocated
 from proxylab.errors import ScenarioError
@@ -40,6 +53,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
         pods: the Pod objects, by name.
         services: with everything allocated, in the order of their creation.
         slices: the author's EndpointSlices.
+        further: the objects that the API only serves.
         gone: deleted pods.
         links: the links that steps have cut.
         hidden: the lab's own pods, which no report shows.
@@ -50,6 +64,7 @@ class Cluster(Struct, frozen=True, kw_only=True):
     pods: Mapping[str, Pod]
     services: tuple[Service, ...]
     slices: Mapping[Key, EndpointSlice]
+    further: Mapping[Key, Namespace | Unstructured] = field(default_factory=dict)
     gone: frozenset[str] = frozenset()
     links: Links = field(default_factory=Links)
     hidden: tuple[Pod, ...] = ()
@@ -62,11 +77,15 @@ class Cluster(Struct, frozen=True, kw_only=True):
         own = [each for each in self.services if (each.namespace, each.name) not in given]
         derived = derive_slices(own, pods, nodes)
         things: tuple[KubeObject, ...] = (*nodes, *pods, *self.services, *derived, *self.slices.values())
-        things = (*things, *self.scenario.further)
+        things = (*things, *self.further.values())
         return (*_namespaces(things), ServiceCIDR(cidrs=self.scenario.network.service_cidrs), *things)
 
     def after(self, step: Step) -> "Cluster":
-        """The cluster after a step's change.
+        """The cluster after a step. Raises ``ScenarioError`` as ``through``."""
+        return self.through(step)[-1]
+
+    def through(self, step: Step) -> "tuple[Cluster, ...]":
+        """The cluster after a step's change, and after each stage of its rollouts.
 
         Raises:
             ScenarioError: with a line for each value that a Service cannot have.
@@ -80,15 +99,24 @@ class Cluster(Struct, frozen=True, kw_only=True):
         nodes = _following(
             self.nodes, {name: _node(self.nodes.get(name), machines[name], each) for name, each in change.nodes.items()}
         )
-        return replace(
+        further = dict(self.further)
+        for each in change.workloads:
+            if each.before is not None:
+                further.pop(each.before.key)
+            if each.after is not None:
+                further[each.after.key] = each.after
+        changed = replace(
             self,
             nodes=nodes,
             pods=pods,
+            further=further,
             services=_allocated(self.scenario, _written(self.services, change.services), lambda _: step.position),
             slices=_given(self.slices, change.slices),
             gone=frozenset(name for name in (*self.gone, *self.pods) if name not in pods),
             links=self.links.after(change.links),
         )
+        stages = [stage for each in change.workloads for stage in each.stages]
+        return tuple(accumulate(stages, lambda now, stage: _after_stage(now, stage, declared), initial=changed))
 
     def brought_to(self, scenario: Scenario) -> "Cluster":
         """The cluster after applying the initial objects of another scenario with the same network.
@@ -102,6 +130,20 @@ class Cluster(Struct, frozen=True, kw_only=True):
         written = [keep_allocated(each, there[each.key]) if each.key in there else each for each in scenario.services]
         fresh = begin(scenario)
         return replace(fresh, services=_allocated(scenario, written, _positions(scenario)))
+
+
+def _after_stage(now: Cluster, stage: Stage, declared: Mapping[str, Pod]) -> Cluster:
+    """The cluster after one stage of a rollout; ``declared`` are all pods as they first are."""
+    pods = {name: pod for name, pod in now.pods.items() if name not in stage.deleted}
+    for each in stage.created:
+        is_ready = not each.template.ready_after
+        pods[each.name] = replace(declared[each.name], labels=each.labels, ready=is_ready, serving=is_ready)
+    for name in (name for name in stage.ready if name in pods):
+        pods[name] = replace(pods[name], ready=True, serving=True)
+    for name in (name for name in stage.terminating if name in pods):
+        pods[name] = replace(pods[name], ready=False, terminating=True)
+    gone = frozenset(name for name in (*now.gone, *now.pods) if name not in pods)
+    return replace(now, pods=pods, gone=gone)
 
 
 def begin(scenario: Scenario) -> Cluster:
@@ -123,6 +165,7 @@ def begin(scenario: Scenario) -> Cluster:
         pods={pod.name: pod for pod in _pods(scenario, addresses) if pod.name not in absent},
         services=_allocated(scenario, services, _positions(scenario)),
         slices={each.key: each for each in scenario.slices},
+        further={each.key: each for each in scenario.further},
         hidden=hidden,
     )
 

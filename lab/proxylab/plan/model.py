@@ -169,7 +169,8 @@ class Listener:
     """A port on which this namespace answers as ``name`` (a pod's name, or a daemon's).
 
     ``address`` is ``None`` for all addresses; pods that share a namespace have one each. With ``serves_names`` it also
-    answers DNS questions about the cluster. ``position`` is its place in the scenario.
+    answers DNS questions about the cluster. A real
+    ``program`` listens there itself. ``position`` is its place in the scenario.
     """
 
     name: str
@@ -177,6 +178,7 @@ class Listener:
     port: int
     address: IPAddress | None = None
     serves_names: bool = False
+    program: str = ""
     position: str = field(default="", compare=False)
 
 

@@ -27,6 +27,7 @@ from proxylab.plan.device_names import POD_BRIDGE
 from proxylab.plan.draft import Draft, NamespaceDraft, only
 from proxylab.plan.model import Listener, Neighbour, PodPlacement, Role, Sysctl
 from proxylab.plan.name_servers import namespace_of_name_server, serves_names
+from proxylab.scenario.dns import NameServer
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.pods import PodGroup
@@ -63,21 +64,33 @@ def add_pods(scenario: Scenario, addresses: AddressPlan, draft: Draft, nodes: Ma
                 own = addresses.pod[name]
                 listening = _listeners(name, group, own if group.shared_netns else (None,))
                 if serves_names(scenario, group):
-                    listening = [replace(each, serves_names=True) for each in listening]
+                    listening = [
+                        replace(each, serves_names=True, program=_program_of_names(scenario)) for each in listening
+                    ]
                 namespace.listeners += listening
                 draft.pod(
                     PodPlacement(name=name, node=node.name, namespace=namespace.name, device=UPLINK, addresses=own)
                 )
     if addresses.name_server:
-        _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer)
+        program = _program_of_names(scenario)
+        _add_name_server(nodes[scenario.nodes[0].name], addresses.name_server, draft, wirer, program)
 
 
-def _add_name_server(node: NamespaceDraft, own: Sequence[IPAddress], draft: Draft, wirer: "_PodLinker") -> None:
+def _program_of_names(scenario: Scenario) -> str:
+    """The real program that serves names; empty for the lab's own name server."""
+    server = scenario.name_server.server
+    return server.value if server is NameServer.COREDNS else ""
+
+
+def _add_name_server(
+    node: NamespaceDraft, own: Sequence[IPAddress], draft: Draft, wirer: "_PodLinker", program: str
+) -> None:
     """Draw the lab's own name server: connected like any pod, but in no list of pods."""
     namespace = draft.namespace(namespace_of_name_server(node.name), Role.POD)
     wirer.link_by(namespace, node, own)
     namespace.listeners += [
-        Listener(COREDNS, protocol, DNS_PORT, serves_names=True) for protocol in (Protocol.UDP, Protocol.TCP)
+        Listener(COREDNS, protocol, DNS_PORT, serves_names=True, program=program)
+        for protocol in (Protocol.UDP, Protocol.TCP)
     ]
 
 

@@ -61,18 +61,10 @@ def resolve_streams(scenario: Scenario, plan: Plan, services: Sequence[Service])
     """The scenario's streams, resolved, in order. Their targets are those when the lab begins.
 
     Raises:
-        ScenarioError: a line for every stream that names something unknown or has another protocol than TCP or UDP.
+        ScenarioError: a line for every stream that names something unknown.
     """
     resolver = _Resolver(scenario, plan, services, (), (), Links())
-    resolved_probes = _resolved(resolver, scenario.streams, 0, "stream")
-    problems = [
-        f"{stream.position}: stream {stream.name!r}: a stream cannot use {resolved.protocol}; allowed: TCP, UDP"
-        for stream, resolved in zip(scenario.streams, resolved_probes, strict=True)
-        if resolved.protocol not in (Transport.TCP, Transport.UDP)
-    ]
-    if problems:
-        raise ScenarioError(problems)
-    return resolved_probes
+    return _resolved(resolver, scenario.streams, 0, "stream")
 
 
 def resolve(

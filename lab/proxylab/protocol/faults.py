@@ -1,6 +1,14 @@
 """Carries errors from the lab process to the client: both directions of one translation."""
 
-from proxylab.errors import CapabilityError, EngineError, InternalError, LabEndedError, LabError, ScenarioError
+from proxylab.errors import (
+    CapabilityError,
+    EngineError,
+    InternalError,
+    LabEndedError,
+    LabError,
+    ProgramError,
+    ScenarioError,
+)
 from proxylab.protocol.messages import Fault
 
 __all__ = ["error_of", "fault_of"]
@@ -13,6 +21,8 @@ def fault_of(error: LabError) -> Fault:
             return Fault("capability", (error.missing, error.cure))
         case EngineError():
             return Fault("engine", (error.node, error.what, error.log))
+        case ProgramError():
+            return Fault("program", (error.program, error.what, error.log))
         case ScenarioError():
             return Fault("scenario", error.problems)
         case LabEndedError():
@@ -28,6 +38,8 @@ def error_of(fault: Fault) -> LabError:
             return CapabilityError(missing, cure)
         case "engine", (node, what, log):
             return EngineError(node, what, log)
+        case "program", (program, what, log):
+            return ProgramError(program, what, log)
         case "scenario", problems:
             return ScenarioError(problems)
         case "ended", words:

@@ -53,6 +53,7 @@ __all__ = [
     "LookUp",
     "LookedUp",
     "NodeRecord",
+    "PodStage",
     "Ready",
     "Request",
     "Send",
@@ -68,7 +69,8 @@ class Build(TaggedRecord, frozen=True):
     """Make ``plan`` real, run ``engine`` in its nodes and wait until the rules reflect ``objects``. Answer: ``Built``.
 
     An existing lab is replaced: the new one is built before the old one is closed. ``seed`` orders source ports, and is
-    part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan.
+    part of every payload. ``resolv_confs`` are the /etc/resolv.conf of namespaces of the plan. ``programs`` are the
+    paths of the real programs in pods, by name, and ``corefile`` is the author's for CoreDNS.
     """
 
     plan: Plan
@@ -76,6 +78,21 @@ class Build(TaggedRecord, frozen=True):
     engine: EngineChoice
     seed: int = 0
     resolv_confs: Mapping[str, str] = field(default_factory=dict)
+    programs: Mapping[str, str] = field(default_factory=dict)
+    corefile: str = ""
+
+
+class PodStage(Record, frozen=True, kw_only=True):
+    """One stage of a rollout (``proxylab.cluster.rollout.Stage``), as objects.
+
+    ``ended`` are the pods that stop to answer before the objects change.
+    """
+
+    applied: tuple[KubeObject, ...] = ()
+    deleted: tuple[KubeObject, ...] = ()
+    ended: tuple[str, ...] = ()
+    delay: int = 0
+    grace: int | None = None
 
 
 class Advance(TaggedRecord, frozen=True, kw_only=True):
@@ -85,6 +102,7 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
         step: its name.
         applied: objects that are new or differ from before.
         deleted: objects as they last were.
+        stages: the rollouts that follow, stage by stage.
         change: the change to engines and nodes; its objects are in ``applied`` and ``deleted``.
         until: the condition to wait for; ``None`` waits until every running engine has programmed the objects.
         streams: those that continue through the step; one that does not run yet is begun.
@@ -94,6 +112,7 @@ class Advance(TaggedRecord, frozen=True, kw_only=True):
     step: str
     applied: tuple[KubeObject, ...] = ()
     deleted: tuple[KubeObject, ...] = ()
+    stages: tuple[PodStage, ...] = ()
     change: Change = field(default_factory=Change)
     until: Until | None = None
     streams: tuple[ResolvedProbe, ...] = ()

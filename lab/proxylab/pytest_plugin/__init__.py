@@ -46,7 +46,9 @@ from proxylab.pytest_plugin.options import (
     repeats,
     report,
     seed,
+    shard,
     shell_netns_name,
+    times,
 )
 from proxylab.pytest_plugin.python_fixtures import (
     LabFactory,
@@ -78,6 +80,7 @@ __all__ = [
     "pytest_addoption",
     "pytest_collect_file",
     "pytest_collection_finish",
+    "pytest_collection_modifyitems",
     "pytest_configure",
     "pytest_generate_tests",
     "pytest_itemcollected",
@@ -111,6 +114,22 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.add_marker(marker)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the files of other shards."""
+    chosen = shard(config)
+    if chosen is None:
+        return
+    files = chosen.files([_file_of(each) for each in items], times(config))
+    left_out = [each for each in items if _file_of(each) not in files]
+    items[:] = [each for each in items if _file_of(each) in files]
+    config.hook.pytest_deselected(items=left_out)
+
+
+def _file_of(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Let the other files run if all that collection could not read are scenario files. Each stays an error."""
     if session.items and session.testsfailed == session.config.stash.get(BROKEN_FILES, 0):
@@ -136,7 +155,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     Under xdist only the controller gets the reporters that need the results of all items.
     """
-    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed):
+    for option in (engines, iptables, feature_gates, kube_proxy_flags, repeats, seed, shard, times):
         option(config)
     register(config)
     if any((flag(config, "keep"), is_paused(config), shell_netns_name(config))):

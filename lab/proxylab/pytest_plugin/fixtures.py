@@ -56,8 +56,13 @@ def lab_sessions(pytestconfig: pytest.Config) -> Iterator[Callable[[str], Sessio
             where = where_of(engine, engines(pytestconfig), one(pytestconfig, "kube_proxy"))
             flags, gates = kube_proxy_flags(pytestconfig), feature_gates(pytestconfig)
             upstream = upstream_for(engine, where, _print_progress, flags=flags, gates=gates)
-            kernel = kernels(pytestconfig)[0]
-            choice = EngineChoice(engine, iptables=iptables(pytestconfig), upstream=upstream, kernel=kernel)
+            choice = EngineChoice(
+                engine,
+                iptables=iptables(pytestconfig),
+                upstream=upstream,
+                kernel=kernels(pytestconfig)[0],
+                name_server=one(pytestconfig, "name_server"),
+            )
             return stack.enter_context(Session(choice, seed(pytestconfig), control_socket))
 
         yield OpenLabs(begin).session

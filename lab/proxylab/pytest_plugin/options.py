@@ -12,6 +12,7 @@ import pytest
 
 from proxylab.binaries.upstream import read_gates
 from proxylab.engines.engine_names import ENGINES, IPTABLES_VARIANTS, read_engine
+from proxylab.report.shards import Shard, recorded_seconds
 from proxylab.scenario.words import HOST
 
 __all__ = [
@@ -31,7 +32,9 @@ __all__ = [
     "repeats",
     "report",
     "seed",
+    "shard",
     "shell_netns_name",
+    "times",
 ]
 
 ON_FAILURE: Final = "proxylab-on-failure"
@@ -53,8 +56,17 @@ _ONE: Final = {
             "module:VERSION (default: what `proxylab engines` lists)"
         ),
     ),
+    "name-server": (
+        "NAME",
+        "the name server of labs whose scenario names none: coredns, coredns@VERSION, or a path (default: embedded)",
+    ),
     "feature-gates": ("NAME=BOOL,…", "feature gates for kube-proxy (default: none)"),
     "repeat": ("N", "run every probe N times, each time in a new lab (default: 1)"),
+    "shard": (
+        "I/N",
+        "run only the Ith of N parts of the files, Python tests included; `proxylab merge` merges their reports",
+    ),
+    "times": ("FILE", "balance the shards by the times in this report of an earlier run, JSON or JUnit XML"),
     "seed": ("N", "the seed for source ports and payloads; the same seed sends the same packets (default: 0)"),
     "bundle-dir": (
         "DIRECTORY",
@@ -181,6 +193,24 @@ def seed(config: pytest.Config) -> int:
     if not given.isdecimal():
         raise pytest.UsageError(f"--lab-seed: {given!r} is not valid; give a number from 0 on")
     return int(given)
+
+
+def shard(config: pytest.Config) -> Shard | None:
+    """The chosen shard, or ``None``. Raises ``UsageError`` for a malformed value."""
+    given = one(config, "shard")
+    try:
+        return Shard.read(given) if given else None
+    except ValueError as error:
+        raise pytest.UsageError(f"--lab-shard: {error}") from None
+
+
+def times(config: pytest.Config) -> Mapping[str, float]:
+    """The times of files in an earlier run. Raises ``UsageError`` if the file cannot be read."""
+    given = one(config, "times")
+    try:
+        return recorded_seconds(Path(given).read_text(encoding="utf-8")) if given else {}
+    except (OSError, ValueError) as error:
+        raise pytest.UsageError(f"--lab-times: {given}: {error}") from None
 
 
 def bundle_directory(config: pytest.Config) -> Path | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from proxylab.client.report_page import RunStart, write_page
 from proxylab.encoding import decode, encode
 from proxylab.pytest_plugin.items import ProbeItem
-from proxylab.pytest_plugin.options import report, seed
+from proxylab.pytest_plugin.options import report, seed, shard
 from proxylab.pytest_plugin.page_entries import NO_ENGINE, heading_in_file, heading_of_test, is_explained, taken
 from proxylab.report.html import Entry, Heading, message
 from proxylab.verdict.model import Judgement
@@ -85,7 +85,7 @@ class Gathering:
     """The hooks of the process that receives all reports and writes the page."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._begun: Final = RunStart.now(seed(config))
+        self._begun: Final = RunStart.now(seed(config), str(shard(config) or ""))
         self._found: Final[dict[str, dict[str, tuple[int, str]]]] = {}
         self._message = ""
 

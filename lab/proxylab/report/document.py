@@ -6,12 +6,14 @@ always present, with ``null`` for an absent value::
     apiVersion: proxylab/v1
     kind: RunReport
     exitCode: 1                        # as the command exits
+    shard: 2/4                         # or null
     counts: {pass: 3, fail: 1, inconclusive: 0, skip: 0}          # probes and steps
     scenarios:
     - file: scenarios/cluster-ip.lab.yaml
       name: cluster-ip
       engine: embedded/iptables
-      kernel: {name: uml, release: 7.2.11}  # as --kernel spells it and as uname prints it, null if no lab was built
+      kernel: uml                      # as --kernel spells it
+      release: 7.2.11                  # of the kernel, as uname prints it; null if no lab was built
       case: bridge-ipv6                # the id of a case of its matrix; "" without one
       tags: [hairpin]
       judgement: fail                  # pass | fail | inconclusive | skip | null, if no probe was selected
@@ -64,19 +66,20 @@ from proxylab.report.step_timeline import step_events
 from proxylab.scenario.words import Position
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
 
-__all__ = ["to_json"]
+__all__ = ["API_VERSION", "KIND", "to_json"]
 
 API_VERSION = "proxylab/v1"
 KIND = "RunReport"
 
 
-def to_json(results: Sequence[ScenarioResult]) -> str:
+def to_json(results: Sequence[ScenarioResult], shard: str | None = None) -> str:
     """The JSON document of a run, without a final newline; see the module for its keys."""
     counts = Counter(each.overall for result in results for each in result.judged)
     document = {
         "apiVersion": API_VERSION,
         "kind": KIND,
         "exitCode": int(exit_code(results)),
+        "shard": shard,
         "counts": {judgement.value: counts[judgement] for judgement in Judgement},
         "scenarios": [_scenario(result) for result in results],
     }
@@ -89,7 +92,8 @@ def _scenario(result: ScenarioResult) -> dict[str, object]:
         "file": result.file,
         "name": result.name,
         "engine": result.engine,
-        "kernel": {"name": result.kernel, "release": result.release or None},
+        "kernel": result.kernel,
+        "release": result.release or None,
         "case": result.case,
         "tags": list(result.tags),
         "judgement": result.overall,

@@ -16,6 +16,7 @@ from proxylab.cluster.objects import (
     Service,
     ServicePort,
     ServiceType,
+    Taint,
 )
 from proxylab.cluster.slices import slices_of
 from proxylab.evidence.words import endpoint
@@ -23,6 +24,7 @@ from proxylab.text import kubectl_table
 
 __all__ = ["KINDS", "Kind", "kind_named", "listing", "of_kind"]
 
+_UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 _MOST_ENDPOINTS: Final = 3
 """The number of endpoints that kubectl lists in a table that is not wide."""
 
@@ -84,7 +86,7 @@ def listing(kind: Kind, found: Sequence[KubeObject], everything: Sequence[KubeOb
 def _node(node: Node, _: Sequence[KubeObject], __: bool) -> Row:
     return (
         node.name,
-        "Ready" + (",SchedulingDisabled" if "node.kubernetes.io/unschedulable" in node.taints else ""),
+        "Ready" + (",SchedulingDisabled" if any(Taint.of(each).key == _UNSCHEDULABLE for each in node.taints) else ""),
         ",".join(map(str, node.addresses)),
         ",".join(map(str, node.pod_cidrs)),
         _labels(node.labels),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from proxylab.evidence.words import amount
+from proxylab.report.exit_code import AnyResult
 from proxylab.report.failure_text import briefly, explain
 from proxylab.report.matrix import Painter, result_table, slowest
 from proxylab.report.trace_text import journey
@@ -17,7 +18,7 @@ from proxylab.scenario.words import HOST
 from proxylab.text import WIDTH, wrapped
 from proxylab.verdict.model import UNRESOLVED, Judgement, ProbeVerdict, ScenarioResult, StepVerdict
 
-__all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines"]
+__all__ = ["Painter", "closing_lines", "run_lines", "scenario_lines", "summary_line"]
 
 _ORDER = (Judgement.FAIL, Judgement.INCONCLUSIVE, Judgement.PASS, Judgement.SKIP)
 _PARTICIPLES = {
@@ -82,7 +83,7 @@ def closing_lines(
             lines += ["", *block] if block else []
         lines.append("")
         lines += _kernels(results)
-    return [*lines, _summary(results, seconds)]
+    return [*lines, summary_line(results, seconds)]
 
 
 def _kernels(results: Sequence[ScenarioResult]) -> Iterator[str]:
@@ -187,7 +188,8 @@ def _probes_of(results: Iterable[ScenarioResult]) -> Iterator[ProbeVerdict]:
     return (probe for result in results for probe in result.probes)
 
 
-def _summary(results: Sequence[ScenarioResult], seconds: float | None) -> str:
+def summary_line(results: Sequence[AnyResult], seconds: float | None = None) -> str:
+    """The counts of a run, and its time: by default the sum of its scenarios' times."""
     counts = Counter(each.overall for result in results for each in result.judged)
     parts = [f"{counts[each]:,} {_PARTICIPLES[each]}" for each in _ORDER if counts[each]]
     skipped = sum(result.skipped is not None for result in results)

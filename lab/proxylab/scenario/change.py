@@ -11,12 +11,13 @@ from typing import Annotated, Any, Self
 
 from msgspec import field
 
-from proxylab.cluster.objects import EndpointSlice, Service
+from proxylab.cluster.objects import EndpointSlice, Service, Unstructured
+from proxylab.cluster.rollout import Stage
 from proxylab.encoding import Record
 from proxylab.scenario.keys import Check, Declared, Key, Read, WrittenAs, refused
 from proxylab.scenario.network import UPLINK
 from proxylab.scenario.problems import describe, shown
-from proxylab.scenario.syntax import Sysctls, TaintKey, distinct, label_key_fault, label_value_fault
+from proxylab.scenario.syntax import Sysctls, TaintText, distinct, label_key_fault, label_value_fault
 
 __all__ = [
     "Change",
@@ -26,6 +27,7 @@ __all__ = [
     "PodChange",
     "ServiceChange",
     "SliceChange",
+    "WorkloadChange",
 ]
 
 
@@ -42,11 +44,12 @@ class EngineAction(StrEnum):
     FLUSH = "flush"
     IPTABLES = "iptables"
     NFTABLES = "nftables"
+    IPVS = "ipvs"
 
     @property
     def mode(self) -> str:
         """The mode in which it starts the engine; empty for the mode that the engine had."""
-        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES) else ""
+        return self if self in (EngineAction.IPTABLES, EngineAction.NFTABLES, EngineAction.IPVS) else ""
 
     @property
     def ends(self) -> bool:
@@ -99,6 +102,17 @@ class SliceChange(_ObjectChange, frozen=True, kw_only=True):
     """An EndpointSlice that the author adds or changes. ``slice`` is the whole new object, ``None`` to delete it."""
 
     slice: EndpointSlice | None = None
+
+
+class WorkloadChange(_ObjectChange, frozen=True, kw_only=True):
+    """A workload that is added, changed or deleted: what the API serves, and the stages in which its pods follow.
+
+    ``before`` and ``after`` are ``None`` where there is no such workload.
+    """
+
+    before: Unstructured | None = None
+    after: Unstructured | None = None
+    stages: tuple[Stage, ...] = ()
 
 
 class LinkChange(Record, frozen=True, kw_only=True):
@@ -165,9 +179,9 @@ class NodeChange(Declared, frozen=True, kw_only=True):
         _LabelChanges, Key("Labels to set; null removes a label.", [{"topology.kubernetes.io/zone": "zone-b"}])
     ] = field(default_factory=dict)
     taints: Annotated[
-        Annotated[tuple[TaintKey, ...], Check(distinct)] | None,
+        Annotated[tuple[TaintText, ...], Check(distinct)] | None,
         Key(
-            "Keys of all taints that the node has from this step on; an empty list removes them all.",
+            "All taints that the node has from this step on; an empty list removes them all.",
             [["ToBeDeletedByClusterAutoscaler"]],
         ),
     ] = None
@@ -213,6 +227,20 @@ class Change(Declared, frozen=True, kw_only=True):
             "EndpointSlices by name, each with a merge patch, as for services.",
             [{"echo-1": {"endpoints": [{"addresses": ["203.0.113.10"]}]}}],
             alias="endpointSlices",
+        ),
+    ] = ()
+    workloads: Annotated[
+        tuple[WorkloadChange, ...],
+        WrittenAs(_Patches, WorkloadChange.of),
+        Key(
+            "Deployments, StatefulSets, DaemonSets and ReplicaSets by name, each with a merge patch, as for services. "
+            "Their pods follow as in a cluster: a changed template is a rolling update.",
+            [
+                {
+                    "web": {"spec": {"replicas": 5}},
+                    "db": {"spec": {"template": {"metadata": {"annotations": {"v": "2"}}}}},
+                }
+            ],
         ),
     ] = ()
     pods: Annotated[

@@ -19,6 +19,7 @@ from proxylab.scenario.change import (
     PodChange,
     ServiceChange,
     SliceChange,
+    WorkloadChange,
 )
 from proxylab.scenario.document import Document, Location
 from proxylab.scenario.inventory import Inventory, check_readiness
@@ -30,6 +31,7 @@ from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.updates import patched, patched_service
 from proxylab.scenario.words import Position
+from proxylab.scenario.workload_timeline import Rollouts
 
 __all__ = ["ClusterState", "read_changes"]
 
@@ -51,7 +53,7 @@ class ClusterState(Struct, frozen=True, kw_only=True):
 
 
 def read_changes(
-    parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems
+    parts: Parts, inventory: Inventory, manifests: Manifests, rollouts: Rollouts, problems: Problems
 ) -> tuple[ClusterState, ...]:
     """The state after each step.
 
@@ -59,7 +61,8 @@ def read_changes(
         parts: the scenario's well-formed parts.
         inventory: its names.
         manifests: its objects when the lab begins.
-        problems: takes the mistakes in the changes.
+        rollouts: the changes of its workloads, by step.
+        problems: takes the mistakes in the other changes.
     """
     now = ClusterState(change=Change(), manifests=manifests, pods=parts.single_pods, running=frozenset(inventory.nodes))
     states: list[ClusterState] = []
@@ -68,7 +71,8 @@ def read_changes(
         if step.change is None:
             now = replace(now, change=Change(), manifests=replace(now.manifests, complete=False), pods=None)
         else:
-            now = _Reader(parts, inventory, location, problems).after(now, step.change)
+            written = replace(step.change, workloads=rollouts[index])
+            now = _Reader(parts, inventory, location, problems).after(now, written)
         states.append(now)
     return tuple(states)
 
@@ -84,6 +88,8 @@ class _Reader(Struct, frozen=True):
     def after(self, now: ClusterState, written: Change) -> ClusterState:
         manifests = self._objects(now.manifests, written)
         changes, pods = self._pods(now.pods, written.pods)
+        if pods is not None:
+            pods = _after_rollouts(pods, written.workloads)
         engines, running = self._engines(now.running, written.engines)
         cut = self._links(now.cut, written.links)
         for name in written.nodes:
@@ -268,6 +274,17 @@ class _Reader(Struct, frozen=True):
             what, allowed = f"{name} has no link {device}", f"allowed: {listed(devices)}"
             self.problems.add(location.key, what, allowed=allowed, word=device, known=devices)
         return device in devices
+
+
+def _after_rollouts(pods: Mapping[str, PodGroup], changes: Sequence[WorkloadChange]) -> Mapping[str, PodGroup]:
+    """The pods after all stages of the changes."""
+    after = dict(pods)
+    for stage in (stage for change in changes for stage in change.stages):
+        for each in (each for each in stage.created if each.name in after):
+            after[each.name] = replace(after[each.name], present=True, labels=each.labels)
+        for name in (name for name in stage.deleted if name in after):
+            after[name] = replace(after[name], present=False)
+    return after
 
 
 _KEEPS: Final = "an object keeps its kind, namespace and name"

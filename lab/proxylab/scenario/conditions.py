@@ -10,7 +10,7 @@ from proxylab.scenario.problems import Problems, listed, shown
 from proxylab.scenario.steps import StepException
 from proxylab.scenario.syntax import sysctl_fault
 from proxylab.scenario.versions import VersionRange
-from proxylab.scenario.words import RUNNING_MODES, Mode
+from proxylab.scenario.words import Mode
 
 __all__ = ["check_conditions"]
 
@@ -36,9 +36,6 @@ def check_conditions(parts: Parts, problems: Problems) -> None:
         if count > MOST_CASES:
             problems.add(spec["matrix"].key, f"this makes {count} cases", allowed=f"allowed: {MOST_CASES}")
         _check_family(parts, axes, spec["matrix"]["family"], problems)
-        if parts.matrix.mode and not {*RUNNING_MODES} & {*parts.matrix.mode}:
-            what = "not yet: this version can run none of these modes"
-            problems.add(spec["matrix"]["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
     _refuse_family(parts.failures, spec["except"], "one engine serves both families", problems)
     _check_exceptions(parts, parts.failures, spec["except"], problems)
     for index, probe in enumerate(parts.probes):

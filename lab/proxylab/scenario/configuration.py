@@ -18,6 +18,7 @@ from proxylab.addresses import IPAddress, IPNetwork
 from proxylab.cluster.configuration import (
     ConntrackTimeouts,
     DetectLocalMode,
+    IpvsConfiguration,
     NftablesConfiguration,
     ProxyConfiguration,
     SocketAddress,
@@ -27,7 +28,7 @@ from proxylab.scenario.keys import Between, Check, Key, Manifest, Read, ignored_
 from proxylab.scenario.problems import Problems, describe, listed, shown
 from proxylab.scenario.syntax import Address, read_network
 from proxylab.scenario.validation import validated
-from proxylab.scenario.words import RUNNING_MODES, Mode
+from proxylab.scenario.words import Mode, Scheduler
 
 __all__ = ["CONFIGURATION_KIND", "CONFIGURATION_VERSION", "Configured", "KubeProxyManifest", "read_configuration"]
 
@@ -90,8 +91,8 @@ def _mode(value: object) -> object:
     if value in ("", *Mode):
         return value or Mode.IPTABLES
     word = value if isinstance(value, str) else ""
-    allowed = f"allowed: {listed(RUNNING_MODES)}"
-    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=RUNNING_MODES)
+    allowed = f"allowed: {listed(Mode)}"
+    raise refused(f"the mode {shown(value)} is unknown", allowed=allowed, word=word, known=tuple(Mode))
 
 
 def _device(value: object) -> str:
@@ -105,13 +106,9 @@ _Networks = Annotated[tuple[IPNetwork, ...], Read(_networks, str)]
 _UNSET_IF_EMPTY: Final = Read(_absent_if_empty)
 
 
-class _Nftables(Manifest, frozen=True, kw_only=True):
-    """``nftables``: keys of this mode."""
+class _Periods(Manifest, frozen=True, kw_only=True):
+    """The keys that every mode has."""
 
-    masquerade_bit: Annotated[int, Between(0, 31), Key("The bit of the packet mark that requests masquerading.")] = (
-        _DEFAULT.masquerade_bit
-    )
-    masquerade_all: Annotated[bool, Key("Masquerade all traffic to cluster IPs.")] = False
     # The API cannot tell a zero from an absent key here (SetDefaults_KubeProxyConfiguration).
     sync_period: Annotated[
         _Duration,
@@ -125,10 +122,39 @@ class _Nftables(Manifest, frozen=True, kw_only=True):
     ] = _DEFAULT.min_sync_period
 
 
+class _Nftables(_Periods, frozen=True, kw_only=True):
+    """``nftables``: keys of this mode."""
+
+    masquerade_bit: Annotated[int, Between(0, 31), Key("The bit of the packet mark that requests masquerading.")] = (
+        _DEFAULT.masquerade_bit
+    )
+    masquerade_all: Annotated[bool, Key("Masquerade all traffic to cluster IPs.")] = False
+
+
 class _Iptables(_Nftables, frozen=True, kw_only=True):
     """``iptables``: the keys of nftables and one more."""
 
     localhost_node_ports: Annotated[bool, Key("Serve IPv4 node ports on 127.0.0.0/8 too.")] = True
+
+
+class _Ipvs(_Periods, frozen=True, kw_only=True):
+    """``ipvs``: keys of this mode."""
+
+    scheduler: Annotated[
+        Scheduler,
+        Read(lambda value: value or Scheduler.RR),
+        Key("The kernel's scheduler (ip_vs_*), which chooses endpoints; rr by default."),
+    ] = Scheduler.RR
+    exclude_cidrs: Annotated[
+        tuple[Annotated[IPNetwork, Read(read_network, str)], ...],
+        Key("Virtual servers with addresses in these networks are not the proxy's.", alias="excludeCIDRs"),
+    ] = ()
+    strict_arp: Annotated[
+        bool, Key("Answer ARP only for addresses of the device that is asked.", alias="strictARP")
+    ] = False
+    tcp: Annotated[_Duration, Key("How long IPVS keeps idle TCP connections; 0s: as it is.", alias="tcpTimeout")] = 0
+    tcp_fin: Annotated[_Duration, Key("The same after a FIN.", alias="tcpFinTimeout")] = 0
+    udp: Annotated[_Duration, Key("The same for UDP.", alias="udpTimeout")] = 0
 
 
 class _Conntrack(Manifest, frozen=True, kw_only=True):
@@ -171,7 +197,6 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
             ("logging", "bindAddressHardFail", "enableProfiling", "showHiddenMetricsForVersion", "oomScoreAdj"),
             "It changes no rule; the lab does not pass it on.",
         ),
-        "ipvs": "For mode ipvs.",
         "winkernel": "For mode kernelspace.",
         "configSyncPeriod": "The proxy never polls the lab's store.",
         "portRange": "For mode userspace.",
@@ -200,6 +225,7 @@ class KubeProxyManifest(Manifest, frozen=True, kw_only=True):
     ] = ()
     iptables: Annotated[_Iptables, Key("Keys of mode iptables.")] = _Iptables()
     nftables: Annotated[_Nftables, Key("Keys of mode nftables.")] = _Nftables()
+    ipvs: Annotated[_Ipvs, Key("Keys of mode ipvs; it takes masquerading from iptables.")] = _Ipvs()
     feature_gates: Annotated[
         Mapping[str, bool],
         Key("Feature gates of the real kube-proxy; embedded engines refuse those that they do not have."),
@@ -252,10 +278,7 @@ def read_configuration(documents: Sequence[Location], problems: Problems) -> Con
 
 
 def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) -> None:
-    """The rules between keys (pkg/proxy/apis/config/validation), and the modes that no engine has."""
-    if manifest.mode is Mode.IPVS:
-        what = f"not yet: this version cannot run mode {manifest.mode}"
-        problems.add(location["mode"].spot, what, allowed=f"allowed: {listed(RUNNING_MODES)}")
+    """The rules between keys (pkg/proxy/apis/config/validation)."""
     needed = {
         DetectLocalMode.BRIDGE_INTERFACE: ("bridgeInterface", manifest.detect_local.bridge_interface),
         DetectLocalMode.INTERFACE_NAME_PREFIX: ("interfaceNamePrefix", manifest.detect_local.interface_name_prefix),
@@ -278,7 +301,7 @@ def _check(manifest: KubeProxyManifest, location: Location, problems: Problems) 
         problems.add(
             location["clusterCIDR"].spot, "has two networks of one family", allowed="at most one of each family"
         )
-    for key, section in {"iptables": manifest.iptables, "nftables": manifest.nftables}.items():
+    for key, section in {"iptables": manifest.iptables, "nftables": manifest.nftables, "ipvs": manifest.ipvs}.items():
         if section.min_sync_period > section.sync_period:
             what = f"{section.min_sync_period:g} s is longer than the syncPeriod of {section.sync_period:g} s"
             problems.add(location[key]["minSyncPeriod"].spot, what, allowed="make it no longer")
@@ -299,6 +322,7 @@ def _configuration(manifest: KubeProxyManifest) -> ProxyConfiguration:
         healthz=manifest.healthz_bind_address or healthz,
         metrics=manifest.metrics_bind_address or metrics,
         nftables=NftablesConfiguration(**asdict(manifest.nftables)),
+        ipvs=IpvsConfiguration(**asdict(manifest.ipvs)),
         feature_gates=manifest.feature_gates,
     )
 

@@ -254,8 +254,9 @@ class Expect(Declared, frozen=True, kw_only=True):
     backends: Annotated[
         Annotated[tuple[_AnyBackend, ...], NOT_EMPTY] | None,
         Key(
-            "The pods that the flows must reach: each of these, and no other. NAME:PORT names one port of a pod; the "
-            "lab judges in any case whether a flow came to a target port of the Service.",
+            "The pods that the flows must reach: each of these, and no other. The name of a workload stands for its "
+            "pods. NAME:PORT names one port of a pod; the lab judges in any case whether a flow came to a target port "
+            "of the Service.",
             [["echo-1", "echo-2"], ["web-1:8443"]],
         ),
     ] = None

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from proxylab.cluster.kinds import KEPT_KINDS, OLD_GROUP, group_of, is_custom, kept_kind
 from proxylab.cluster.objects import Unstructured
+from proxylab.scenario.controllers import WORKLOADS
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import Key, Manifest
 from proxylab.scenario.problems import Problems, describe, shown
@@ -175,7 +176,7 @@ def unstructured(location: Location, definitions: Mapping[str, Definition], prob
 
 
 def note_on(kept: Iterable[Unstructured]) -> str:
-    """The note that these objects have no effect; empty if there are none."""
-    numbers = Counter(each.key.kind for each in kept)
+    """The note on those of the objects that have no effect; empty if there are none."""
+    numbers = Counter(each.key.kind for each in kept if each.kind not in WORKLOADS)
     shown_kinds = (f"{number} {kind}" for kind, number in sorted(numbers.items()))
     return f"the API serves them, and they have no effect here: {', '.join(shown_kinds)}" if numbers else ""

@@ -19,6 +19,7 @@ from proxylab.errors import InternalError
 from proxylab.scenario.changes import ClusterState, read_changes
 from proxylab.scenario.conditions import check_conditions
 from proxylab.scenario.configuration import CONFIGURATION_KIND, Configured, read_configuration
+from proxylab.scenario.dns import Dns
 from proxylab.scenario.document import Document, Location, Spot, with_probes, with_steps
 from proxylab.scenario.flows import check_probes
 from proxylab.scenario.inventory import Inventory, Subject, take_inventory
@@ -34,6 +35,7 @@ from proxylab.scenario.steps import Step
 from proxylab.scenario.streams import check_steps, check_streams
 from proxylab.scenario.strict import check_strictly
 from proxylab.scenario.words import Position
+from proxylab.scenario.workload_timeline import Rollouts, with_workloads
 
 __all__ = ["load_scenario", "parse_scenario", "parse_with_probes", "read_text"]
 
@@ -157,7 +159,7 @@ def _scenario(
     manifests = read_manifests(others, known_network(parts), problems)
     check_services(manifests, problems)
     _check_strictly(others, strict, problems)
-    parts = with_objects(parts, manifests, problems)
+    parts, rollouts = with_workloads(with_objects(parts, manifests, problems), manifests, problems)
     states: tuple[ClusterState, ...] = ()
     if complete:
         inventory = take_inventory(parts, problems)
@@ -170,18 +172,20 @@ def _scenario(
             lambda probe, location: Subject(probe, location, parts, inventory, manifests, pods, problems),
             problems,
         )
-        states = _steps(parts, inventory, manifests, problems)
+        states = _steps(parts, inventory, manifests, rollouts, problems)
     problems.raise_any()
     return _built(file, parts, manifests, states, configured)
 
 
-def _steps(parts: Parts, inventory: Inventory, manifests: Manifests, problems: Problems) -> "tuple[ClusterState, ...]":
+def _steps(
+    parts: Parts, inventory: Inventory, manifests: Manifests, rollouts: Rollouts, problems: Problems
+) -> "tuple[ClusterState, ...]":
     """Check streams and steps, and return the cluster's state at each step."""
     if not (parts.streams or parts.steps):
         return ()
 
     check_streams(parts, inventory, manifests, problems)
-    states = read_changes(parts, inventory, manifests, problems)
+    states = read_changes(parts, inventory, manifests, rollouts, problems)
     check_steps(parts, inventory, states, problems)
     return states
 
@@ -265,7 +269,8 @@ def _built(
         streams=spec.streams,
         steps=steps,
         failures=spec.exceptions,
-        dns=spec.dns,
+        dns=spec.dns is not None,
+        name_server=spec.dns or Dns(),
         matrix=spec.matrix,
         requires=spec.requires,
         notes=(*_notes(manifests, configured), *_long_names(document.metadata.name, spec.probes, steps)),

@@ -15,6 +15,8 @@ from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, without_leading_zeros
 from proxylab.cluster.objects import SERVICE_NAME_LABEL, EndpointSlice, Key, Namespace, Service, Unstructured
+from proxylab.cluster.workloads import Workload
+from proxylab.scenario.controllers import WORKLOADS, WorkloadManifest, check_workload, workload_of
 from proxylab.scenario.document import Location, Path, path_text
 from proxylab.scenario.keys import ignored_keys
 from proxylab.scenario.kinds import AnyManifest, definition, is_hook, items_of, kind_of, old_version, unstructured
@@ -41,6 +43,8 @@ __all__ = [
     "ManifestObject",
     "Manifests",
     "ServiceId",
+    "WorkloadId",
+    "WorkloadObject",
     "check_services",
     "read_manifests",
     "with_leading_zeros",
@@ -50,6 +54,8 @@ Entry = TypeVar("Entry", PodGroup, Node)
 Kept = TypeVar("Kept", PodManifest, NodeManifest)
 ServiceId = tuple[str, str]
 """Namespace and name."""
+WorkloadId = tuple[str, str, str]
+"""Namespace, name and kind."""
 
 _FREE: Final = "choose another, or remove it"
 _TO_ADDRESSES: Final = {
@@ -66,6 +72,13 @@ class ManifestObject(Struct, Generic[Entry], frozen=True):
     location: Location
 
 
+class WorkloadObject(Struct, frozen=True):
+    """A workload from a manifest, ``None`` if it is not well-formed."""
+
+    workload: Workload | None
+    location: Location
+
+
 class Manifests(Struct):
     """The contents of a file's manifests.
 
@@ -77,8 +90,9 @@ class Manifests(Struct):
         sliced: the Services whose slices the author gives.
         pods: the Pods by name.
         nodes: the Nodes by name.
+        workloads: every workload with a name, by namespace, name and kind.
         namespaces: the Namespaces by name.
-        kept: the objects that have no effect, by their identity.
+        kept: the objects that the API serves as they are written, by their identity.
         complete: whether the kind of every document is known, so that no Service is missing here.
         ignored: the paths of keys that have no effect, without indexes.
         notes: effects that may surprise the author.
@@ -91,6 +105,7 @@ class Manifests(Struct):
     sliced: set[ServiceId] = field(default_factory=set)
     pods: dict[str, ManifestObject[PodGroup]] = field(default_factory=dict)
     nodes: dict[str, ManifestObject[Node]] = field(default_factory=dict)
+    workloads: dict[WorkloadId, WorkloadObject] = field(default_factory=dict)
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     kept: dict[Key, Unstructured] = field(default_factory=dict)
     complete: bool = True
@@ -189,6 +204,8 @@ class _Reader:
             readers[kind](location)
         elif kind in ("Ingress", "ServiceCIDR"):
             self.found.notes.append(f"no effect on proxying: {kind} {name}")
+        elif kind in WORKLOADS:
+            self._read_workload(kind, location)
         else:
             self._kept.append(location)
         if kind is not None and (note := old_version(kind, location)):
@@ -258,6 +275,18 @@ class _Reader:
             note = f"{where}: proxies take {each.value} for {usual}; today's API server refuses leading zeros"
             self.found.notes.append(note)
         return stored
+
+    def _read_workload(self, kind: str, location: Location) -> None:
+        manifest = validated(WorkloadManifest, location, self._problems)
+        name = self._first(kind, location)
+        if name is None:
+            return
+        workload = None
+        if manifest is not None:
+            check_workload(manifest, location, self._problems)
+            workload = workload_of(manifest, location)
+            self._kept.append(location)
+        self.found.workloads[*name, kind] = WorkloadObject(workload, location)
 
     def _read_namespace(self, location: Location) -> None:
         manifest = validated(AnyManifest, location, self._problems)

@@ -11,6 +11,7 @@ from msgspec import field
 from proxylab.cluster.configuration import ProxyConfiguration
 from proxylab.cluster.objects import EndpointSlice, Namespace, Service, Unstructured
 from proxylab.encoding import Record
+from proxylab.scenario.dns import Dns
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
 from proxylab.scenario.network import Network
@@ -55,8 +56,8 @@ class Scenario(Record, frozen=True, kw_only=True):
     objects that the API only serves. A scenario with a ``matrix`` stands for all its cases; ``cases`` expands it into
     one scenario for each, with its ``case``. ``service_positions`` are the places of ``services``, in the same order.
     ``proxy`` is ``None`` if the file holds no configuration. With ``dns`` the lab has a name server even if no probe
-    dials a name. ``failures`` name engines that cannot program the scenario; in an expanded case, the one that holds
-    there, if any.
+    dials a name; ``name_server`` says which. ``failures`` name engines that cannot program the scenario; in an expanded
+    case, the one that holds there, if any.
     """
 
     file: str
@@ -79,6 +80,7 @@ class Scenario(Record, frozen=True, kw_only=True):
     steps: tuple[Step, ...] = ()
     failures: tuple[EngineFailure, ...] = ()
     dns: bool = False
+    name_server: Dns = Dns()
     matrix: Matrix = Matrix()
     requires: Requirements = Requirements()
     case: Case = field(default_factory=Case)

@@ -20,7 +20,7 @@ from proxylab.scenario.syntax import (
     Network,
     PortNumber,
     Sysctls,
-    TaintKey,
+    TaintText,
     distinct,
 )
 from proxylab.scenario.words import Position
@@ -165,11 +165,11 @@ class Node(Declared, frozen=True, kw_only=True):
         Key("Labels of the Node object, such as its zone.", [{"topology.kubernetes.io/zone": "zone-a"}]),
     ] = field(default_factory=dict)
     taints: Annotated[
-        tuple[TaintKey, ...],
+        tuple[TaintText, ...],
         Check(distinct),
         Key(
-            "Keys of the Node object's taints. A proxy reports itself unhealthy on a node that the cluster autoscaler "
-            "is about to remove.",
+            "The Node object's taints: keys, or KEY=VALUE:EFFECT. Workloads keep away from taints that they do not "
+            "tolerate. A proxy reports itself unhealthy on a node that the cluster autoscaler is about to remove.",
             [["ToBeDeletedByClusterAutoscaler"]],
         ),
     ] = ()

@@ -312,9 +312,9 @@ class Probe(Declared, frozen=True, kw_only=True):
 class Stream(Declared, frozen=True, kw_only=True):
     """A flow that lasts through all steps, with a packet at a fixed interval. The lab counts every loss.
 
-    Over UDP it is one 5-tuple. Over TCP it is a connection; when that ends, the stream opens another one, from a new
-    port unless ``from`` names one. The stream begins with the first step and pauses while the lab sends probes. It
-    resolves its target once, when the lab begins.
+    Over UDP it is one 5-tuple. Over TCP and SCTP it is a connection; when that ends, the stream opens another one, from
+    a new port unless ``from`` names one. The stream begins with the first step and pauses while the lab sends probes.
+    It resolves its target once, when the lab begins.
     """
 
     name: Annotated[Name, OWN_NAME]

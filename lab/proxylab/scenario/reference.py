@@ -16,8 +16,9 @@ _HEAD: Final = """\
 A scenario is one file, `*.lab.yaml`. It holds a document of kind `Scenario` and, separated by `---`, Kubernetes
 manifests as a person writes them or `kubectl get -o yaml` prints them: `Service`, `EndpointSlice` (replaces the slices
 that the lab derives for its Service), `Pod`, `Node`, `Endpoints`, `List`, and one `KubeProxyConfiguration` for all
-proxies. Objects of other kinds have no effect; the lab's API serves them. So the output of `helm template` and
-`kustomize build` is a file of manifests, too.
+proxies. The lab makes the pods of `Deployment`, `ReplicaSet`, `StatefulSet`, `DaemonSet` and `Job`. Objects of other
+kinds have no effect; the lab's API serves them. So the output of `helm template` and `kustomize build` is a file of
+manifests, too.
 
 For completion in an editor with yaml-language-server, name the schema in the first line of the file:
 

@@ -6,6 +6,7 @@ The keys of each part of ``spec`` stand in the module from which this one import
 from enum import StrEnum
 from typing import Annotated, Any
 
+from proxylab.scenario.dns import AnyDns
 from proxylab.scenario.hosts import Host, LoadBalancer
 from proxylab.scenario.keys import NOT_EMPTY, Check, Declared, Key, declared_keys, refused
 from proxylab.scenario.matrix import EngineFailure, Matrix, Requirements
@@ -108,14 +109,14 @@ class Spec(Declared, frozen=True, kw_only=True):
         ),
     ] = ()
     dns: Annotated[
-        bool,
+        AnyDns,
         Key(
             "Whether the lab runs a name server behind the Service kube-dns, at the tenth address of the service "
             "network, and gives pods an /etc/resolv.conf that names it. A probe that dials a name turns it on. If the "
             "scenario declares a Service kube-dns in kube-system, the pods that it selects serve names instead.",
-            [True],
+            [True, {"server": "coredns"}],
         ),
-    ] = False
+    ] = None
     matrix: Annotated[
         Matrix,
         Key(

@@ -129,7 +129,7 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
     A step begins with a packet of each stream just before the change. After its wait each stream sends at least five
     more packets. The step ends when every packet is answered, rejected or proven lost; then streams pause until the
     next step. So a loss counts in the step whose change causes it. TCP gets one second to retransmit what is missing at
-    the end. A packet that TCP delivers in a later step stays lost, and that step shows it as late.
+    the end, SCTP 3.5 s. A packet that they deliver in a later step stays lost, and that step shows it as late.
     """
 
     backend: Annotated[str | None, Key("The pod that answers every packet after the step's wait.", ["old"])] = None
@@ -149,7 +149,7 @@ class StreamExpect(Declared, frozen=True, kw_only=True):
         Key("How many packets of the step get no answer: a number, or bounds.", [0, {"atLeast": 1, "atMost": 10}]),
     ] = None
     rejected: Annotated[_AnyCount | None, Key("How many packets get an ICMP error.", [{"atLeast": 1}])] = None
-    resets: Annotated[_AnyCount | None, Key("How many TCP resets the sender gets.", [0])] = None
+    resets: Annotated[_AnyCount | None, Key("How many TCP resets, or SCTP aborts, the sender gets.", [0])] = None
     delay: Annotated[Duration | None, Key("The longest that an answer may take.", ["200ms"])] = None
     position: Position
     positions: Mapping[str, Position] = field(default_factory=dict)

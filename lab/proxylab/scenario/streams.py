@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import Transport
 from proxylab.scenario.change import EngineAction
 from proxylab.scenario.changes import ClusterState
 from proxylab.scenario.check_expect import check_conntrack, check_source
@@ -58,10 +57,9 @@ def _check_stream(subject: Subject) -> None:
         return
     if send.flows != 1:
         problems.add(location["send"]["flows"].spot, "a stream is one flow", allowed="remove the key")
-    if send.protocol in (Transport.ICMP, Transport.SCTP):
-        echo = "echo requests: it needs answers from a backend"
-        what = f"a stream cannot send {echo if subject.echo else send.protocol}"
-        problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP")
+    if subject.echo:
+        what = "a stream cannot send echo requests: it needs answers from a backend"
+        problems.add(location["send"]["protocol"].spot, what, allowed="allowed: TCP, UDP, SCTP")
     if send.manner is not Manner.CONNECT:
         what = "a stream is a flow of the kernel's sockets"
         problems.add(location["send"]["as"].spot, what, allowed=f"allowed: {Manner.CONNECT}")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, Final
 
+from proxylab.cluster.kinds import is_custom
 from proxylab.errors import CapabilityError
 from proxylab.scenario.document import Location
 from proxylab.scenario.problems import Problems, listed, shown
@@ -59,6 +60,8 @@ def _objects(location: Location) -> Iterator[Location]:
 def _check(location: Location, version: str, release: str, problems: Problems) -> None:
     kind, api = str(location["kind"].value), str(location["apiVersion"].value)
     validator = _validator(release, kind, api)
+    if validator is None and is_custom(api):
+        return  # only its CustomResourceDefinition has its schema
     if validator is None:
         problems.add(location["kind"].spot, f"Kubernetes {version} has no {kind} in {api}")
         return

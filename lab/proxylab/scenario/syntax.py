@@ -6,6 +6,7 @@ from ipaddress import ip_address, ip_interface, ip_network
 from typing import Annotated, Any, Final, TypeVar
 
 from proxylab.addresses import IPAddress, IPInterface, IPNetwork
+from proxylab.cluster.objects import Taint
 from proxylab.scenario.keys import Between, Check, Read, refused
 from proxylab.scenario.problems import describe, shown
 
@@ -23,7 +24,7 @@ __all__ = [
     "PortReference",
     "SysctlValue",
     "Sysctls",
-    "TaintKey",
+    "TaintText",
     "distinct",
     "is_address",
     "is_dns1035_label",
@@ -45,6 +46,7 @@ _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _PORT_NAME = re.compile(r"(?=.*[a-z])(?!.*--)[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?")
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_RULE = "has 63 letters, digits, '-', '_' and '.' at most, a letter or digit at both ends"
+_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _DURATION = re.compile(r"([0-9]{1,6})(ms|s)")
 _DEVICE = re.compile(r"[A-Za-z0-9_-]{1,15}")  # IFNAMSIZ of linux/if.h is 16 with its final null
 _SYSCTL = re.compile(r"net(\.[A-Za-z0-9_/-]+)+")
@@ -117,6 +119,16 @@ def _checked(fault: Callable[[str], str]) -> Callable[[str], str]:
         return text
 
     return validate
+
+
+def _taint(text: str) -> str:
+    taint = Taint.of(text)
+    if fault := label_key_fault(taint.key) or label_value_fault(taint.value):
+        raise refused(f"{shown(text)}: {fault}")
+    if taint.effect not in _EFFECTS:
+        what = f"{shown(taint.effect)} is no effect of a taint"
+        raise refused(what, allowed=f"allowed: {', '.join(_EFFECTS)}", word=taint.effect, known=_EFFECTS)
+    return text
 
 
 def read_port_reference(value: object) -> object:
@@ -241,6 +253,6 @@ Labels = Mapping[
     Annotated[str, Check(_checked(label_key_fault))],
     Annotated[str, Check(_checked(label_value_fault))],
 ]
-TaintKey = Annotated[str, Check(_checked(label_key_fault))]
+TaintText = Annotated[str, Check(_taint)]
 SysctlValue = Annotated[str, Read(_sysctl_value, int | str)]
 Sysctls = Mapping[Annotated[str, Check(_sysctl_name)], SysctlValue]

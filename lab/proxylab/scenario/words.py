@@ -8,7 +8,6 @@ from proxylab.encoding import Record
 __all__ = [
     "DEBIAN",
     "HOST",
-    "RUNNING_MODES",
     "TERMINATING_MODES",
     "UML",
     "Frontend",
@@ -17,6 +16,7 @@ __all__ = [
     "Outcome",
     "Position",
     "Reply",
+    "Scheduler",
     "Spread",
 ]
 
@@ -96,8 +96,25 @@ class Mode(StrEnum):
     USERSPACE = "userspace"
 
 
-RUNNING_MODES: Final = (Mode.IPTABLES, Mode.NFTABLES, Mode.USERSPACE)
-"""The modes that some engine runs."""
+class Scheduler(StrEnum):
+    """``ipvs.scheduler``: who gets a new connection (net/netfilter/ipvs/ip_vs_*.c).
+
+    ``rr`` and ``wrr`` take turns; ``lc``, ``wlc``, ``sed`` and ``nq`` look at open connections; ``lblc``, ``dh``,
+    ``sh`` and ``mh`` go by addresses.
+    """
+
+    RR = "rr"
+    WRR = "wrr"
+    LC = "lc"
+    WLC = "wlc"
+    LBLC = "lblc"
+    LBLCR = "lblcr"
+    DH = "dh"
+    SH = "sh"
+    SED = "sed"
+    NQ = "nq"
+    MH = "mh"
+
 
 TERMINATING_MODES: Final = frozenset({Mode.USERSPACE})
 """The modes in which a program ends connections to Services and opens other ones to endpoints."""

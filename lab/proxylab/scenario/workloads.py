@@ -11,13 +11,14 @@ from ipaddress import ip_address
 from typing import Annotated, ClassVar
 
 from proxylab.addresses import Family, IPAddress, Protocol, without_leading_zeros
-from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice
+from proxylab.cluster.objects import SERVICE_NAME_LABEL, Endpoint, EndpointPort, EndpointSlice, Taint
 from proxylab.scenario.document import Location
 from proxylab.scenario.keys import NOT_EMPTY, Check, Key, Manifest
 from proxylab.scenario.nodes import Node
-from proxylab.scenario.pods import ListeningPort, PodGroup
+from proxylab.scenario.pod_spec import Loose, PodSpec
+from proxylab.scenario.pods import PodGroup
 from proxylab.scenario.services import Metadata, StoredAddress
-from proxylab.scenario.syntax import PortName, PortNumber, distinct, is_address
+from proxylab.scenario.syntax import PortNumber, distinct, is_address
 
 __all__ = [
     "AddressType",
@@ -143,37 +144,7 @@ class EndpointsManifest(Manifest, frozen=True, kw_only=True):
     subsets: Annotated[tuple[_Subset, ...], Key("Addresses with their ports.")] = ()
 
 
-class _Loose(Manifest, frozen=True):
-    """A mapping of a Pod or Node."""
-
-    loose = True
-
-
-class _ContainerPort(_Loose, frozen=True, kw_only=True):
-    """One port of a container."""
-
-    name: Annotated[PortName, Key("The name that a Service's targetPort may use.")] = ""
-    port: Annotated[PortNumber, Key("The port.", alias="containerPort")]
-    protocol: Annotated[Protocol, Key("The transport protocol.")] = Protocol.TCP
-
-
-class _Container(_Loose, frozen=True):
-    """One container."""
-
-    ports: Annotated[tuple[_ContainerPort, ...], Key("The ports it listens on.")] = ()
-
-
-class _PodSpec(_Loose, frozen=True):
-    """``spec`` of a Pod."""
-
-    node_name: Annotated[str, Key("The node it runs on.")] = ""
-    host_network: Annotated[bool, Key("Whether it uses its node's network.")] = False
-    hostname: Annotated[str, Key("Its name in DNS below its subdomain.")] = ""
-    subdomain: Annotated[str, Key("The headless Service under which it has a DNS name.")] = ""
-    containers: Annotated[tuple[_Container, ...], Key("Its containers.")] = ()
-
-
-class _Condition(_Loose, frozen=True):
+class _Condition(Loose, frozen=True):
     """One entry of ``status.conditions``."""
 
     type: Annotated[str, Key("The condition, such as Ready.")]
@@ -186,7 +157,7 @@ class _PodIP(Manifest, frozen=True):
     ip: Annotated[StoredAddress, Key("The address.")]
 
 
-class _PodStatus(_Loose, frozen=True):
+class _PodStatus(Loose, frozen=True):
     """``status`` of a Pod."""
 
     pod_ip: Annotated[StoredAddress | None, Key("Its address.", alias="podIP")] = None
@@ -194,13 +165,13 @@ class _PodStatus(_Loose, frozen=True):
     conditions: Annotated[tuple[_Condition, ...], Key("Ready, among others.")] = ()
 
 
-class PodManifest(_Loose, frozen=True, kw_only=True):
+class PodManifest(Loose, frozen=True, kw_only=True):
     """A v1 Pod."""
 
     api_version: Annotated[str, Key("v1.")]
     kind: Annotated[str, Key("Pod.")]
     metadata: Annotated[Metadata, Key("Its name, namespace and labels.")]
-    spec: Annotated[_PodSpec, Key("Where it runs and listens.")] = _PodSpec()
+    spec: Annotated[PodSpec, Key("Where it runs and listens.")] = PodSpec()
     status: Annotated[_PodStatus, Key("Its addresses, and whether it is ready.")] = _PodStatus()
 
 
@@ -211,25 +182,27 @@ class _StatusAddress(Manifest, frozen=True):
     address: Annotated[_StoredText, Key("The address.")]
 
 
-class _Taint(_Loose, frozen=True):
+class _Taint(Loose, frozen=True):
     """One entry of ``spec.taints``."""
 
     key: Annotated[str, Key("The taint's key.")]
+    value: Annotated[str, Key("Its value.")] = ""
+    effect: Annotated[str, Key("What it does to pods that do not tolerate it.")] = "NoSchedule"
 
 
-class _NodeSpec(_Loose, frozen=True):
+class _NodeSpec(Loose, frozen=True):
     """``spec`` of a Node."""
 
-    taints: Annotated[tuple[_Taint, ...], Key("The taints; the lab reads their keys.")] = ()
+    taints: Annotated[tuple[_Taint, ...], Key("The taints.")] = ()
 
 
-class _NodeStatus(_Loose, frozen=True):
+class _NodeStatus(Loose, frozen=True):
     """``status`` of a Node."""
 
     addresses: Annotated[tuple[_StatusAddress, ...], Key("Its addresses.")] = ()
 
 
-class NodeManifest(_Loose, frozen=True, kw_only=True):
+class NodeManifest(Loose, frozen=True, kw_only=True):
     """A v1 Node."""
 
     api_version: Annotated[str, Key("v1.")]
@@ -317,11 +290,7 @@ def pod_of_object(manifest: PodManifest, name: Location) -> PodGroup:
         nodes=(spec.node_name,) if spec.node_name else (),
         namespace=metadata.namespace,
         labels=metadata.labels,
-        ports=tuple(
-            ListeningPort(name=port.name, port=port.port, protocol=port.protocol)
-            for container in spec.containers
-            for port in container.ports
-        ),
+        ports=spec.ports,
         ready=conditions.get("Ready", "True") == "True",
         terminating=metadata.deletion_timestamp is not None,
         host_network=spec.host_network,
@@ -343,7 +312,7 @@ def node_of_object(manifest: NodeManifest, name: Location) -> Node:
     return Node(
         name=metadata.name,
         labels=metadata.labels,
-        taints=tuple(dict.fromkeys(each.key for each in manifest.spec.taints)),
+        taints=tuple(dict.fromkeys(str(Taint(each.key, each.value, each.effect)) for each in manifest.spec.taints)),
         terminating=metadata.deletion_timestamp is not None,
         internal_ips=tuple(
             ip_address(each.address)

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from proxylab.addresses import Family, IPAddress
 from proxylab.control.balancers import HealthChecks
+from proxylab.control.coredns import CoreDns
 from proxylab.engines.fleet import Fleet
 from proxylab.engines.modes import MODES
 from proxylab.errors import EngineError
@@ -32,6 +33,7 @@ class StepConditions(Struct, frozen=True):
     families: tuple[Family, ...]
     runner: Runner
     health_checks: HealthChecks | None
+    name_servers: CoreDns | None = None
 
     async def wait(self, step: str, revision: int, until: Until, addresses: _Addresses) -> None:
         """Return when all conditions hold.
@@ -62,7 +64,15 @@ class StepConditions(Struct, frozen=True):
             await pass_by(until.elapsed / 1000)
 
     async def settle(self) -> None:
-        """Return when balancers have followed the engines' health: their delay is not the engines' fault."""
+        """Return when balancers have followed the engines' health, and CoreDNS the cluster.
+
+        Their delay is not the engines' fault.
+
+        Raises:
+            ProgramError: CoreDNS did not follow.
+        """
+        if self.name_servers is not None:
+            await self.name_servers.settle()
         if self.health_checks is not None:
             await self.health_checks.settle()
 

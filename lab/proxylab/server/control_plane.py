@@ -46,6 +46,7 @@ class ControlPlane(Struct, frozen=True):
     choice: EngineChoice
     contexts: Mapping[str, NodeContext]
     store: Store
+    api: ApiServer
     fleet: Fleet
     _stack: AsyncExitStack
 
@@ -77,8 +78,10 @@ class ControlPlane(Struct, frozen=True):
                 _track(namespace, namespaces[namespace.name])
         async with AsyncExitStack() as stack:
             store = Store()
-            fleet = await _run_engines(request, contexts, store, stack)
-            return cls(request.engine, contexts, store, fleet, stack.pop_all())
+            api = ApiServer(store)
+            stack.push_async_callback(api.close)
+            fleet = await _run_engines(request, contexts, store, api, stack)
+            return cls(request.engine, contexts, store, api, fleet, stack.pop_all())
 
     async def inspect(self) -> Inspected:
         """Inspect the engines of all nodes at once."""
@@ -129,13 +132,11 @@ def _track(namespace: Namespace, netns: NetNs) -> None:
 
 
 async def _run_engines(
-    request: Build, contexts: Mapping[str, NodeContext], store: Store, stack: AsyncExitStack
+    request: Build, contexts: Mapping[str, NodeContext], store: Store, api: ApiServer, stack: AsyncExitStack
 ) -> Fleet:
     """Put the objects into the store and start an engine in every node."""
-    cluster = Cluster(
-        store, ApiServer(store), Barrier(store, request.engine.families, mirror=_watches_endpoints(request.engine.name))
-    )
-    stack.push_async_callback(cluster.api.close)
+    mirror = _watches_endpoints(request.engine.name)
+    cluster = Cluster(store, api, Barrier(store, request.engine.families, mirror=mirror))
 
     def make(node: str, mode: str) -> Engine:
         return make_engine(request.engine.in_mode(mode), node, contexts[node], cluster)

@@ -27,6 +27,7 @@ from proxylab.cluster.objects import (
 )
 from proxylab.cluster.store import Store
 from proxylab.control.balancers import HealthChecks
+from proxylab.control.coredns import CoreDns
 from proxylab.engines.barrier import is_barrier, without_barrier
 from proxylab.engines.protocol import Engine
 from proxylab.errors import InternalError
@@ -50,6 +51,7 @@ from proxylab.protocol.standing_labs import Attach
 from proxylab.server.conditions import StepConditions
 from proxylab.server.control_plane import ControlPlane
 from proxylab.server.network import Network
+from proxylab.server.pod_programs import start_coredns
 from proxylab.server.step import StepRunner
 from proxylab.server.traffic import open_runner
 from proxylab.timing import Deadline, together
@@ -102,6 +104,7 @@ class Lab(Struct, frozen=True):
             stack.callback(policy_routes.install, None)
             packet_lock = asyncio.Lock()
             health_checks = await _follow_health(wiring, store, packet_lock, stack)
+            name_servers = await start_coredns(request, network, control_plane, launcher, stack)
             runner = await open_runner(request, network, control_plane, packet_lock, stack)
             stages = (
                 laid,
@@ -111,7 +114,7 @@ class Lab(Struct, frozen=True):
             return cls(
                 network,
                 control_plane,
-                _step_runner(request, wiring, control_plane, runner, health_checks),
+                _step_runner(request, wiring, control_plane, runner, health_checks, name_servers),
                 runner,
                 stages,
                 launcher,
@@ -252,10 +255,15 @@ class Lab(Struct, frozen=True):
 
 
 def _step_runner(
-    request: Build, wiring: Wiring, control_plane: ControlPlane, runner: Runner, health_checks: HealthChecks | None
+    request: Build,
+    wiring: Wiring,
+    control_plane: ControlPlane,
+    runner: Runner,
+    health_checks: HealthChecks | None,
+    name_servers: CoreDns | None,
 ) -> StepRunner:
     families, fleet = request.engine.families, control_plane.fleet
-    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks)
+    awaited = StepConditions(fleet, wiring.plan, families, runner, health_checks, name_servers)
     metrics = request.engine.configuration.metrics
     return StepRunner(control_plane.store, fleet, wiring, families, runner, awaited, metrics)
 

@@ -27,7 +27,7 @@ from proxylab.cluster.objects import Node, Pod
 from proxylab.cluster.store import Store
 from proxylab.engines.exported import read_exported
 from proxylab.engines.fleet import Fleet
-from proxylab.errors import InternalError
+from proxylab.errors import EngineError, InternalError
 from proxylab.evidence.evidence import TableEntry
 from proxylab.evidence.stream_records import StepEvidence
 from proxylab.kernel.netlink.build import Wiring
@@ -37,9 +37,9 @@ from proxylab.kernel.sandbox.sysctl import write_sysctls
 from proxylab.plan.model import Role, Sysctl
 from proxylab.plan.outages import Links
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
-from proxylab.protocol.messages import Advance
+from proxylab.protocol.messages import Advance, PodStage
 from proxylab.server.conditions import StepConditions
-from proxylab.timing import Deadline
+from proxylab.timing import Deadline, pass_by
 from proxylab.traffic.runner import Runner
 
 __all__ = ["StepRunner"]
@@ -84,16 +84,12 @@ class StepRunner:
         for link in request.change.links:
             (mend if link.up else cut)(self.wiring, link.netns_name, link.device)
         self._links = self._links.after(request.change.links)
-        self._gone |= {thing.name for thing in request.deleted if isinstance(thing, Pod)}
-        self._gone -= {thing.name for thing in request.applied if isinstance(thing, Pod)}
-        self._blackhole_pods(gone=False)
-        for thing in request.deleted:
-            self.store.delete(thing.key)
-        for thing in request.applied:
-            self.store.apply(thing)
+        self._change(request)
         changed = time.time_ns()
         streams.changed()
         await self.fleet.bring_up(request.change.engines)
+        for stage in request.stages:
+            await self._make(stage)
         if request.until is None:
             await self.fleet.wait_synced(self.store.revision, Deadline.after(_SYNC_SECONDS))
         else:
@@ -102,6 +98,42 @@ class StepRunner:
         self._blackhole_pods(gone=True)
         streams.mark()
         self._underway = StepEvidence(began=began, changed=changed, settled=time.time_ns(), ended=0)
+
+    def _change(self, made: Advance | PodStage) -> None:
+        """Change the objects of the API server."""
+        self._gone |= {thing.name for thing in made.deleted if isinstance(thing, Pod)}
+        self._gone -= {thing.name for thing in made.applied if isinstance(thing, Pod)}
+        self._blackhole_pods(gone=False)
+        for thing in made.deleted:
+            self.store.delete(thing.key)
+        for thing in made.applied:
+            self.store.apply(thing)
+
+    async def _make(self, stage: PodStage) -> None:
+        """Make one stage of a rollout, and return when the engines have followed, or pods have no more time.
+
+        A program that is killed stops to answer before the API server knows. The time between differs from cluster to
+        cluster; here it lasts until every stream has sent enough packets.
+
+        Raises:
+            EngineError: an engine did not follow.
+        """
+        if stage.delay:
+            await pass_by(stage.delay / 1000)
+        if stage.ended:
+            self._gone.update(stage.ended)
+            self._blackhole_pods(gone=True)
+            self.runner.streams.mark()
+            await self.runner.streams.have_enough()
+        self._change(stage)
+        seconds = _SYNC_SECONDS if stage.grace is None else min(_SYNC_SECONDS, stage.grace / 1000)
+        try:
+            await self.fleet.wait_synced(self.store.revision, Deadline.after(seconds))
+        except EngineError:
+            if seconds == _SYNC_SECONDS:
+                raise
+            self._gone.update(each.name for each in stage.applied if isinstance(each, Pod) and each.terminating)
+        self._blackhole_pods(gone=True)
 
     async def rest(self) -> None:
         """Let the streams rest before something that would count their packets as its own."""

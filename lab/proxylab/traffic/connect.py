@@ -24,14 +24,16 @@ from functools import cache
 from typing import Final
 
 from proxylab.addresses import Transport
+from proxylab.errors import CapabilityError
 from proxylab.evidence.evidence import ConnectReport
+from proxylab.kernel.modules import feasible, known_modules, load_modules
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.traffic.answer import LONGEST_ANSWER, read_answer, request_line
 from proxylab.traffic.craft import filling
 from proxylab.traffic.identity import Identity, Kind
 
-__all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp"]
+__all__ = ["RESET_ON_CLOSE", "Dialogues", "error_name", "has_sctp", "need_sctp"]
 
 # The most sockets in flight at once: far below the usual limit of 1,024 descriptors.
 _AT_ONCE: Final = 64
@@ -234,6 +236,13 @@ def has_sctp() -> bool:
     except OSError:
         return False
     return True
+
+
+def need_sctp(who: str, instead: str = "") -> None:
+    """Raise CapabilityError, with the cure and what the author can do ``instead``, where the kernel has no SCTP."""
+    if not has_sctp():
+        cure = feasible(load_modules("sctp"), known_modules())
+        raise CapabilityError(f"SCTP sockets, with which {who} connects", cure + instead)
 
 
 def error_name(number: int | None) -> str:

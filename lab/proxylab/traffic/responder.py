@@ -93,8 +93,8 @@ class Responders:
         self._loop: asyncio.AbstractEventLoop | None = None
         for namespace in plan.namespaces:
             for listener in namespace.listeners:
-                if listener.protocol is Protocol.SCTP and not has_sctp():
-                    continue  # ``associations`` answers there
+                if listener.program or (listener.protocol is Protocol.SCTP and not has_sctp()):
+                    continue  # a real program answers there, or ``associations``
                 try:
                     for address in _listening_on(namespace, listener):
                         self._listen(netns_by_name[namespace.name], listener, address)

@@ -19,7 +19,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from proxylab.addresses import Family, Transport
-from proxylab.errors import CapabilityError, InternalError
+from proxylab.errors import InternalError
 from proxylab.evidence.evidence import Capture, Evidence, TraceStep
 from proxylab.evidence.segments import DialogueRecord
 from proxylab.kernel.netfilter.meters import Meter
@@ -32,7 +32,7 @@ from proxylab.plan.resolved import STACK, ResolvedProbe
 from proxylab.scenario.words import Manner
 from proxylab.timing import Deadline, together
 from proxylab.traffic.associations import Associations
-from proxylab.traffic.connect import Dialogues, has_sctp
+from proxylab.traffic.connect import Dialogues, has_sctp, need_sctp
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.craft import first_packets
 from proxylab.traffic.dialogue import Conversation
@@ -314,11 +314,8 @@ class Runner:
     ) -> Exchange:
         if self._watch is None or self._responders is None:
             raise InternalError("the runner is not open; open() comes before run()")
-        if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT and not has_sctp():
-            raise CapabilityError(
-                f"SCTP sockets, with which probe {resolved.name!r} connects",
-                "as root: 'modprobe sctp', or let the probe send single packets (send: {as: packet})",
-            )
+        if resolved.protocol is Transport.SCTP and resolved.manner is Manner.CONNECT:
+            need_sctp(f"probe {resolved.name!r}", ", or let the probe send single packets (send: {as: packet})")
         sender = resolved.sender
         tap = self._watch.tap(sender.namespace, sender.device)
         self._watch.follow(True)

@@ -1,7 +1,7 @@
 """The sockets of one stream: they send its packets and read the answers.
 
-``Datagrams`` sends over UDP, ``Connection`` over TCP. Neither waits nor chooses when to send; ``Ledger`` keeps the fate
-of each packet.
+``Datagrams`` sends over UDP, ``Connection`` over TCP and SCTP. Neither waits nor chooses when to send; ``Ledger`` keeps
+the fate of each packet.
 
 A UDP client's socket is connected, so it receives only from the address that it dialled. An ICMP error quotes the
 datagram that it is about, so IP_RECVERR (ip(7)) names the packet. When a TCP client's connection has ended, it dials
@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
+from proxylab.addresses import Transport
 from proxylab.evidence.stream_records import BreakKind, StreamPacketFate
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.resolved import ResolvedProbe
@@ -33,6 +34,7 @@ _MSG_ERRQUEUE: Final = 0x2000
 _SO_TIMESTAMPNS: Final = 35
 _TIMESPEC: Final = struct.Struct("@qq")
 _SOCK_EXTENDED_ERR: Final = struct.Struct("=IBBBBII")
+_SCTP_NODELAY: Final = 3  # include/uapi/linux/sctp.h
 _CONTROL: Final = 512
 _MOST_AT_ONCE: Final = 256
 
@@ -53,7 +55,7 @@ class StreamSocket(Protocol):
 def _bound(netns: NetNs, resolved: ResolvedProbe, port: int, kind: socket.SocketKind) -> socket.socket:
     family = socket.AF_INET if resolved.destination.version == 4 else socket.AF_INET6
     with inside(netns):
-        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+        sock = socket.socket(family, kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, resolved.protocol_number)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
@@ -141,10 +143,10 @@ def _time_of(control: Sequence[tuple[int, int, bytes]]) -> int:
 
 
 class Connection:
-    """A stream over TCP: one connection after the other, each dialled when the one before has ended.
+    """A stream over TCP or SCTP: one connection after the other, each dialled when the one before has ended.
 
     ``port_of`` gives the source port of the next one: a client without an author-chosen port dials from another each
-    time. ``resets`` gives the times at which the sender got an RST for one of them since the last call.
+    time. ``resets`` gives the times at which the sender got an RST or ABORT for one of them since the last call.
     """
 
     def __init__(
@@ -199,7 +201,10 @@ class Connection:
     def _dial(self) -> None:
         sock = _bound(self._netns, self._resolved, self._port_of(), socket.SOCK_STREAM)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._resolved.protocol is Transport.TCP:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        else:
+            sock.setsockopt(socket.IPPROTO_SCTP, _SCTP_NODELAY, 1)
         try:
             sock.connect((str(self._resolved.destination), self._resolved.port))
         except BlockingIOError:

@@ -9,8 +9,8 @@ and does not answer more slowly.
 
 Streams pause between steps, and while probes run: rules count packets of any origin. Before the pause every packet must
 be settled: answered, turned away, or provably lost. Over UDP sentinel packets prove that (``sentinels``), sent from
-every CPU that has sent a stream packet. Over TCP the kernel sends again, so a second more is given; a packet without an
-answer after that is lost.
+every CPU that has sent a stream packet. Over TCP and SCTP the kernel sends again, so some time more is given; a packet
+without an answer after that is lost.
 """
 
 import asyncio
@@ -29,9 +29,10 @@ from proxylab.kernel.sandbox.linux import current_cpu
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe, Sentinel
 from proxylab.timing import Deadline, DeadlineExceededError, wait_until
+from proxylab.traffic.connect import need_sctp
 from proxylab.traffic.conntrack_reader import ConntrackReader
 from proxylab.traffic.cpu_affinity import one_cpu
-from proxylab.traffic.dissect import TCP, TcpFlag, dissect
+from proxylab.traffic.dissect import SCTP, TCP, Chunk, TcpFlag, dissect
 from proxylab.traffic.identity import Identity, IdentityRegistry
 from proxylab.traffic.legs import TapPoint
 from proxylab.traffic.match import Matcher, SentinelSighting
@@ -44,8 +45,9 @@ from proxylab.traffic.watch import AnyTap, Watch
 __all__ = ["Streams"]
 
 _SENTINEL_SECONDS: Final = 1.0
-_SENDING_AGAIN: Final = 1.0
-"""A TCP without an acknowledgement sends again after 200 ms (TCP_RTO_MIN) and 400 ms: a second holds two attempts."""
+_SENDING_AGAIN: Final = {Transport.TCP: 1.0, Transport.SCTP: 3.5}
+"""The seconds that hold two attempts: without an acknowledgement, TCP sends again after 200 ms (TCP_RTO_MIN) and 400 ms
+more, SCTP after a second (net.sctp.rto_min) and two more."""
 _SETTLING_ROUNDS: Final = 6
 """A packet on a new connection is settled in four: dial, accept, request, answer."""
 _ENOUGH: Final = 5
@@ -58,23 +60,23 @@ class _SenderTap:
 
     def __init__(self, identity: Identity, protocol: Transport, tap: AnyTap) -> None:
         self._ports: set[int] = set()
-        self._by_tcp = protocol is Transport.TCP
+        self._protocol = protocol
         self._vantage = TapPoint(tap.netns_name, tap.device, is_sender=True)
         self._matcher = Matcher(identity, Transport.UDP)
         self._resets: list[int] = []
 
     def watch_port(self, port: int) -> None:
-        """Record resets to this port from now on."""
+        """Record resets, or aborts, to this port from now on."""
         self._ports.add(port)
 
     def take(self, frames: Sequence[Frame]) -> None:
         """Take in what the tap saw."""
-        if self._by_tcp:
+        if self._protocol in _SENDING_AGAIN:
             self._resets += (frame.at_ns for frame in frames if not frame.outgoing and self._is_reset(frame))
         self._matcher.take(self._vantage, frames)
 
     def resets(self) -> list[int]:
-        """The times of RSTs to the stream's ports since the last call."""
+        """The times of RSTs and ABORTs to the stream's ports since the last call."""
         resets, self._resets = self._resets, []
         return resets
 
@@ -85,12 +87,11 @@ class _SenderTap:
 
     def _is_reset(self, frame: Frame) -> bool:
         datagram = dissect(frame.data)
-        return (
-            datagram is not None
-            and datagram.protocol == TCP
-            and datagram.destination_port in self._ports
-            and bool((datagram.flags or 0) & TcpFlag.RST)
-        )
+        if datagram is None or datagram.destination_port not in self._ports:
+            return False
+        if datagram.protocol == SCTP:
+            return datagram.flags == Chunk.ABORT
+        return datagram.protocol == TCP and bool((datagram.flags or 0) & TcpFlag.RST)
 
 
 @dataclass(slots=True)
@@ -137,7 +138,7 @@ class Streams:
 
         Raises:
             InternalError: a sender has no tap.
-            CapabilityError: the kernel cannot show which packets a node's programs receive.
+            CapabilityError: the kernel has no SCTP, or cannot show which packets a node's programs receive.
         """
         for resolved in resolved_probes:
             if resolved.name not in self._streams:
@@ -204,6 +205,8 @@ class Streams:
         self._streams.clear()
 
     def _open(self, resolved: ResolvedProbe) -> _Stream:
+        if resolved.protocol is Transport.SCTP:
+            need_sctp(f"stream {resolved.name!r}")
         identity = self._identities.issue(1)
         netns = self._netns_by_name[resolved.sender.namespace]
         tap = self._watch.tap(resolved.sender.namespace, resolved.sender.device)
@@ -269,9 +272,10 @@ class Streams:
             await self._send_sentinels(stream, sentinels)
         stream.silent = tuple(each.name for each in sentinels.reports() if not each.answered)
         stream.cpus.clear()
-        if stream.resolved.protocol is Transport.TCP and stream.ledger.outstanding:
+        again = _SENDING_AGAIN.get(stream.resolved.protocol, 0.0)
+        if again and stream.ledger.outstanding:
             with suppress(DeadlineExceededError):
-                await wait_until(partial(self._is_settled, stream), Deadline.after(_SENDING_AGAIN), "late answers come")
+                await wait_until(partial(self._is_settled, stream), Deadline.after(again), "late answers come")
 
     def _is_settled(self, stream: _Stream) -> bool:
         self._turn()

@@ -4,14 +4,12 @@ Its go.mod replaces a staging module by a folder beside it, as upstream's does, 
 replaced anew.
 """
 
-import io
-import json
 import shutil
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from module_pages import module
 from site_of_pages import Site, served
 
 from proxylab.binaries.cache import Cache
@@ -47,17 +45,6 @@ go 1.21
 require k8s.io/component-base v0.0.0
 replace k8s.io/component-base => ./staging/src/k8s.io/component-base
 """
-
-
-def module(path: str, version: str, go_mod: str, files: Mapping[str, str]) -> dict[str, bytes]:
-    """What a proxy answers for one version of a module (https://go.dev/ref/mod#goproxy-protocol)."""
-    packed = io.BytesIO()
-    with zipfile.ZipFile(packed, "w") as archive:
-        for name, text in {"go.mod": go_mod, **files}.items():
-            archive.writestr(f"{path}@{version}/{name}", text)
-    info = json.dumps({"Version": version, "Time": "2026-07-14T00:00:00Z"}).encode()
-    kinds = {"info": info, "mod": go_mod.encode(), "zip": packed.getvalue()}
-    return {f"/{path}/@v/{version}.{kind}": content for kind, content in kinds.items()}
 
 
 PAGES = {

@@ -170,8 +170,8 @@ def test_a_scenario_runs_on_each_kernel_that_is_asked_for_or_on_those_of_its_axi
     assert f"kernel {other}: 6.18.0" in output.splitlines()
     assert f"embedded/iptables on {other}" in output
     document = json.loads(caller.type("run", "x.lab.yaml", *on_both, "-o", "json")[1])
-    kernels = [each["kernel"] for each in document["scenarios"]]
-    assert kernels == [{"name": "host", "release": "6.18.0"}, {"name": str(other), "release": "6.18.0"}]
+    kernels = [(each["kernel"], each["release"]) for each in document["scenarios"]]
+    assert kernels == [("host", "6.18.0"), (str(other), "6.18.0")]
 
     file = caller.folder / "x.lab.yaml"
     file.write_text(file.read_text().replace("spec:\n", "spec:\n  matrix: {kernel: [uml]}\n", 1))
@@ -268,7 +268,7 @@ def test_check_says_where_what_only_laying_out_can_tell(caller: Caller, old: str
     assert all(re.match(r"x\.lab\.yaml:\d+:\d+: ", line) for line in errors.splitlines())
 
 
-@pytest.mark.parametrize(("mode", "laid_out"), [("ipvs", 1), ("nftables", 2)])
+@pytest.mark.parametrize(("mode", "laid_out"), [("iptables", 2), ("nftables", 2)])
 def test_check_lays_a_scenario_out_once_unless_its_modes_differ(
     caller: Caller, mode: str, laid_out: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,7 +100,10 @@ def test_shells_are_taught_to_complete(capsys: pytest.CaptureFixture[str], shell
     ("words", "completed"),
     [
         ("proxylab tr", ["trace"]),
-        ("proxylab run --engine kube", ["kube-proxy/iptables", "kube-proxy/nftables", "kube-proxy/userspace"]),
+        (
+            "proxylab run --engine kube",
+            ["kube-proxy/iptables", "kube-proxy/nftables", "kube-proxy/ipvs", "kube-proxy/userspace"],
+        ),
         ("proxylab get en", ["endpoints", "endpointslices"]),
         ("proxylab up clu", ["clusters/a.lab.yaml", "clusters/deep/b.lab.yaml"]),
         ("proxylab up x", ["x"]),

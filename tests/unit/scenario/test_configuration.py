@@ -107,7 +107,7 @@ def test_the_primary_address_is_a_word() -> None:
 
 def test_what_has_no_effect_is_named_once() -> None:
     document = "ipvs: {scheduler: rr, strictARP: true}\nconntrack: {min: 0}\noomScoreAdj: 0"
-    assert scenario(document).notes == ("no effect in KubeProxyConfiguration: conntrack.min, ipvs, oomScoreAdj",)
+    assert scenario(document).notes == ("no effect in KubeProxyConfiguration: conntrack.min, oomScoreAdj",)
 
 
 @pytest.mark.parametrize(

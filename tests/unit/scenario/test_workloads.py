@@ -150,7 +150,10 @@ def test_a_node_that_is_about_to_go_is_so_in_the_cluster(own: bool) -> None:
         " {key: ToBeDeletedByClusterAutoscaler, effect: NoExecute}]}\n"
     )
     nodes = {each.name: each for each in lay_out(scenario).objects if isinstance(each, Node)}
-    assert (nodes[name].taints, nodes[name].deleting) == (("ToBeDeletedByClusterAutoscaler",), True)
+    assert (nodes[name].taints, nodes[name].deleting) == (
+        ("ToBeDeletedByClusterAutoscaler=1:NoSchedule", "ToBeDeletedByClusterAutoscaler:NoExecute"),
+        True,
+    )
     assert (nodes["node-b"].taints, nodes["node-b"].deleting) == ((), False)
 
 

@@ -27,6 +27,7 @@ from proxylab.cluster.objects import (
     ServiceCIDR,
     ServicePort,
     ServiceType,
+    Taint,
     Unstructured,
 )
 
@@ -34,7 +35,6 @@ __all__ = ["Document", "Encoder", "labels_of", "manifest"]
 
 Document = dict[str, Any]
 
-HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 _REMEMBERED: Final = 20_000
@@ -77,7 +77,7 @@ def labels_of(thing: KubeObject) -> Mapping[str, str]:
         case EndpointSlice():
             return {**thing.labels, SERVICE_NAME_LABEL: thing.service}
         case Node():
-            return {HOSTNAME_LABEL: thing.name, **thing.labels}
+            return thing.all_labels
         case Namespace():
             return {NAMESPACE_NAME_LABEL: thing.name, **thing.labels}
         case ServiceCIDR() | ClusterEvent() | Endpoints():
@@ -203,7 +203,9 @@ def _node(node: Node) -> Document:
     if node.pod_cidrs:
         spec = {"podCIDR": str(node.pod_cidrs[0]), "podCIDRs": [str(network) for network in node.pod_cidrs]}
     if node.taints:
-        spec["taints"] = [{"key": taint, "effect": "NoSchedule"} for taint in node.taints]
+        spec["taints"] = [
+            {key: value for key, value in Taint.of(taint)._asdict().items() if value} for taint in node.taints
+        ]
     return {
         "kind": "Node",
         "apiVersion": "v1",

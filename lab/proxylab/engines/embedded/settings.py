@@ -9,7 +9,7 @@ from typing import Final, Literal
 from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork
-from proxylab.cluster.configuration import DetectLocalMode, ProxyConfiguration
+from proxylab.cluster.configuration import DetectLocalMode, IpvsConfiguration, ProxyConfiguration
 from proxylab.errors import ScenarioError
 
 __all__ = [
@@ -83,6 +83,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
         random_fully: masquerading draws source ports fully at random (needs iptables 1.6.2).
         conntrack_tcp_be_liberal: whether ``nf_conntrack_tcp_be_liberal`` was set when the proxy started. Out-of-window
             packets are then not INVALID, and the proxy writes no rule against them (kubernetes#120354).
+        ipvs: the settings of mode ipvs.
     """
 
     masquerade_all: bool = False
@@ -96,6 +97,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
     packet_counters: bool = False
     random_fully: bool = True
     conntrack_tcp_be_liberal: bool = False
+    ipvs: IpvsConfiguration = IpvsConfiguration()
 
     @classmethod
     def of(cls, configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> "ProxySettings":
@@ -109,6 +111,7 @@ class ProxySettings(Struct, frozen=True, kw_only=True):
             localhost_node_ports=configuration.localhost_node_ports,
             node_address=configuration.bind_address,
             conntrack_tcp_be_liberal=configuration.conntrack.tcp_be_liberal,
+            ipvs=configuration.ipvs,
         )
 
     @property

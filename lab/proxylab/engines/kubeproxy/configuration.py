@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxylab.addresses import IPNetwork
-from proxylab.cluster.configuration import ConntrackTimeouts, DetectLocalMode, NftablesConfiguration, ProxyConfiguration
+from proxylab.cluster.configuration import (
+    ConntrackTimeouts,
+    DetectLocalMode,
+    IpvsConfiguration,
+    NftablesConfiguration,
+    ProxyConfiguration,
+)
 
 __all__ = ["CONFIG", "command", "configuration"]
 
@@ -59,6 +65,7 @@ def configuration(
         "conntrack": _conntrack(proxy.conntrack),
         "iptables": {**_of_mode(proxy), "localhostNodePorts": proxy.localhost_node_ports},
         "nftables": _of_mode(proxy.nftables),
+        "ipvs": _ipvs(proxy.ipvs),
         "featureGates": {**_GATES.get(mode, {}), **proxy.feature_gates, **feature_gates},
     }
     return json.dumps(document, indent=2)
@@ -95,6 +102,19 @@ def _of_mode(proxy: ProxyConfiguration | NftablesConfiguration) -> dict[str, Any
         "masqueradeAll": proxy.masquerade_all,
         "syncPeriod": _duration(proxy.sync_period),
         "minSyncPeriod": _duration(proxy.min_sync_period),
+    }
+
+
+def _ipvs(ipvs: IpvsConfiguration) -> dict[str, Any]:
+    return {
+        "scheduler": ipvs.scheduler,
+        "excludeCIDRs": list(map(str, ipvs.exclude_cidrs)),
+        "strictARP": ipvs.strict_arp,
+        "tcpTimeout": _duration(ipvs.tcp),
+        "tcpFinTimeout": _duration(ipvs.tcp_fin),
+        "udpTimeout": _duration(ipvs.udp),
+        "syncPeriod": _duration(ipvs.sync_period),
+        "minSyncPeriod": _duration(ipvs.min_sync_period),
     }
 
 

@@ -4,22 +4,24 @@ The records are those of ``evidence.ipvs``; pyroute2 encodes the messages (net/n
 include/uapi/linux/ip_vs.h). Only the machine's own root may use the family (GENL_ADMIN_PERM), or root of a guest.
 """
 
+import errno
 import os
 import sys
 from collections.abc import Iterable
-from ipaddress import IPv4Address, ip_address
+from contextlib import closing
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import Destination, IpvsCounts, IpvsTimeouts, VirtualServer
+from proxylab.evidence.ipvs import Destination, IpvsConnection, IpvsCounts, IpvsTimeouts, VirtualServer, server_option
 from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Value
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
-from proxylab.kernel.sandbox.netns import NetNs
+from proxylab.kernel.sandbox.netns import NetNs, inside
 
-__all__ = ["CURE", "Ipvs", "IpvsRefusedError"]
+__all__ = ["CURE", "Ipvs", "IpvsRefusedError", "read_connections", "read_server"]
 
 CURE: Final = "use a kernel that has it: '--kernel uml' runs labs on one"
 
@@ -64,10 +66,29 @@ class Ipvs:
         """Close the socket."""
         self._netlink.close()
 
+    def server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer | None:
+        """One virtual server with its destinations; ``None`` where there is none. Raises ``OSError``."""
+        address, port, protocol = key
+        content = {"IPVS_CMD_ATTR_SERVICE": _identity(VirtualServer(address=address, port=port, protocol=protocol))}
+        try:
+            found = self._netlink.one(self._request(_GET_SERVICE, "read a virtual server", content, flags=0))
+        except OSError as error:
+            if error.errno == errno.ESRCH:
+                return None
+            raise
+        return self._server(found.part("IPVS_CMD_ATTR_SERVICE"))
+
     def servers(self) -> list[VirtualServer]:
         """All virtual servers with their destinations and counters, in the kernel's order. Raises ``OSError``."""
         dumped = self._netlink.dump(Kind.IPVS, number=self._number, cmd=_GET_SERVICE, version=1)
         return [self._server(each.part("IPVS_CMD_ATTR_SERVICE")) for each in dumped]
+
+    def destinations(self, server: VirtualServer) -> tuple[Destination, ...]:
+        """The destinations of one virtual server, in the kernel's order. Raises ``OSError``."""
+        dumped = self._netlink.dump(
+            Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
+        )
+        return tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
 
     def add(self, servers: Iterable[VirtualServer]) -> None:
         """Add virtual servers and their destinations. Raises ``IpvsRefusedError``, as all changes do."""
@@ -152,11 +173,44 @@ class Ipvs:
             scheduler_flags=flags & _SCHEDULER_FLAGS,
             counts=_counts(found.part("IPVS_SVC_ATTR_STATS64")),
         )
-        dumped = self._netlink.dump(
-            Kind.IPVS, number=self._number, cmd=_GET_DESTINATION, version=1, IPVS_CMD_ATTR_SERVICE=_identity(server)
-        )
-        destinations = tuple(_read_destination(each.part("IPVS_CMD_ATTR_DEST")) for each in dumped)
-        return replace(server, destinations=destinations)
+        return replace(server, destinations=self.destinations(server))
+
+
+def read_server(netns: NetNs, key: tuple[IPAddress, int, Protocol]) -> VirtualServer | None:
+    """One virtual server of a namespace. Raises ``CapabilityError`` for a kernel without IPVS."""
+    with closing(Ipvs(netns)) as ipvs:
+        return ipvs.server(key)
+
+
+def read_connections(netns: NetNs) -> frozenset[IpvsConnection]:
+    """The connections that IPVS knows in a namespace; none on a kernel without IPVS."""
+    with inside(netns):
+        try:
+            fd = os.open("/proc/thread-self/net/ip_vs_conn", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return frozenset()
+    with os.fdopen(fd, encoding="ascii") as file:
+        lines = file.readlines()[1:]
+    return frozenset(found for line in lines if (found := _read_connection(line)) is not None)
+
+
+def _read_connection(line: str) -> IpvsConnection | None:
+    """A line of ip_vs_conn (ip_vs_conn_seq_show, net/netfilter/ipvs/ip_vs_conn.c); ``None`` for a client's template.
+
+    Addresses are hexadecimal, with colons where they are of IPv6. A template remembers where a client's connections go,
+    and has no port of the client.
+    """
+    protocol, *ends = line.split()[:7]
+    client, server, destination = (
+        (_hexadecimal(address), int(port, 16)) for address, port in zip(ends[::2], ends[1::2], strict=True)
+    )
+    if not client[1] or protocol not in Protocol.__members__:
+        return None
+    return IpvsConnection(client, server_option(Protocol(protocol), *server), destination)
+
+
+def _hexadecimal(text: str) -> IPAddress:
+    return IPv6Address(text) if ":" in text else IPv4Address(int(text, 16))
 
 
 def _identity(server: VirtualServer) -> dict[str, int | str]:

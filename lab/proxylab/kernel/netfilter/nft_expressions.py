@@ -17,6 +17,7 @@ from proxylab.kernel.netfilter.nfnetlink import NFPROTO
 __all__ = [
     "DROP",
     "MATCH_NEW_FLOW",
+    "MATCH_NO_ENTRY",
     "MATCH_OWN_ADDRESS",
     "NETWORK_HEADER",
     "TRACE",
@@ -51,6 +52,7 @@ _IMMEDIATE_INTO, _IMMEDIATE_DATA = 1, 2
 _CONNTRACK_INTO, _CONNTRACK_KEY = 1, 2
 _CONNTRACK_STATE: Final = 0
 _STATE_NEW: Final = 8
+_STATE_INVALID: Final = 1
 _BITS_FROM, _BITS_INTO, _BITS_LENGTH, _BITS_MASK, _BITS_XOR = 1, 2, 3, 4, 5
 _FIB_INTO, _FIB_RESULT, _FIB_FLAGS = 1, 2, 3
 _FIB_ADDRESS_TYPE: Final = 3
@@ -120,13 +122,17 @@ def log(group: int, prefix: str = "") -> bytes:
 
 # Connection tracking's state and the type of an address are in the machine's byte order.
 _NEW: Final = struct.pack("=I", _STATE_NEW)
+_INVALID: Final = struct.pack("=I", _STATE_INVALID)
 _LOCAL: Final = struct.pack("=I", _RTN_LOCAL)
 
-MATCH_NEW_FLOW: Final[Expressions] = (
-    _expression("ct", nla.number(_CONNTRACK_INTO, _REGISTER), nla.number(_CONNTRACK_KEY, _CONNTRACK_STATE)),
-    _keep_bits(_NEW),
-    _compare(_NEW),
+_LOAD_STATE: Final = _expression(
+    "ct", nla.number(_CONNTRACK_INTO, _REGISTER), nla.number(_CONNTRACK_KEY, _CONNTRACK_STATE)
 )
+
+MATCH_NO_ENTRY: Final[Expressions] = (_LOAD_STATE, _keep_bits(_INVALID), _compare(_INVALID))
+"""Match a packet without an entry of connection tracking: ``ct state invalid``."""
+
+MATCH_NEW_FLOW: Final[Expressions] = (_LOAD_STATE, _keep_bits(_NEW), _compare(_NEW))
 """Match a packet that connection tracking has not seen before: ``ct state new``."""
 
 MATCH_OWN_ADDRESS: Final[Expressions] = (

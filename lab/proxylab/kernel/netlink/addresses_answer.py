@@ -11,7 +11,7 @@ module waits for the route. IPv4 has no such interval (``fib_add_ifaddr`` runs w
 
 import select
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import closing
 from ipaddress import IPv6Address, ip_address
 from typing import Final
@@ -24,7 +24,7 @@ from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.plan.model import Plan
 from proxylab.timing import Deadline
 
-__all__ = ["make_addresses_answer", "read_addresses"]
+__all__ = ["make_addresses_answer", "read_addresses", "wait_until_local"]
 
 # include/uapi/linux/rtnetlink.h
 _RTMGRP_IPV6_ROUTE: Final = 0x400
@@ -33,13 +33,16 @@ _PATIENCE: Final = 20.0
 _LOOK: Final = 0.05
 
 
-def read_addresses(netns: NetNs) -> tuple[IPAddress, ...]:
-    """Every address in ``netns``, loopback included, in the kernel's order."""
+def read_addresses(netns: NetNs, *, but: str = "") -> tuple[IPAddress, ...]:
+    """Every address in ``netns``, loopback included, in the kernel's order; without those of the device ``but``."""
     with closing(open_netlink(netns)) as netlink:
+        links = netlink.dump(Kind.GET_LINK) if but else []
+        skipped = {each.need(int, "index") for each in links if each.find(str, "IFLA_IFNAME") == but}
         # On a point-to-point link IFA_ADDRESS is the other end's, but IPv6 lacks IFA_LOCAL.
         return tuple(
             ip_address(each.find(str, "IFA_LOCAL") or each.need(str, "IFA_ADDRESS"))
             for each in netlink.dump(Kind.GET_ADDRESS)
+            if each.need(int, "index") not in skipped
         )
 
 
@@ -63,12 +66,14 @@ def make_addresses_answer(
         if only not in (None, namespace.name):
             continue
         wanted = {each.interface.ip for each in namespace.addresses if isinstance(each.interface.ip, IPv6Address)}
-        if wanted and wanted - _local(routes[namespace.name]):
-            _wait(namespaces[namespace.name], routes[namespace.name], wanted, deadline)
+        wait_until_local(namespaces[namespace.name], routes[namespace.name], wanted, deadline)
 
 
-def _wait(netns: NetNs, routes: Netlink, wanted: set[IPv6Address], deadline: Deadline) -> None:
-    """Look again after each route event. The socket joins the group first, so that no route is missed."""
+def wait_until_local(netns: NetNs, routes: Netlink, wanted: Set[IPv6Address], deadline: Deadline) -> None:
+    """Return when these addresses are local. Raises ``InternalError`` at the deadline."""
+    if not wanted or not wanted - _local(routes):
+        return
+    # It looks again after each route event. The socket joins the group first, so that no route is missed.
     with closing(_route_events(netns)) as events:
         while missing := wanted - _local(routes):
             if deadline.passed:

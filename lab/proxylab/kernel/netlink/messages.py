@@ -55,9 +55,11 @@ class Kind(Enum):
     """
 
     NEW_LINK = 16, ifinfmsg, ifinfmsg
+    DELETE_LINK = 17, ifinfmsg, ifinfmsg
     GET_LINK = 18, ifinfmsg, ifinfmsg
     SET_LINK = 19, ifinfmsg, ifinfmsg
     NEW_ADDRESS = 20, ifaddrmsg, ifaddrmsg
+    DELETE_ADDRESS = 21, ifaddrmsg, ifaddrmsg
     GET_ADDRESS = 22, ifaddrmsg, ifaddrmsg
     NEW_ROUTE = 24, rtmsg, rtmsg
     DELETE_ROUTE = 25, rtmsg, rtmsg

@@ -34,6 +34,8 @@ __all__ = [
     "add_veth",
     "add_vxlan",
     "blackhole",
+    "delete_address",
+    "delete_device",
     "delete_route",
     "end_blackhole",
     "get_link",
@@ -78,6 +80,11 @@ def add_device(device: str, kind: str, index: int) -> Request:
     """Make a device of a kind that needs only a name, such as ``dummy``."""
     content: Content = {"index": index, "IFLA_IFNAME": device, "IFLA_LINKINFO": {"IFLA_INFO_KIND": kind}}
     return Request(f"make the {kind} device {device}", Kind.NEW_LINK, _NEW, content)
+
+
+def delete_device(device: str, index: int) -> Request:
+    """Delete a device, and with it all its addresses and routes."""
+    return Request(f"delete the device {device}", Kind.DELETE_LINK, _CHANGE, {"index": index})
 
 
 def add_veth(link: Veth, peer: NetNs) -> Request:
@@ -162,9 +169,20 @@ def put_address(address: Address, index: int) -> Request:
     return _address(address, index, _REPLACE)
 
 
+def delete_address(address: Address, index: int) -> Request:
+    """Delete an address of a device."""
+    what = f"delete the address {address.interface} of {address.device}"
+    return Request(what, Kind.DELETE_ADDRESS, _CHANGE, _content(address, index))
+
+
 def _address(address: Address, index: int, flags: int) -> Request:
+    what = f"add the address {address.interface} to {address.device}"
+    return Request(what, Kind.NEW_ADDRESS, flags, _content(address, index))
+
+
+def _content(address: Address, index: int) -> Content:
     interface = address.interface
-    content: Content = {
+    return {
         "family": _family(interface),
         "prefixlen": interface.network.prefixlen,
         "flags": _IFA_F_NODAD if interface.version == 6 else 0,
@@ -172,7 +190,6 @@ def _address(address: Address, index: int, flags: int) -> Request:
         "IFA_LOCAL": str(interface.ip),
         "IFA_ADDRESS": str(interface.ip),
     }
-    return Request(f"add the address {interface} to {address.device}", Kind.NEW_ADDRESS, flags, content)
 
 
 def add_route(route: Route, *indexes: int) -> Request:

@@ -1,5 +1,6 @@
 """A run as one HTML file that loads nothing else and runs only its own script."""
 
+import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
@@ -7,16 +8,23 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
+from proxylab.encoding import MisfitError, decode, encode
 from proxylab.report.html.entry import Entry
 from proxylab.report.html.markup import Markup, tag
 from proxylab.report.html.overview import Sections, filters, headline, overview
 from proxylab.verdict.model import UNRESOLVED
 
-__all__ = ["page"]
+__all__ = ["page", "read_page"]
 
 _HERE: Final = Path(__file__).parent
 _MOST_OPEN: Final = 5
 """So many of the probes that did not pass are open at first."""
+
+_ABOUT: Final = re.compile(r"<!--about (.*?)-->")
+_ENTRY: Final = re.compile(r"<!--entry (.*?)-->(.*?)<!--/entry-->", re.DOTALL)
+"""What ``read_page`` finds. The text of an entry is escaped, so it contains no comment."""
 
 
 def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxylab") -> str:
@@ -42,6 +50,7 @@ def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxy
     body = tag(
         "body",
         tag("a", "Skip to the probes", href="#probes", class_="skip-link"),
+        _comment("about", about),
         tag("header", tag("h1", "proxylab"), headline(entries, about)),
         filters(entries, sections.engines),
         tag(
@@ -53,6 +62,34 @@ def page(entries: Sequence[Entry], about: Mapping[str, str], title: str = "proxy
         tag("script", Markup(script)),
     )
     return f"<!doctype html>\n{tag('html', head, body, lang='en')}\n"
+
+
+def read_page(text: str) -> tuple[list[Entry], dict[str, str]]:
+    """The entries of a page, and the facts about its run.
+
+    Raises:
+        ValueError: it is no page of a run, or one of another version of proxylab.
+    """
+    about = _ABOUT.search(text)
+    if about is None:
+        raise ValueError("it is no page of a run by this version of proxylab")
+    try:
+        entries = [replace(decode(each[1].encode(), Entry), body=each[2]) for each in _ENTRY.finditer(text)]
+        return entries, decode(about[1].encode(), dict[str, str])
+    except MisfitError as error:
+        raise ValueError(f"the page is of another version of proxylab: {error}") from None
+
+
+_ESCAPES: Final = {"<": r"\u003c", ">": r"\u003e", "--": r"-\u002d"}
+"""What could end a comment; in JSON it occurs in strings only."""
+
+
+def _comment(name: str, value: object) -> Markup:
+    """A record in a comment."""
+    text = encode(value).decode()
+    for characters, escape in _ESCAPES.items():
+        text = text.replace(characters, escape)
+    return Markup(f"<!--{name} {text}-->")
 
 
 def _read(name: str) -> str:
@@ -112,7 +149,9 @@ def _probe(each: Entry, opened: bool) -> Markup:
             tag("span", each.summary, class_="brief"),
             tag("span", f"{each.seconds * 1000:,.0f} ms", class_="took") if each.seconds else None,
         ),
-        tag("div", Markup(each.body), class_="body"),
+        tag(
+            "div", _comment("entry", replace(each, body="")), Markup(each.body), Markup("<!--/entry-->"), class_="body"
+        ),
         class_="probe",
         open=opened,
         data_verdict=str(each.judgement),

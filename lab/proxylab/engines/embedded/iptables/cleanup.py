@@ -6,29 +6,36 @@ guards the loopback network, and the kubelet's own canary stay, since a kubelet 
 
 import shlex
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from proxylab.addresses import Family
 from proxylab.engines.embedded.iptables.loader import RuleLoader
 from proxylab.engines.embedded.iptables.names import SERVICE_CHAIN_PREFIXES
 
-__all__ = ["cleanup_text", "remove"]
+__all__ = ["IPVS_CHAINS", "cleanup_text", "remove"]
 
-_OURS = frozenset(
+IPVS_CHAINS: Final = frozenset(
     {
-        "KUBE-SERVICES",
-        "KUBE-EXTERNAL-SERVICES",
-        "KUBE-FORWARD",
-        "KUBE-NODEPORTS",
-        "KUBE-PROXY-FIREWALL",
-        "KUBE-POSTROUTING",
-        "KUBE-MARK-MASQ",
-        "KUBE-PROXY-CANARY",
-        # Of mode ipvs.
         "KUBE-IPVS-FILTER",
         "KUBE-IPVS-OUT-FILTER",
         "KUBE-LOAD-BALANCER",
         "KUBE-NODE-PORT",
         "KUBE-SOURCE-RANGES-FIREWALL",
+        # Of mode iptables as well.
+        "KUBE-SERVICES",
+        "KUBE-FORWARD",
+        "KUBE-PROXY-FIREWALL",
+        "KUBE-POSTROUTING",
+        "KUBE-MARK-MASQ",
+    }
+)
+"""The names of the chains of mode ipvs."""
+
+_OURS: Final = IPVS_CHAINS.union(
+    {
+        "KUBE-EXTERNAL-SERVICES",
+        "KUBE-NODEPORTS",
+        "KUBE-PROXY-CANARY",
         # Of mode userspace.
         "KUBE-NODEPORT-CONTAINER",
         "KUBE-NODEPORT-HOST",
@@ -39,26 +46,29 @@ _OURS = frozenset(
 )
 
 
-async def remove(loader: RuleLoader, family: Family, only: Collection[str] | None = None) -> bool:
+async def remove(
+    loader: RuleLoader, family: Family, only: Collection[str] | None = None, *, keep: Collection[str] = ()
+) -> bool:
     """Remove the rules of one family; returns whether there were any. Raises ``RulesRefusedError``.
 
     Args:
         loader: iptables in the node's namespace.
         family: of the rules.
         only: the names of the chains that go; ``None`` for those of every mode that uses iptables.
+        keep: the names of chains that stay all the same.
     """
-    text = cleanup_text(await loader.dump(family), only)
+    text = cleanup_text(await loader.dump(family), only, keep)
     if text:
         await loader.load(family, text)
     return bool(text)
 
 
-def cleanup_text(saved: str, only: Collection[str] | None = None) -> str:
+def cleanup_text(saved: str, only: Collection[str] | None = None, keep: Collection[str] = ()) -> str:
     """The text for ``iptables-restore --noflush`` that removes our chains and the rules that jump to them."""
     lines: list[str] = []
     for table, section in _tables(saved):
         names = [line[1:].split(" ")[0] for line in section if line.startswith(":")]
-        ours = [name for name in names if (_is_ours(name) if only is None else name in only)]
+        ours = [name for name in names if (_is_ours(name) if only is None else name in only) and name not in keep]
         if not ours:
             continue
         rules = [rule for line in section if (rule := line[line.find("-A ") :]).startswith("-A ")]

@@ -1,0 +1,138 @@
+"""CoreDNS as it is released on GitHub, or built from Go modules; and the choice of one from the cache.
+
+A release is ``coredns_VERSION_linux_ARCHITECTURE.tgz`` with its SHA-256 beside it. A build has a main package of its
+own, which imports the plugins in the module's ``plugin.cfg`` (https://coredns.io/2017/07/25/compile-time-enabling-or-disabling-plugins/).
+It leaves out those of cloud providers and a few more, which have half of all modules and answer nothing in a lab.
+"""
+
+import io
+import json
+import platform
+import re
+import shutil
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from proxylab.binaries.binary import COREDNS, Binary, inspect, order
+from proxylab.binaries.cache import Cache
+from proxylab.binaries.choose import Sources, fits
+from proxylab.binaries.download import leads_to, load
+from proxylab.binaries.go import BUILD_SECONDS, run_go
+from proxylab.errors import CapabilityError
+
+__all__ = ["coredns_sources", "find_coredns"]
+
+_SITE: Final = "https://github.com/coredns/coredns/releases"
+_MODULE: Final = "github.com/coredns/coredns"
+_LEFT_OUT: Final = frozenset({"azure", "clouddns", "etcd", "geoip", "nomad", "route53", "trace"})
+_ASK_SECONDS: Final = 60.0
+_VERSION: Final = re.compile(r"v\d+\.\d+\.\d+")
+_ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
+
+
+def coredns_sources() -> Sources:
+    """The sources of this user on this machine."""
+    return Sources(Cache.of_user(COREDNS), {"release": CorednsRelease(), "module": CorednsModule()})
+
+
+def find_coredns(name: str, cache: Cache) -> Binary:
+    """The CoreDNS that ``--name-server`` names; nothing is downloaded or built.
+
+    Args:
+        name: ``coredns`` or nothing for the newest of the cache, ``coredns@VERSION``, or a path.
+        cache: of CoreDNS.
+
+    Raises:
+        CapabilityError: the cache has none, or the file is none.
+    """
+    if "/" in name:
+        return inspect(Path(name).expanduser(), name, COREDNS)
+    wanted = name.partition("@")[2]
+    fitting = [each for each in cache.binaries() if fits(each.version, wanted)]
+    if not fitting:
+        named = f"coredns@{wanted}" if wanted else "coredns"
+        raise CapabilityError(f"CoreDNS {wanted}".strip(), f"type `proxylab engines --obtain {named}`, once")
+    return fitting[-1]
+
+
+class CorednsRelease(Struct, frozen=True):
+    """Downloads from ``site``."""
+
+    site: str = _SITE
+
+    def versions(self) -> list[str]:
+        """The newest release. Raises ``CapabilityError`` where the site does not answer."""
+        newest = leads_to(f"{self.site}/latest").rpartition("/")[2]
+        return [newest] if _VERSION.fullmatch(newest) else []
+
+    def origin(self, version: str) -> str:
+        """The address of one release for this machine."""
+        machine = _ARCHITECTURES.get(platform.machine(), platform.machine())
+        return f"{self.site}/download/{version}/coredns_{version.removeprefix('v')}_linux_{machine}.tgz"
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        """Download and unpack one release. Raises ``CapabilityError``."""
+        with cache.workspace(f"release {self.site} {version}") as folder:
+            packed, candidate = folder / "coredns.tgz", folder / "coredns"
+            load(self.origin(version), packed)
+            try:
+                with tarfile.open(packed) as members, candidate.open("wb") as file:
+                    shutil.copyfileobj(members.extractfile("coredns") or io.BytesIO(), file)
+            except (KeyError, tarfile.TarError) as error:
+                raise CapabilityError(f"a coredns in {self.origin(version)} ({error})", "try again later") from error
+            return cache.keep(candidate, self.origin(version))
+
+
+class CorednsModule(Struct, frozen=True):
+    """Builds with a ``go`` command in the user's environment (``GOPROXY`` and the rest)."""
+
+    go: str = "go"
+
+    def versions(self) -> list[str]:
+        """The releases that the module proxy lists, oldest first. Raises ``CapabilityError`` where none answers."""
+        module = json.loads(run_go(self.go, Path("/"), ("list", "-m", "-versions", "-json", _MODULE), _ASK_SECONDS))
+        return sorted((each for each in module.get("Versions", ()) if _VERSION.fullmatch(each)), key=order)
+
+    def origin(self, version: str) -> str:
+        """The module and version that a binary is built from."""
+        return f"built from {_MODULE}@{version}"
+
+    def obtain(self, version: str, cache: Cache) -> Binary:
+        """Build one version, which takes two minutes of one processor. Raises ``CapabilityError``."""
+        with cache.workspace(f"module {version}") as folder:
+            known = cache.of_origin(self.origin(version))
+            if known is not None:  # another process built it while this one waited
+                return known
+            (folder / "go.mod").write_text("module proxylab.invalid/coredns\n", encoding="utf-8")
+            wanted = f"{_MODULE}@{version}"
+            loaded = json.loads(run_go(self.go, folder, ("mod", "download", "-json", wanted), BUILD_SECONDS))
+            needs = json.loads(run_go(self.go, folder, ("mod", "edit", "-json", loaded["GoMod"]), _ASK_SECONDS))
+            go_mod = f"module proxylab.invalid/coredns\ngo {needs['Go']}\nrequire {_MODULE} {version}\n"
+            (folder / "go.mod").write_text(go_mod, encoding="utf-8")
+            plugins = (Path(loaded["Dir"]) / "plugin.cfg").read_text(encoding="utf-8")
+            (folder / "main.go").write_text(_main(plugins), encoding="utf-8")
+            built = folder / "coredns"
+            run_go(
+                self.go,
+                folder,
+                ("build", "-mod=mod", "-trimpath", "-ldflags", "-s -w", "-o", str(built), "."),
+                BUILD_SECONDS,
+            )
+            return cache.keep(built, self.origin(version))
+
+
+def _main(plugins: str) -> str:
+    """The main package, from a ``plugin.cfg``: names with packages, below ``plugin/`` except full paths."""
+
+    def packages() -> Iterator[str]:
+        for line in plugins.splitlines():
+            name, colon, package = line.strip().partition(":")
+            if colon and not name.startswith("#") and name not in _LEFT_OUT:
+                yield package if "." in package.partition("/")[0] else f"{_MODULE}/plugin/{package}"
+
+    imports = "".join(f'\t_ "{package}"\n' for package in packages())
+    return f'package main\n\nimport (\n\t"{_MODULE}/coremain"\n{imports})\n\nfunc main() {{ coremain.Run() }}\n'

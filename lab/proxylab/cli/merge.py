@@ -1,0 +1,82 @@
+"""``proxylab merge``: several runs as one (``proxylab.report.merged_runs``)."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from proxylab.cli.run import paint
+from proxylab.cli.terminal import COLOR, terminal_width, wants_color
+from proxylab.errors import ExitCode
+from proxylab.report.html import page, read_page
+from proxylab.report.merged_runs import merged_about, merged_documents, merged_entries, merged_junit
+from proxylab.verdict.model import Judgement
+
+__all__ = ["command"]
+
+_KINDS = {".json": "JSON", ".xml": "JUnit", ".html": "HTML"}
+
+
+@click.command("merge", short_help="Merge the reports of several runs, or of shards.")
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path, exists=True, dir_okay=False)
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="What to print of JSON documents. JUnit files and pages are merged into one of their kind.",
+)
+@COLOR
+def command(*, files: tuple[Path, ...], output: str, color: str) -> ExitCode:
+    """Print the runs in FILE… as one: JSON documents, JUnit files, or HTML pages.
+
+    Each run with its own engine or version gets a column. If two runs have the same scenario on the same engine, the
+    columns name the files, too. Of a run in shards, all shards must be there. The exit code is that of one run with
+    all results.
+
+    Example: proxylab merge shard-1.json shard-2.json
+    """
+    kinds = {_KINDS.get(each.suffix) for each in files}
+    if len(kinds) > 1 or kinds == {None}:
+        raise click.UsageError("the files are of different kinds; name only *.json, only *.xml or only *.html")
+    texts = {_label(each, files): each.read_text(encoding="utf-8") for each in files}
+    try:
+        match kinds.pop():
+            case "JSON":
+                run = merged_documents(texts)
+                lines = [run.to_json()] if output == "json" else run.lines(paint, terminal_width())
+                click.echo("\n".join(lines), color=wants_color(sys.stdout, color))
+                return run.exit_code
+            case "JUnit":
+                text, passed = merged_junit(texts)
+                click.echo(text)
+                return ExitCode.OK if passed else ExitCode.FAILED
+            case _:
+                return _pages(texts)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _label(file: Path, files: tuple[Path, ...]) -> str:
+    """The name of a file without folder and suffix, unless another file has the same."""
+    return file.stem if [each.stem for each in files].count(file.stem) == 1 else str(file)
+
+
+def _pages(texts: Mapping[str, str]) -> ExitCode:
+    found = {}
+    for label, text in texts.items():
+        try:
+            found[label] = read_page(text)
+        except ValueError as error:
+            raise ValueError(f"{label}: {error}") from None
+    about = merged_about([each for _, each in found.values()])
+    entries = merged_entries({label: each for label, (each, _) in found.items()})
+    click.echo(page(entries, about, f"proxylab, {about.get('begun', '')}"), nl=False)
+    judgements = {each.judgement for each in entries}
+    if Judgement.FAIL in judgements:
+        return ExitCode.FAILED
+    return ExitCode.INCONCLUSIVE if Judgement.INCONCLUSIVE in judgements else ExitCode.OK

@@ -1,0 +1,120 @@
+"""The texts of mode ipvs: rules as iptables-save prints them, then the other tables as their own tools save them.
+
+Each of the other tables begins with a comment that names its tool.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress, IPNetwork
+from proxylab.cluster.configuration import ProxyConfiguration
+from proxylab.engines.embedded.iptables import texts as iptables
+from proxylab.engines.embedded.iptables.kernel_state import KernelState
+from proxylab.engines.embedded.iptables.restore import restore
+from proxylab.engines.embedded.ipvs.rules import make_rules
+from proxylab.engines.embedded.ipvs.tables import DUMMY, plan_tables
+from proxylab.engines.embedded.node import NodeFacts
+from proxylab.engines.embedded.ports import ClusterView
+from proxylab.engines.embedded.settings import ProxySettings
+from proxylab.engines.embedded.tracker import PortTracker
+from proxylab.engines.programmed import Programmed
+from proxylab.evidence.ipvs import IpSet, VirtualServer
+
+__all__ = ["assume", "by_family", "differences", "holds", "load", "print_tables", "read", "settings", "without"]
+
+_SETS: Final = "# ipset save"
+_SERVERS: Final = "# ipvsadm --save --numeric"
+_BOUND: Final = f"# ip address show dev {DUMMY}"
+
+_TABLES: Final = re.compile(f"^{_SETS}\n(?:(?!\\*mangle|:).*\n?)*", re.MULTILINE)
+"""The other tables of a family; the next family's rules begin with table mangle."""
+
+
+def settings(configuration: ProxyConfiguration, pod_networks: tuple[IPNetwork, ...]) -> ProxySettings:
+    """The settings of a proxy in this mode, which serves no node port on loopback addresses."""
+    return replace(ProxySettings.of(configuration, pod_networks), localhost_node_ports=False)
+
+
+def assume(
+    settings: ProxySettings, _sysctls: Mapping[str, str], _version: tuple[int, ...]
+) -> tuple[ProxySettings, str]:
+    """The same settings: nothing that a kernel has changes them."""
+    return settings, ""
+
+
+def load(
+    cluster: ClusterView, node: NodeFacts, settings: ProxySettings, family: Family, _version: tuple[int, ...]
+) -> str:
+    """What the embedded engine would load into an empty node: rules for iptables-restore(8), and the other tables."""
+    tables = plan_tables(PortTracker(family, node.name).update(cluster), node, settings, family)
+    rules = restore(make_rules(tables, node, settings, family), KernelState()).text
+    return rules + print_tables(tables.sets(family), tables.servers.values(), tables.bound)
+
+
+def print_tables(sets: Iterable[IpSet], servers: Iterable[VirtualServer], bound: Iterable[IPAddress]) -> str:
+    """Sets, virtual servers and the addresses of the dummy device, each in order."""
+    lines = [_SETS]
+    for each in sorted(sets, key=lambda one: one.name):
+        lines += each.lines()
+    lines.append(_SERVERS)
+    for server in sorted(servers, key=lambda one: (one.protocol, int(one.address), one.port)):
+        lines += server.lines()
+    lines += [_BOUND, *(f"inet{'6' * (each.version == 6)} {each}" for each in sorted(bound, key=int))]
+    return "\n".join([*lines, ""])
+
+
+def by_family(dump: str, families: Sequence[Family]) -> dict[Family, str]:
+    """The part of each family in a dump; empty for a family without rules."""
+    return iptables.by_family(dump, families)
+
+
+def differences(ours: str, theirs: str) -> list[str]:
+    """A line for each rule, member, virtual server, destination or address that only one of two dumps has."""
+    found = iptables.differences(_rules(ours), _rules(theirs))
+    mine, other = _other_tables(ours), _other_tables(theirs)
+    return [
+        *found,
+        *(f"- {line}" for line in mine if line not in other),
+        *(f"+ {line}" for line in other if line not in mine),
+    ]
+
+
+def holds(dump: str, present: bool) -> bool:
+    """Whether the guard of the addresses is there, which a proxy always writes."""
+    return (" -A KUBE-IPVS-FILTER " in dump.replace("\n", " ")) is present
+
+
+def without(dump: str, service: str, addresses: Collection[str]) -> str:
+    """A dump without the lines that name the addresses of a Service."""
+    del service
+    named = re.compile("|".join(rf"\b{re.escape(each)}\b" for each in addresses) or "(?!)")
+    return "".join(line for line in dump.splitlines(keepends=True) if not named.search(line))
+
+
+def read(text: str) -> Programmed:
+    """Nothing yet: IPVS chooses the endpoint."""
+    del text
+    return Programmed(
+        hooked=frozenset(),
+        reaches={},
+        entries=(),
+        leads={},
+        local=frozenset(),
+        ways={},
+        in_turn=False,
+        masquerades=False,
+    )
+
+
+def _rules(dump: str) -> str:
+    """A dump without the tables behind the rules: ipvsadm's lines look like rules."""
+    return _TABLES.sub("", dump)
+
+
+def _other_tables(dump: str) -> dict[str, None]:
+    """The lines of sets, virtual servers and addresses, each once and in order."""
+    lines = (line for found in _TABLES.findall(dump) for line in found.splitlines())
+    return dict.fromkeys(line for line in lines if not line.startswith("#"))

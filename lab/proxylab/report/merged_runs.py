@@ -1,0 +1,231 @@
+"""Several runs as one: shards of a run, or runs side by side, with a column for each engine or version.
+
+A run comes as its JSON document (``report.document``), as the JUnit XML that pytest writes, or as a page
+(``report.html``). ``proxylab merge`` reads the files.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from proxylab.encoding import MisfitError, Record, decode
+from proxylab.errors import ExitCode
+from proxylab.report.document import API_VERSION, KIND
+from proxylab.report.exit_code import exit_code
+from proxylab.report.html import Entry
+from proxylab.report.matrix import Painter, result_table
+from proxylab.report.run_text import summary_line
+from proxylab.report.shards import missing_shards
+from proxylab.scenario.words import HOST, Position
+from proxylab.text import WIDTH, wrapped
+from proxylab.verdict.model import UNRESOLVED, Judgement, Verdict, on_kernel
+
+__all__ = ["MergedRun", "merged_about", "merged_documents", "merged_entries", "merged_junit"]
+
+
+class _Fault(Record, frozen=True, rename="camel"):
+    exit_code: ExitCode
+    message: str
+
+
+class _Skip(Record, frozen=True):
+    missing: str
+    cure: str
+
+
+class _Judged(Struct, frozen=True):
+    """A probe or step in a document; keys that no table needs are left out."""
+
+    name: str
+    position: Position
+    judgement: Judgement
+    verdicts: Sequence[Verdict]
+
+    @property
+    def overall(self) -> Judgement:
+        """As in ``ProbeVerdict``."""
+        return self.judgement
+
+
+class _Scenario(Struct, frozen=True):
+    """A scenario in a document; a ``report.matrix.Outcome``."""
+
+    file: str
+    engine: str
+    case: str
+    judgement: Judgement | None
+    seconds: float
+    skipped: _Skip | None
+    fault: _Fault | None
+    foreseen: Mapping[str, Any] | None
+    probes: Sequence[_Judged]
+    steps: Sequence[_Judged]
+    kernel: str = HOST
+    release: str | None = None
+
+    @property
+    def overall(self) -> Judgement | None:
+        """As in ``ScenarioResult``."""
+        return self.judgement
+
+    @property
+    def judged(self) -> Sequence[_Judged]:
+        """As in ``ScenarioResult``."""
+        return [*self.probes, *self.steps]
+
+
+class _Document(Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    scenarios: Sequence[_Scenario]
+    shard: str | None = None
+
+
+class MergedRun(Struct, frozen=True):
+    """Documents in one: as JSON, as text, and their exit code."""
+
+    scenarios: Sequence[_Scenario]
+    raw: Sequence[Mapping[str, Any]]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of a run with all these results."""
+        return exit_code(self.scenarios)
+
+    def to_json(self) -> str:
+        """A document with the scenarios of all."""
+        counts = Counter(each.overall for scenario in self.scenarios for each in scenario.judged)
+        document = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "exitCode": int(self.exit_code),
+            "shard": None,
+            "counts": {judgement.value: counts[judgement] for judgement in Judgement},
+            "scenarios": self.raw,
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False)
+
+    def lines(self, paint: Painter = lambda word, _: word, width: int = WIDTH) -> list[str]:
+        """A table of scenarios and engines; each probe that did not pass, with its engines; and a summary."""
+        lines = result_table(self.scenarios, paint, width)
+        bad: dict[str, list[str]] = {}
+        for title, words in (each for scenario in self.scenarios for each in _bad(scenario, paint)):
+            bad.setdefault(title, []).extend(wrapped(words, "  ", " " * 4, width))
+        for title, found in bad.items():
+            lines += ["", title, *found]
+        return [*lines, *([""] if lines else []), *wrapped(summary_line(self.scenarios), "", "  ", width)]
+
+
+def _bad(scenario: _Scenario, paint: Painter) -> Iterator[tuple[str, str]]:
+    """The probes and steps that did not pass, and the error: where and what, and the observation on the engine."""
+    where = f"[{on_kernel(scenario.engine, scenario.kernel)}]"
+    for each in scenario.judged:
+        if each.judgement in UNRESOLVED:
+            reasons = (reason for verdict in each.verdicts for reason in verdict.reasons)
+            yield (
+                f"{each.position}: {each.name}",
+                f"{paint(each.judgement, each.judgement)} {where}: {next(reasons, '')}",
+            )
+    if scenario.fault is not None:
+        message, _, _ = scenario.fault.message.partition("\n")
+        yield scenario.file, f"{paint('error', Judgement.FAIL)} {where}: {message}"
+
+
+def merged_documents(texts: Mapping[str, str]) -> MergedRun:
+    """The runs in JSON documents, by their labels.
+
+    Raises:
+        ValueError: a document is of another kind or version, or a shard is missing.
+    """
+    documents: dict[str, _Document] = {}
+    for label, text in texts.items():
+        try:
+            documents[label] = decode(text.encode(), _Document)
+        except MisfitError as error:
+            raise ValueError(f"{label}: {error}") from None
+        if (documents[label].api_version, documents[label].kind) != (API_VERSION, KIND):
+            raise ValueError(f"{label}: it is no {KIND} of {API_VERSION}")
+    _hold_all([each.shard for each in documents.values()])
+    ids = {
+        label: [(each.file, each.engine, each.kernel, each.case) for each in found.scenarios]
+        for label, found in documents.items()
+    }
+    columns = _Columns.of(ids)
+    scenarios: list[_Scenario] = []
+    raw: list[Mapping[str, Any]] = []
+    for label, document in documents.items():
+        for known, each in zip(document.scenarios, json.loads(texts[label])["scenarios"], strict=True):
+            engine = columns.name(label, known.engine)
+            scenarios.append(replace(known, engine=engine))
+            raw.append({**each, "engine": engine})
+    return MergedRun(scenarios, raw)
+
+
+class _Columns(Struct, frozen=True):
+    """The names of engines: with the labels of their runs where two runs have the same scenario on the same engine."""
+
+    labelled: bool
+
+    @classmethod
+    def of(cls, ids: Mapping[str, Iterable[object]]) -> "_Columns":
+        """Whether any id is in two runs."""
+        found = Counter(each for of_run in ids.values() for each in set(of_run))
+        return cls(any(count > 1 for count in found.values()))
+
+    def name(self, label: str, engine: str) -> str:
+        """The name of the engine's column."""
+        return f"{engine} ({label})" if self.labelled else engine
+
+
+def _hold_all(shards: Iterable[str | None]) -> None:
+    """Raise ``ValueError`` if a shard of the run is missing: the others look green without it."""
+    missing = missing_shards([each for each in shards if each])
+    if missing:
+        raise ValueError(f"shard {', '.join(missing)} is missing; merge the outputs of all shards")
+
+
+_COUNTED: Final = ("tests", "failures", "errors", "skipped")
+
+
+def merged_junit(texts: Mapping[str, str]) -> tuple[str, bool]:
+    """The test suites of JUnit files by label, as one file, and whether none failed. Raises ``ValueError``."""
+    whole = ElementTree.Element("testsuites", name="proxylab")
+    for label, text in texts.items():
+        try:
+            root = ElementTree.fromstring(text)  # noqa: S314 - the user's own runs wrote it
+        except ElementTree.ParseError as error:
+            raise ValueError(f"{label}: {error}") from None
+        for suite in root.iter("testsuite"):
+            suite.set("name", label)
+            whole.append(suite)
+    for name in _COUNTED:
+        whole.set(name, str(sum(int(suite.get(name, 0)) for suite in whole)))
+    whole.set("time", f"{sum(float(suite.get('time', 0)) for suite in whole):.3f}")
+    text = ElementTree.tostring(whole, encoding="unicode", xml_declaration=True)
+    return text, whole.get("failures") == whole.get("errors") == "0"
+
+
+def merged_entries(pages: Mapping[str, Sequence[Entry]]) -> list[Entry]:
+    """The entries of pages, by label, for one page."""
+    ids = {
+        label: [(each.heading.file, each.heading.engine, each.heading.case) for each in entries]
+        for label, entries in pages.items()
+    }
+    columns = _Columns.of(ids)
+    return [
+        replace(each, heading=replace(each.heading, engine=columns.name(label, each.heading.engine)))
+        for label, entries in pages.items()
+        for each in entries
+    ]
+
+
+def merged_about(abouts: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """The facts about several runs: each value once. Raises ``ValueError`` if a shard is missing."""
+    _hold_all([each.get("shard") for each in abouts])
+    labels = dict.fromkeys(label for about in abouts for label in about if label != "shard")
+    return {label: ", ".join(dict.fromkeys(about[label] for about in abouts if label in about)) for label in labels}

@@ -1,0 +1,43 @@
+"""Every DNS scenario on a real CoreDNS from the cache, as on the lab's own name server."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxylab.binaries.coredns import coredns_sources
+
+SCENARIOS = Path(__file__).parents[2] / "scenarios" / "dns"
+
+needs_coredns = pytest.mark.skipif(
+    not coredns_sources().cache.binaries(),
+    reason="needs a CoreDNS in the cache; 'proxylab engines --obtain coredns' puts one there",
+)
+
+
+def run(folder: Path, *words: str) -> str:
+    """Run scenarios with CoreDNS as the name server of all that name none."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--lab-name-server=coredns")
+    done = subprocess.run(
+        [*command, f"--basetemp={folder / 'base'}", "--lab-no-bundles", *words],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
+    return done.stdout
+
+
+@needs_coredns
+def test_names_follow_readiness_on_coredns(tmp_path: Path) -> None:
+    """CoreDNS has caught up with each step before the probes that follow it."""
+    assert "8 passed" in run(tmp_path, str(SCENARIOS / "names-follow-readiness.lab.yaml"))
+
+
+@needs_coredns
+@pytest.mark.thorough  # all others; the test above is the cheaper one
+def test_every_dns_scenario_passes_on_coredns(tmp_path: Path) -> None:
+    output = run(tmp_path, str(SCENARIOS), "-n", "2")
+    assert " passed, 6 skipped" in output, output[-2000:]  # those that send no question to a name server's port
