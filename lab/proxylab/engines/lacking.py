@@ -1,23 +1,26 @@
-"""What a mode lacks of what a probe asks for: the reason to skip the probe, in place of a verdict on the proxy.
+"""What a mode lacks of what a scenario asks for: the reason to skip that part, in place of a verdict on the proxy.
 
-Owns ``lacking`` for a probe, and ``refuse`` for what a whole scenario needs. Only mode userspace lacks anything:
-kube-proxy stopped adding to it long before 1.26 removed it.
+Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step, and ``refuse`` for what a whole
+scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from proxylab.addresses import Family, Protocol, Transport
+from proxylab.addresses import Family, IPAddress, Protocol, Transport
 from proxylab.cluster.objects import EndpointSlice, KubeObject, Service, TrafficPolicy
 from proxylab.errors import CapabilityError
 from proxylab.plan.assembly import Assembly
+from proxylab.plan.endpoints import Endpoints
 from proxylab.plan.resolved import ResolvedProbe
-from proxylab.scenario.expect import Expect, Preserved
+from proxylab.scenario.change import EngineAction
+from proxylab.scenario.expect import ConntrackExpect, Expect, Preserved
 from proxylab.scenario.model import Scenario
-from proxylab.scenario.network import PodNetwork
-from proxylab.scenario.probes import Probe, ServiceTarget
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
+from proxylab.scenario.network import Network, PodNetwork
+from proxylab.scenario.probes import Probe, ServiceTarget, Stream
+from proxylab.scenario.steps import Step, StreamExpect
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
-__all__ = ["lacking", "refuse", "refuse_dialogue"]
+__all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
 _REFUSALS = frozenset({Outcome.REJECTED, Outcome.DROPPED, Outcome.UNTRANSLATED})
 
@@ -28,13 +31,21 @@ def refuse(mode: str, scenario: Scenario) -> None:
     Raises:
         CapabilityError: naming what it lacks.
     """
-    if mode not in TERMINATING_MODES:
+    changes = (action.mode for step in scenario.steps for action in step.change.engines.values())
+    mode = next((each for each in (mode, *changes) if each in TERMINATING_MODES), "")
+    if not mode:
         return
     node_ports = {port.node_port for service in scenario.services for port in service.ports}
     lacks = {
-        "that forwards packets: the lab follows no stream through a program": scenario.streams,
         "with health-check node ports, by which load balancers choose nodes": [
             step for step in scenario.steps if step.until is not None and step.until.balancers
+        ],
+        "whose connections outlive the proxy, which a step waits for": [
+            step
+            for step in scenario.steps
+            if any(action is EngineAction.KILL for action in step.change.engines.values())
+            and step.until is not None
+            and step.until.backends
         ],
         "that leaves node ports to daemons of the node": [
             daemon for node in scenario.nodes for daemon in node.daemons if daemon.port in node_ports
@@ -52,17 +63,66 @@ def refuse_dialogue(mode: str) -> None:
         raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
 
 
+def refuse_server(mode: str, scenario: Scenario, server: IPAddress) -> None:
+    """Refuse a query to a server's cluster IP of a family that the proxy does not serve. Raises ``CapabilityError``."""
+    network = scenario.network
+    if mode in TERMINATING_MODES and any(server in each for each in network.service_cidrs):
+        family = Family.of(server)
+        if family is not network.families[0]:
+            lack = f"a mode of the proxy that serves {family}: {_one_family(mode, network)}"
+            raise CapabilityError(lack, f"choose another engine than one in mode {mode}")
+
+
 def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
-    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can."""
+    """Why a proxy of that mode cannot show what the probe expects, as a clause; empty where it can.
+
+    ``mode`` is the one in which the proxies began. A step may have changed it.
+    """
     resolved = assembly.resolved(probe)
     if reason := _no_answer(assembly, resolved):
         return reason
+    mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
+    if mode == Mode.IPVS:
+        return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""
+    if service.headless:  # its name leads past the proxy, but the query for the name does not
+        network = assembly.scenario.network
+        return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def _lack_of_ipvs(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
+    """The one thing that mode ipvs lacks.
+
+    A node's program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment
+    its datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
+    """
+    large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
+    if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
+        return "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
+    return ""
+
+
+def modes_after(mode: str, scenario: Scenario, made: int) -> Mapping[str, str]:
+    """The mode of each node's proxy after that many steps, where all began in ``mode``."""
+    modes = {node.name: mode for node in scenario.nodes}
+    for step in scenario.steps[:made]:
+        modes |= {node: action.mode for node, action in step.change.engines.items() if action.mode}
+    return modes
+
+
+def _mode_on_the_way(mode: str, assembly: Assembly, sent: Probe | Stream, made: int) -> str:
+    """The mode of the proxy that a probe or stream meets first: its sender's node's, or the one at which it enters."""
+    modes, name = modes_after(mode, assembly.scenario, made), sent.source.name
+    home = next((pod.node for pod in assembly.plan.pods if pod.name == name), name)
+    entry = sent.target.node if home not in modes and isinstance(sent.target, ServiceTarget) else home
+    if entry is not None and entry in modes:
+        return modes[entry]
+    return next((each for each in modes.values() if each in TERMINATING_MODES), mode)
 
 
 def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
@@ -70,9 +130,14 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
+    by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
     for placed in assembly.plan.pods:
+        if placed.commands and by_packet:
+            continue  # the pod's kernel answers a SYN, whatever runs there
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                if placed.commands:
+                    return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
                 return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
     return ""
 
@@ -87,26 +152,102 @@ def _service_of(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> Se
 
 
 def _lacks(mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe, service: Service) -> Iterator[str]:
+    if resolved.protocol is Transport.TCP and probe.send.manner is Manner.PACKET and _serves_tcp(service):
+        yield (
+            f"mode {mode} ends connections, and a single crafted SYN opens none; write send: {{as: connect}}, or "
+            f"{{as: either}} for packets in the modes that forward"
+        )
     yield from _of_packets(mode, assembly, probe, resolved, service)
     yield from _of_service(mode, assembly, probe, service)
     yield from _of_expectations(mode, probe.expect)
     yield from _of_endpoints(mode, assembly.timeline[assembly.scenario.steps_before(probe)].objects, service)
 
 
+def _serves_tcp(service: Service) -> bool:
+    return any(port.protocol is Protocol.TCP for port in service.ports)
+
+
+def lacking_of_step(mode: str, assembly: Assembly, step: Step) -> Mapping[str, str]:
+    """What a proxy of that mode cannot show of a step's expectations: a clause for each, by its name in verdicts.
+
+    The name of a stream alone stands for all that is expected of the stream.
+    """
+    return dict(_lacks_of_step(mode, assembly, step))
+
+
+def _lacks_of_step(mode: str, assembly: Assembly, step: Step) -> Iterator[tuple[str, str]]:
+    made = assembly.scenario.steps_before(step)
+    for stream, resolved in zip(assembly.scenario.streams, assembly.streams, strict=True):
+        # A step begins with a packet just before its change.
+        met = (_mode_on_the_way(mode, assembly, stream, number) for number in (made, made - 1))
+        services = (_service_at(assembly, number, stream, resolved) for number in (made, made - 1))
+        ending = next((each for each in met if each in TERMINATING_MODES), None)
+        if ending is not None and (service := next(filter(None, services), None)) is not None:
+            expect = step.expect.streams.get(stream.name)
+            yield from _lacks_of_stream(ending, assembly, stream, resolved, service, expect)
+    for present in modes_after(mode, assembly.scenario, made).values():
+        if present in TERMINATING_MODES and _names_endpoints(assembly, step.expect.conntrack):
+            yield "conntrack", _no_entry(present)
+
+
+def _service_at(assembly: Assembly, made: int, stream: Stream, resolved: ResolvedProbe) -> Service | None:
+    """The Service that a stream dials after that many steps."""
+    services = assembly.timeline[made].services
+    nodes = [address for name in assembly.nodes for address in assembly.addresses[name]]
+    dialled = resolved.destination, resolved.port, resolved.protocol
+    named = Endpoints(services, (), nodes).due(stream.target, stream.send.protocol, dialled)[0].partition(":")[0]
+    return next((each for each in services if f"{each.namespace}/{each.name}" == named), None)
+
+
+def _lacks_of_stream(
+    mode: str,
+    assembly: Assembly,
+    stream: Stream,
+    resolved: ResolvedProbe,
+    service: Service,
+    expect: StreamExpect | None,
+) -> Iterator[tuple[str, str]]:
+    for reason in _of_packets(mode, assembly, stream, resolved, service):
+        yield stream.name, reason
+    for reason in _of_service(mode, assembly, stream, service):
+        yield stream.name, reason
+    if expect is not None and isinstance(expect.source, Preserved):
+        yield f"{stream.name}.source", _no_client(mode)
+    if expect is not None and expect.rejected is not None and 0 not in expect.rejected:
+        yield f"{stream.name}.rejected", _no_rule(mode, Outcome.REJECTED)
+
+
+def _names_endpoints(assembly: Assembly, expect: ConntrackExpect | None) -> bool:
+    pods = {pod.name for pod in assembly.plan.pods}
+    wanted = (expect.some, expect.none) if expect is not None else ()
+    return any(each is not None and each.reply_from in pods for each in wanted)
+
+
+def _one_family(mode: str, network: Network) -> str:
+    return f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+
+
+def _no_client(mode: str) -> str:
+    return f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
+
+
+def _no_entry(mode: str) -> str:
+    return f"mode {mode} leaves no entry that leads to an endpoint: its process opens the connection to the pod"
+
+
+def _no_rule(mode: str, outcome: Outcome) -> str:
+    return f"mode {mode} has no rule that lets a flow be {outcome}: its process accepts every connection"
+
+
 def _of_packets(
-    mode: str, assembly: Assembly, probe: Probe, resolved: ResolvedProbe, service: Service
+    mode: str, assembly: Assembly, probe: Probe | Stream, resolved: ResolvedProbe, service: Service
 ) -> Iterator[str]:
-    """What the probe sends, and from where."""
-    network, protocols = assembly.scenario.network, {port.protocol for port in service.ports}
+    """What the probe or stream sends, and from where."""
+    network = assembly.scenario.network
     if resolved.protocol is Transport.SCTP:
         yield f"mode {mode} has no SCTP"
-    if resolved.protocol is Transport.TCP and probe.send.manner is Manner.PACKET and Protocol.TCP in protocols:
-        yield (
-            f"mode {mode} ends connections, and a single crafted SYN opens none; write send: {{as: connect}}, or "
-            f"{{as: either}} for packets in the modes that forward"
-        )
     if Family.of(resolved.destination) is not network.families[0]:
-        yield f"mode {mode} serves one family, and this cluster's first is {network.families[0]}"
+        yield _one_family(mode, network)
     if network.pod_network is PodNetwork.PTP_UNNUMBERED and any(
         probe.source.name == pod.name for pod in assembly.plan.pods
     ):
@@ -115,7 +256,7 @@ def _of_packets(
         yield f"mode {mode} leads a node's own packets to external IPs only where the node has the address"
 
 
-def _of_service(mode: str, assembly: Assembly, probe: Probe, service: Service) -> Iterator[str]:
+def _of_service(mode: str, assembly: Assembly, probe: Probe | Stream, service: Service) -> Iterator[str]:
     """What the Service and the proxy's configuration ask for at the frontend that the probe dials."""
     target, name = probe.target, f"{service.namespace}/{service.name}"
     from_outside = isinstance(target, ServiceTarget) and target.via is not Frontend.CLUSTER_IP
@@ -133,11 +274,11 @@ def _of_service(mode: str, assembly: Assembly, probe: Probe, service: Service) -
 def _of_expectations(mode: str, expect: Expect) -> Iterator[str]:
     """What only a proxy that forwards can fulfil."""
     if expect.conntrack is not None:
-        yield f"mode {mode} leaves no entry that leads to an endpoint: its process opens the connection to the pod"
+        yield _no_entry(mode)
     if isinstance(expect.source, Preserved):
-        yield f"mode {mode} never preserves the client's address: its process opens the connection to the pod"
+        yield _no_client(mode)
     if expect.outcome in _REFUSALS:
-        yield f"mode {mode} has no rule that lets a flow be {expect.outcome}: its process accepts every connection"
+        yield _no_rule(mode, expect.outcome)
 
 
 def _of_endpoints(mode: str, objects: Sequence[KubeObject], service: Service) -> Iterator[str]:

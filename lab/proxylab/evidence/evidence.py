@@ -15,6 +15,7 @@ __all__ = [
     "Capture",
     "ConnectReport",
     "Direction",
+    "Discarded",
     "DropReason",
     "Evidence",
     "ForeignRule",
@@ -145,7 +146,8 @@ class RuleCount(Record, frozen=True):
 
     Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
     ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are the probe's, and ``destination`` is where a translation
-    sent them. Otherwise ``target`` is empty, and only the rule's text shows what it does.
+    sent them. Otherwise ``target`` is empty, and only the rule's text shows what it does. A rule that matches a set
+    names no address; ``member`` is then the member of the set that what the probe dials, or its endpoint, is.
     """
 
     node: str
@@ -156,6 +158,7 @@ class RuleCount(Record, frozen=True):
     target: str = ""
     destination: IPAddress | None = None
     destination_port: int = 0
+    member: str = ""
 
 
 class ForeignRule(Record, frozen=True):
@@ -184,6 +187,14 @@ class KernelCount(Record, frozen=True):
     node: str
     counter: str
     packets: int
+
+
+class Discarded(Record, frozen=True):
+    """How many datagrams a proxy's own process discarded in the run, for a service port such as ``default/dns/UDP``."""
+
+    node: str
+    service_port: str
+    datagrams: int
 
 
 class SentinelReport(Record, frozen=True):
@@ -324,7 +335,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers. Where a flow was missing, ``kernel`` holds the stack counters until
     ``counters_read_at``, which is 0 otherwise. ``lookups`` are the queries for the dialled name, in order. ``steps``
     are those of a traced packet: there through every node, then back; ``drops`` are the kernel's reported drops
-    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves.
+    meanwhile. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of them
+    whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int
@@ -340,6 +352,8 @@ class Evidence(Record, frozen=True, kw_only=True):
     tracked: tuple[TrackedFlow, ...] | None = None
     entries: tuple[TableEntry, ...] | None = None
     terminating: tuple[str, ...] = ()
+    undrained: tuple[str, ...] = ()
+    discarded: tuple[Discarded, ...] = ()
     http: tuple[HttpReport, ...] = ()
     kernel: tuple[KernelCount, ...] = ()
     counters_read_at: int = 0
