@@ -7,6 +7,7 @@ needs no privilege.
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import sys
@@ -54,6 +55,20 @@ def test_one_guest_serves_many_labs(kernel: Kernel) -> None:
                 guests.add(lab.execute("client", "cat", "/proc/sys/kernel/random/boot_id").stdout)
         assert len(guests) == 1
         assert guests != {Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")}
+
+
+@EACH
+@pytest.mark.thorough
+def test_a_session_boots_each_kernel_once_and_its_labs_name_theirs(kernel: Kernel) -> None:
+    scenario = load_scenario(SCENARIO)
+    release, boots = os.uname().release, set()
+    with Session() as session:
+        for chosen, expected in (("host", release), (kernel.binary, kernel.release)) * 2:
+            with closing(session.open(scenario, kernel=chosen)) as lab:
+                assert {lab.probe(probe).overall for probe in scenario.probes} == {Judgement.PASS}
+                boots.add(lab.execute("client", "cat", "/proc/sys/kernel/random/boot_id").stdout)
+                assert (lab.built.kernel, lab.engine.kernel) == (expected, chosen)
+    assert len(boots) == 2
 
 
 @EACH
@@ -161,12 +176,16 @@ def test_a_command_in_a_guest_gets_a_terminal_of_the_user_s_size(kernel: Kernel,
     cli.up("--kernel", kernel.binary)
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 77, 0, 0))
-    script = "stty size; read word; echo got $word; test -t 1 && echo terminal"
+    resized = "until stty size | grep -q '44 102'; do sleep 0.02; done; echo resized"
+    script = f"stty size; {resized}; read word; echo got $word; test -t 1 && echo terminal"
     child = cli.start("exec", "-it", "client", "--", "sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.set_blocking(ours, False)
     output = TerminalOutput(ours)
     wait_for(lambda: "33 77" in output.so_far(), "the size", output.so_far)
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 44, 102, 0, 0))
+    child.send_signal(signal.SIGWINCH)
+    wait_for(lambda: "resized" in output.so_far(), "the new size", output.so_far)
     os.write(ours, b"it\n")
     wait_for(lambda: "terminal" in output.so_far(), "the command's end", output.so_far)
     assert "got it" in output.so_far()

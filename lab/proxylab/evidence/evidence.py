@@ -363,9 +363,9 @@ class Evidence(Record, frozen=True, kw_only=True):
     ``http`` holds the HTTP answers, and ``behind`` the packets of connections that an Ingress controller opened. Where
     a flow was missing, ``kernel`` holds the stack counters until ``counters_read_at``, which is 0 otherwise.
     ``lookups`` are the queries for the dialled name, in order. ``steps`` are those of a traced packet: there through
-    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem, there
-    and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of them whose
-    processes may still have held a packet at the end, and ``discarded`` what the others discarded.
+    every node, then back; ``drops`` are the kernel's reported drops meanwhile. ``links`` are the links with netem,
+    there and back. ``terminating`` names the nodes whose proxies end connections themselves, ``undrained`` those of
+    them whose processes may still have held a packet at the end, and ``discarded`` what the others discarded.
     """
 
     sent: int

@@ -9,7 +9,7 @@ br_netfilter.
 import errno
 import os
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import closing
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -78,10 +78,10 @@ class Trial(Struct, frozen=True):
     required: bool = False
 
 
-async def examine(launcher: Launcher) -> tuple[Capability, ...]:
-    """Try everything that a lab may use, and report what works."""
+async def examine(launcher: Launcher, names: Collection[str] = ()) -> tuple[Capability, ...]:
+    """Try everything that a lab may use, or only what has these names, and report what works."""
     found, modules = [], known_modules()
-    for trial in TRIALS:
+    for trial in (each for each in TRIALS if not names or each.name in names):
         scratch = make_netns(_NETNS_NAME)
         try:
             answer, works = await trial.find(scratch, launcher), True

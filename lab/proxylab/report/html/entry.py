@@ -7,6 +7,7 @@ from proxylab.report.html.markup import Markup, joined, tag
 from proxylab.report.html.rule_sections import rules, traced
 from proxylab.report.html.shares import shares
 from proxylab.report.html.timeline import timeline
+from proxylab.scenario.words import HOST
 from proxylab.verdict.case import case_of
 from proxylab.verdict.causes.table import why
 from proxylab.verdict.model import Judgement, ProbeVerdict, ScenarioResult, StepVerdict, Verdict
@@ -15,10 +16,14 @@ __all__ = ["Entry", "Heading", "entries_of", "entry", "message"]
 
 
 class Heading(Record, frozen=True, kw_only=True):
-    """The section of an entry: the run of a scenario, or of one case of it, on an engine."""
+    """The section of an entry: the run of a scenario, or of one case of it, on an engine.
+
+    ``engine`` also names a kernel that is not the machine's, and ``kernel`` is then its release.
+    """
 
     file: str
     engine: str
+    kernel: str = ""
     case: str = ""
     scenario: str = ""
     description: str = ""
@@ -49,7 +54,8 @@ def entries_of(result: ScenarioResult) -> list[Entry]:
     """The entries of a scenario's run: its probes and steps, and its error or skip."""
     heading = Heading(
         file=result.file,
-        engine=result.engine,
+        engine=result.engine_on_kernel,
+        kernel=result.release if result.kernel != HOST else "",
         case=result.case,
         scenario=result.name,
         description=result.description,
