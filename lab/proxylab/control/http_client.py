@@ -27,8 +27,11 @@ async def fetch(
     path: str,
     deadline: Deadline,
     source: tuple[IPAddress, int] | None = None,
+    request_id: str = "",
 ) -> tuple[int, bytes]:
     """GET one document from inside ``netns``, from a ``source`` if given; returns its status and its body.
+
+    The request's first header is ``X-Request-Id``, if one is given.
 
     Raises:
         OSError: the connection fails, or the peer does not speak HTTP (EPROTO).
@@ -46,7 +49,7 @@ async def fetch(
         async with asyncio.timeout(deadline.remaining):
             await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
             try:
-                return await _converse(asking, address, path)
+                return await _converse(asking, address, path, request_id)
             except RemoteProtocolError as error:
                 raise OSError(errno.EPROTO, f"{address} port {port} does not speak HTTP: {error}") from error
 
@@ -65,11 +68,12 @@ async def takes_connections(netns: NetNs, address: IPAddress, port: int) -> bool
     return True
 
 
-async def _converse(asking: socket.socket, address: IPAddress, path: str) -> tuple[int, bytes]:
+async def _converse(asking: socket.socket, address: IPAddress, path: str, request_id: str) -> tuple[int, bytes]:
     loop = asyncio.get_running_loop()
     connection = h11.Connection(h11.CLIENT)
     host = str(address) if address.version == 4 else f"[{address}]"
-    request = h11.Request(method="GET", target=path, headers=[("Host", host), ("Connection", "close")])
+    headers = [("X-Request-Id", request_id)] if request_id else []
+    request = h11.Request(method="GET", target=path, headers=[*headers, ("Host", host), ("Connection", "close")])
     await loop.sock_sendall(asking, (connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
     status, body = 0, bytearray()
     while True:

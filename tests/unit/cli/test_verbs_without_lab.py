@@ -88,7 +88,14 @@ def test_no_lab_is_no_mistake_of_who_only_asks(capsys: pytest.CaptureFixture[str
     assert type_(capsys, "ps", "-o", "name")[1] == ""
 
 
-@pytest.mark.parametrize(("shell", "says"), [("bash", "complete -o nosort -F"), ("zsh", "#compdef proxylab")])
+@pytest.mark.parametrize(
+    ("shell", "says"),
+    [
+        ("bash", "complete -o nosort -F"),
+        ("fish", "complete --no-files --command proxylab"),
+        ("zsh", "#compdef proxylab"),
+    ],
+)
 def test_shells_are_taught_to_complete(capsys: pytest.CaptureFixture[str], shell: str, says: str) -> None:
     status, output, _ = type_(capsys, "completion", shell)
     assert status == 0
