@@ -5,17 +5,19 @@
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
+from proxylab.client.traced_packet import single_packet, trace_alike
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
@@ -55,7 +57,6 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import TERMINATING_MODES, Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
@@ -259,7 +260,7 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(verdict.resolved)[1])
+            return replace(verdict, traced=trace_alike(verdict, partial(self._trace, verdict.resolved)))
         except CapabilityError:
             if trace:
                 raise
@@ -307,8 +308,7 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        ends = mode_of(self.engine.name) in TERMINATING_MODES and resolved.protocol is Transport.TCP
-        single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
+        single = single_packet(resolved, self.engine.name)
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
