@@ -57,6 +57,7 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
     Raises:
         ScenarioError: the file cannot be laid out.
     """
+    wanted = _with_absent(stands.scenario, wanted)
     old, new = stands.plan, draw(wanted)
     refused = [*_refused(old, new)]
     if stands.scenario.proxy != wanted.proxy:
@@ -82,6 +83,13 @@ def edit(stands: Assembly, made: int, wanted: Scenario) -> Edit:
         ),
         scenario=replace(wanted, services=cluster.services),
     )
+
+
+def _with_absent(standing: Scenario, wanted: Scenario) -> Scenario:
+    """The edited scenario, with the workloads' pods that it has no more: they stay, absent."""
+    own = {each.name: each for each in wanted.pods}
+    there = [own.pop(each.name, replace(each, present=False) if each.owner else None) for each in standing.pods]
+    return replace(wanted, pods=(*filter(None, there), *own.values()))
 
 
 def concerned(before: Scenario, after: Scenario, advance: Advance) -> tuple[Probe | Step, ...]:

@@ -20,9 +20,9 @@ from proxylab.client.requests import advance_to, circumstances_of, record_of, wi
 from proxylab.client.traced_packet import single_packet, trace_alike
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
-from proxylab.engines.lacking import lacking, lacking_of_step, refuse_dialogue
+from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
 from proxylab.engines.protocol import EngineChoice
-from proxylab.errors import CapabilityError, InternalError, LabError
+from proxylab.errors import CapabilityError, InternalError, LabError, ScenarioError
 from proxylab.evidence.engine_progress import ProxyRecord
 from proxylab.evidence.evidence import Capture, Evidence, Lookup
 from proxylab.evidence.segments import DialogueRecord
@@ -203,21 +203,22 @@ class OpenLab:
         """Replace the scenario by another one with the same network, and the same steps as far as they are made.
 
         Raises:
-            ScenarioError: it names an object that the lab does not have.
+            ScenarioError: it names an object that the lab does not have, or needs pods that the lab has no room for.
         """
-        self._assembly = assemble(scenario)
+        assembly, there = assemble(scenario), {each.name: each for each in self._assembly.plan.pods}
+        missing = [each.name for each in assembly.plan.pods if there.get(each.name) != each]
+        if missing:
+            what = f"the lab has no network namespace for {', '.join(missing)}"
+            cure = "change workloads in steps of the file, or let a HorizontalPodAutoscaler allow more pods"
+            raise ScenarioError([f"{scenario.file}: {what}; {cure}"])
+        self._assembly = assembly
 
     def edit(self, wanted: Scenario) -> Edit:
         """The changes that the edited scenario would make. Raises ``ScenarioError`` where it cannot be laid out."""
         return edit(self._assembly, self.made, wanted)
 
     def bring_to(self, found: Edit) -> None:
-        """Make the change: from then on it is the edited scenario's lab, and none of that scenario's steps is made.
-
-        Raises:
-            CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not synchronise.
-        """
+        """Make the change: from then on it is the edited scenario's lab, with no step made. Raises what ``step`` raises."""
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
@@ -235,7 +236,8 @@ class OpenLab:
             ScenarioError: a side is no pod with a namespace of its own and no outside host, or does not exist.
             CapabilityError: the kernel cannot be kept out of it, or the proxy ends connections.
         """
-        refuse_dialogue(mode_of(self.engine.name))
+        for mode in self._modes.values():
+            refuse_dialogue(mode)
         dialogue = prepare_dialogue(self._assembly, there, server, turns)
         return self._ask(Converse(dialogue), Conversed, _PROBE_SECONDS).spoken
 
@@ -274,6 +276,11 @@ class OpenLab:
         resolved, source, evidence = self._send(probe)
         return replace(judge(probe, resolved, source, evidence), plan=self._assembly.plan, options=self._options)
 
+    @property
+    def _modes(self) -> Mapping[str, str]:
+        """The mode of each node's proxy now."""
+        return modes_after(mode_of(self.engine.name), self.scenario, self.made)
+
     def _lacking(self, probe: Probe) -> str:
         """What the engine's mode lacks of what the probe asks for."""
         return lacking(mode_of(self.engine.name), self._assembly, probe)
@@ -308,7 +315,7 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        single = single_packet(resolved, self.engine.name)
+        single = single_packet(resolved, self._modes.values())
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:

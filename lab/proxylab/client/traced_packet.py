@@ -4,13 +4,12 @@ After a failure it shall follow the flow that failed. The proxy chooses an endpo
 packets are sent, until one goes to that flow's endpoint.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import Transport
-from proxylab.engines.engine_names import mode_of
 from proxylab.evidence.evidence import Evidence
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.scenario.words import TERMINATING_MODES, Manner
@@ -24,9 +23,9 @@ _MOST_PACKETS: Final = 32
 """With three endpoints, the packet goes elsewhere once in half a million failures."""
 
 
-def single_packet(resolved: ResolvedProbe, engine: str) -> ResolvedProbe:
-    """The probe as one packet, or in a mode that ends connections as one connection."""
-    ends = mode_of(engine) in TERMINATING_MODES and resolved.protocol is Transport.TCP
+def single_packet(resolved: ResolvedProbe, modes: Iterable[str]) -> ResolvedProbe:
+    """The probe as one packet, or as one connection if a node's mode ends connections."""
+    ends = not TERMINATING_MODES.isdisjoint(modes) and resolved.protocol is Transport.TCP
     return replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
 
 
