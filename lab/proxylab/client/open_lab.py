@@ -218,7 +218,7 @@ class OpenLab:
         return edit(self._assembly, self.made, wanted)
 
     def bring_to(self, found: Edit) -> None:
-        """Make the change: from then on it is the edited scenario's lab, with no step made. Raises what ``step`` raises."""
+        """Make the change: it is then the edited scenario's lab, with no step made. Raises what ``step`` raises."""
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
