@@ -5,17 +5,19 @@
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from proxylab.addresses import IPAddress, Transport
+from proxylab.addresses import IPAddress
 from proxylab.client.connection import Connection
 from proxylab.client.edit import Edit, edit
 from proxylab.client.lab_process import LabProcess
 from proxylab.client.lookups import Lookups
 from proxylab.client.requests import advance_to, circumstances_of, record_of, with_state_after
+from proxylab.client.traced_packet import single_packet, trace_alike
 from proxylab.cluster.objects import KubeObject
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.lacking import lacking, lacking_of_step, modes_after, refuse_dialogue
@@ -55,7 +57,6 @@ from proxylab.report.step_bundle import step_bundle
 from proxylab.scenario.model import Scenario
 from proxylab.scenario.probes import Probe
 from proxylab.scenario.steps import Step
-from proxylab.scenario.words import TERMINATING_MODES, Manner
 from proxylab.timing import Deadline
 from proxylab.verdict.dns import has_no_address
 from proxylab.verdict.expectations.metrics import exported_names
@@ -217,12 +218,7 @@ class OpenLab:
         return edit(self._assembly, self.made, wanted)
 
     def bring_to(self, found: Edit) -> None:
-        """Make the change: from then on it is the edited scenario's lab, and none of that scenario's steps is made.
-
-        Raises:
-            CapabilityError: the machine lacks something that the change needs.
-            EngineError: an engine did not synchronise.
-        """
+        """Make the change: it is then the edited scenario's lab, with no step made. Raises what ``step`` raises."""
         self._assembly = assemble(found.scenario)
         self.made = 0
         if found.changes:
@@ -266,7 +262,7 @@ class OpenLab:
         elif not trace:
             return verdict
         try:
-            return replace(verdict, traced=self._trace(verdict.resolved)[1])
+            return replace(verdict, traced=trace_alike(verdict, partial(self._trace, verdict.resolved)))
         except CapabilityError:
             if trace:
                 raise
@@ -319,8 +315,7 @@ class OpenLab:
         return resolved, source, replace(evidence, lookups=lookups)
 
     def _trace(self, resolved: ResolvedProbe) -> tuple[ResolvedProbe, Evidence]:
-        ends = not TERMINATING_MODES.isdisjoint(self._modes.values()) and resolved.protocol is Transport.TCP
-        single = replace(resolved, flows=1, manner=Manner.CONNECT if ends else Manner.PACKET, http=False)
+        single = single_packet(resolved, self._modes.values())
         return single, self._ask(Send(single, trace=True), Sent, _PROBE_SECONDS).evidence
 
     def bundle(self, verdict: ProbeVerdict | StepVerdict) -> dict[str, bytes]:
