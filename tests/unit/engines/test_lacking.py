@@ -73,6 +73,7 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
         ({"target": "{service: echo, via: clusterIP, family: IPv6}"}, "serves one family"),
         ({"expect": "{outcome: delivered, source: preserved}"}, "never preserves the client's address"),
         ({"expect": "{outcome: rejected}"}, "no rule that lets a flow be rejected"),
+        ({"expect": "{outcome: dropped}"}, "no rule that lets a flow be dropped"),
         ({"service": "internalTrafficPolicy: Local"}, "no traffic policy Local"),
         (
             {"service": "externalTrafficPolicy: Local", "target": "{service: echo, via: nodePort, node: node-a}"},
@@ -83,6 +84,10 @@ def test_it_lacks_nothing_of_an_ordinary_probe() -> None:
 def test_it_lacks_what_kube_proxy_never_gave_it(changes: dict[str, str], reason: str) -> None:
     assert reason in why(scenario(**changes))  # type: ignore[arg-type]
     assert why(scenario(**changes), "iptables") == ""  # type: ignore[arg-type]
+
+
+def test_datagrams_without_an_endpoint_are_dropped() -> None:
+    assert why(scenario(expect="{outcome: dropped}", protocol="UDP")) == ""
 
 
 def test_a_local_policy_for_outside_does_not_concern_the_cluster_ip() -> None:
