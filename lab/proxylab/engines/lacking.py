@@ -84,6 +84,10 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
     if mode not in TERMINATING_MODES:
         return ""
+    services = assembly.timeline[assembly.scenario.steps_before(probe)].services
+    own = probe.source.port if probe.source.name in assembly.nodes else None
+    if own is not None and own in {port.node_port for service in services for port in service.ports}:
+        return f"mode {mode} keeps other programs of a node off its node ports, and the probe leaves from port {own}"
     service = _service_of(assembly, probe, resolved)
     if service is None:
         return ""

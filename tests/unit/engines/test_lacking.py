@@ -110,6 +110,21 @@ def test_either_is_a_packet_where_the_proxy_forwards_and_a_connection_where_it_e
     assert why(scenario(send="{as: either}"), mode) == ""
 
 
+def test_a_node_sends_from_no_node_port() -> None:
+    text = "from: client"
+    written = TEXT.format(
+        target="{pod: echo}",
+        send="{}",
+        expect="{outcome: delivered, source: preserved}",
+        service="externalTrafficPolicy: Cluster",
+        protocol="TCP",
+        node_port=30080,
+    )
+    for sender, reason in (("{name: node-a, port: 30080}", "off its node ports"), ("{name: node-a, port: 30081}", "")):
+        assert reason in (found := why(parse_scenario(written.replace(text, f"from: {sender}"), "f.lab.yaml")))
+        assert bool(found) is bool(reason)
+
+
 def test_a_daemon_on_a_node_port_is_refused() -> None:
     refuse("iptables", scenario(node_port=30090))
     with pytest.raises(CapabilityError, match="leaves node ports to daemons"):
