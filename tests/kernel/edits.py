@@ -66,6 +66,12 @@ EDITS = [
         {"internalTrafficPolicy Local drops on a node whose taint keeps the DaemonSet away"},
     ),
     Edit(
+        "workloads/containers-run-their-command",
+        "[{port: 80, targetPort: http}]",
+        "[{port: 80, targetPort: 8081}]",
+        {"ClusterIP reaches a program of one's own in each pod of a Deployment"},
+    ),
+    Edit(
         "workloads/the-output-of-helm-template",
         "            - name: http\n              containerPort: 8080",
         "            - name: web\n              containerPort: 8080",

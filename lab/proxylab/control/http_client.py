@@ -1,4 +1,4 @@
-"""An HTTP client inside a lab, which gets one document."""
+"""An HTTP client inside a lab, which gets one document; and whether a port takes connections."""
 
 import asyncio
 import errno
@@ -13,7 +13,7 @@ from proxylab.addresses import IPAddress
 from proxylab.kernel.sandbox.netns import NetNs, inside
 from proxylab.timing import Deadline
 
-__all__ = ["fetch"]
+__all__ = ["fetch", "takes_connections"]
 
 _CHUNK: Final = 65536
 _MOST_BYTES: Final = 16 << 20
@@ -52,6 +52,20 @@ async def fetch(
                 return await _converse(asking, address, path, request_id)
             except RemoteProtocolError as error:
                 raise OSError(errno.EPROTO, f"{address} port {port} does not speak HTTP: {error}") from error
+
+
+async def takes_connections(netns: NetNs, address: IPAddress, port: int) -> bool:
+    """Whether a program in ``netns`` listens there; the connection that shows it is reset at once."""
+    with inside(netns):
+        family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+        asking = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK)
+    with asking:
+        asking.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        try:
+            await asyncio.get_running_loop().sock_connect(asking, (str(address), port))
+        except OSError:
+            return False
+    return True
 
 
 async def _converse(asking: socket.socket, address: IPAddress, path: str, request_id: str) -> tuple[int, bytes]:

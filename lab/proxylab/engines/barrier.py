@@ -6,8 +6,8 @@ name the kernel holds.
 Theory of operation. A proxy watches Services and EndpointSlices in two streams, and neither stream marks the end of a
 batch of changes. So after a batch the lab renames the only port of the barrier's Service and slices. A proxy writes
 rules for the new name only when both streams have brought it, and then it has everything that came earlier in either.
-The name stands in the rules: in comments of iptables rules, in names of nftables chains. Names count up, because a slow
-proxy may skip one.
+The name stands in the rules: in comments of iptables rules, in names of nftables chains; in modes whose rules have no
+names, in kube-proxy's log (``kubeproxy.log``). Names count up, because a slow proxy may skip one.
 
 Every lab has the barrier, in a namespace of its own, so that all engines have the same rules. Its addresses are
 reserved ones that no network has.
@@ -33,7 +33,7 @@ from proxylab.cluster.objects import (
 from proxylab.cluster.store import Event, Store
 from proxylab.engines.modes import MODES
 
-__all__ = ["BARRIER", "NAMESPACE", "Barrier", "balanced", "highest_number_in", "is_barrier", "without_barrier"]
+__all__ = ["BARRIER", "NAMESPACE", "Barrier", "family_of", "highest_number_in", "is_barrier", "without_barrier"]
 
 NAMESPACE: Final = "proxylab"
 NAME: Final = "barrier"
@@ -154,13 +154,10 @@ def highest_number_in(rules: Iterable[bytes]) -> int:
     return max((int(found[1]) for each in rules for found in _REACHED.finditer(each)), default=0)
 
 
-def balanced(line: str) -> int:
-    """The barrier number in a line of kube-proxy's log about the endpoints of a balancer; 0 in other lines.
-
-    No rule of mode userspace shows endpoints, but kube-proxy logs when its balancer has new ones.
-    """
-    found = _REACHED.search(line.encode()) if "Setting endpoints" in line else None
-    return 0 if found is None else int(found[1])
+def family_of(end: str) -> Family | None:
+    """The family of the barrier's frontend or backend in a line of a log, as in ``[100::8]:1/TCP``."""
+    host = end.rpartition(":")[0].strip("[]")
+    return next((family for family in Family if host in (str(_FRONTEND[family]), str(_BACKEND[family]))), None)
 
 
 def without_barrier(dump: str, mode: str) -> str:

@@ -1,7 +1,7 @@
 """What a mode lacks of what a scenario asks for: the reason to skip that part, in place of a verdict on the proxy.
 
 Owns ``lacking`` for a probe, ``lacking_of_step`` for the expectations of a step, and ``refuse`` for what a whole
-scenario needs. Only mode userspace lacks anything: kube-proxy stopped adding to it long before 1.26 removed it.
+scenario needs. Mode userspace lacks most: kube-proxy stopped adding to it long before 1.26 removed it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from proxylab.scenario.model import Scenario
 from proxylab.scenario.network import Network, PodNetwork
 from proxylab.scenario.probes import Probe, ServiceTarget, Stream
 from proxylab.scenario.steps import Step, StreamExpect
-from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Outcome
+from proxylab.scenario.words import TERMINATING_MODES, Frontend, Manner, Mode, Outcome
 
 __all__ = ["lacking", "lacking_of_step", "modes_after", "refuse", "refuse_dialogue", "refuse_server"]
 
@@ -82,6 +82,8 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
     if reason := _no_answer(assembly, resolved):
         return reason
     mode = _mode_on_the_way(mode, assembly, probe, assembly.scenario.steps_before(probe))
+    if mode == Mode.IPVS:
+        return _lack_of_ipvs(assembly, probe, resolved)
     if mode not in TERMINATING_MODES:
         return ""
     services = assembly.timeline[assembly.scenario.steps_before(probe)].services
@@ -95,6 +97,18 @@ def lacking(mode: str, assembly: Assembly, probe: Probe) -> str:
         network = assembly.scenario.network
         return "" if Family.of(resolved.destination) is network.families[0] else _one_family(mode, network)
     return next(_lacks(mode, assembly, probe, resolved, service), "")
+
+
+def _lack_of_ipvs(assembly: Assembly, probe: Probe, resolved: ResolvedProbe) -> str:
+    """The one thing that mode ipvs lacks.
+
+    A node's program reaches a Service by a route to the node itself, whose MTU is large. IPVS then refuses to fragment
+    its datagram (``ensure_mtu_is_adequate``, net/netfilter/ipvs/ip_vs_xmit.c), and the program must send it again.
+    """
+    large = resolved.protocol is Transport.UDP and probe.send.payload > resolved.sender.mtu
+    if large and probe.send.manner is Manner.CONNECT and probe.source.name in assembly.nodes:
+        return "in mode ipvs a node's program gets EMSGSIZE for its first datagram above the MTU"
+    return ""
 
 
 def modes_after(mode: str, scenario: Scenario, made: int) -> Mapping[str, str]:
@@ -120,9 +134,14 @@ def _no_answer(assembly: Assembly, resolved: ResolvedProbe) -> str:
     if resolved.question is not None or resolved.protocol in (Transport.ICMP, Transport.SCTP):
         return ""
     dialled = {(each.address, each.port) for each in resolved.endpoints}
+    by_packet = (resolved.protocol, resolved.manner) == (Transport.TCP, Manner.PACKET)
     for placed in assembly.plan.pods:
+        if placed.commands and by_packet:
+            continue  # the pod's kernel answers a SYN, whatever runs there
         for each in assembly.plan.namespace(placed.namespace).listeners:
             if each.program and each.name == placed.name and dialled & {(one, each.port) for one in placed.addresses}:
+                if placed.commands:
+                    return f"{each.program} in pod {each.name} is not the lab's own program; write as: packet, over TCP"
                 return f"{each.program} in pod {each.name} answers questions about names alone; write via: dnsName"
     return ""
 

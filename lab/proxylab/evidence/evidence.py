@@ -146,7 +146,8 @@ class RuleCount(Record, frozen=True):
 
     Where the kernel reported for each packet what the rule did, ``target`` is iptables' word for it (``DROP``,
     ``REJECT``, ``DNAT``, ``MASQUERADE``): then the packets are the probe's, and ``destination`` is where a translation
-    sent them. Otherwise ``target`` is empty, and only the rule's text shows what it does.
+    sent them. Otherwise ``target`` is empty, and only the rule's text shows what it does. A rule that matches a set
+    names no address; ``member`` is then the member of the set that what the probe dials, or its endpoint, is.
     """
 
     node: str
@@ -157,6 +158,7 @@ class RuleCount(Record, frozen=True):
     target: str = ""
     destination: IPAddress | None = None
     destination_port: int = 0
+    member: str = ""
 
 
 class ForeignRule(Record, frozen=True):

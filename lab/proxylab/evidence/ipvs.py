@@ -14,18 +14,21 @@ from proxylab.evidence.words import endpoint
 
 __all__ = [
     "MASQUERADING",
+    "VIRTUAL_SERVERS",
+    "Connection",
     "Destination",
     "IpSet",
-    "IpvsConnection",
     "IpvsCounts",
     "IpvsTimeouts",
     "Member",
     "VirtualServer",
-    "server_option",
 ]
 
 MASQUERADING: Final = 0
 """The forwarding method that translates addresses (IP_VS_CONN_F_MASQ), the only one of kube-proxy."""
+
+VIRTUAL_SERVERS: Final = "ipvs"
+"""In place of a table's name, in counts and traces of what IPVS did; the texts of such rules are ipvsadm's."""
 
 _OPTIONS: Final = {Protocol.TCP: "-t", Protocol.UDP: "-u", Protocol.SCTP: "--sctp-service"}
 
@@ -36,11 +39,6 @@ class IpvsCounts(Record, frozen=True):
     connections: int = 0
     packets_in: int = 0
     packets_out: int = 0
-
-
-def server_option(protocol: Protocol, address: IPAddress, port: int) -> str:
-    """What identifies a virtual server, in ipvsadm's options: ``-t 10.96.0.10:80``."""
-    return f"{_OPTIONS[protocol]} {endpoint(address, port)}"
 
 
 class Destination(Record, frozen=True, kw_only=True):
@@ -100,7 +98,7 @@ class VirtualServer(Record, frozen=True, kw_only=True):
     @property
     def option(self) -> str:
         """What identifies it, in ipvsadm's options: ``-t 10.96.0.10:80``."""
-        return server_option(self.protocol, self.address, self.port)
+        return f"{_OPTIONS[self.protocol]} {endpoint(self.address, self.port)}"
 
     def lines(self) -> list[str]:
         """As ``ipvsadm --save --numeric`` prints it and its destinations, these sorted."""
@@ -113,18 +111,21 @@ class VirtualServer(Record, frozen=True, kw_only=True):
         ]
 
 
-class IpvsConnection(Record, frozen=True):
-    """A connection that IPVS has led to a destination.
+class Connection(Record, frozen=True, kw_only=True):
+    """A connection of IPVS, as ``ipvsadm --list --connection`` prints it."""
 
-    Attributes:
-        client: the address and port that it came from.
-        server: what identifies its virtual server, in ipvsadm's options.
-        destination: the address and port that it went to.
-    """
+    protocol: Protocol
+    client: IPAddress
+    client_port: int
+    server: IPAddress
+    port: int
+    destination: IPAddress
+    destination_port: int
 
-    client: tuple[IPAddress, int]
-    server: str
-    destination: tuple[IPAddress, int]
+    @property
+    def key(self) -> tuple[IPAddress, int, Protocol]:
+        """What identifies its virtual server."""
+        return self.server, self.port, self.protocol
 
 
 class IpvsTimeouts(Record, frozen=True):

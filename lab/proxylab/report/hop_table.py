@@ -134,7 +134,7 @@ def missing(case: JudgedProbe, flow: Flow) -> Iterator[tuple[str, str, str, str]
             pod = flow.arrivals[-1]
             reply = endpoint(pod.destination, pod.destination_port), endpoint(pod.source, pod.source_port)
             yield _MISSING, str(Packet.REPLY), *reply
-        case Outcome.DELIVERED if not flow.replies:
+        case Outcome.DELIVERED if not flow.replies and expect.reply_from(flow.reached[0]) is not Reply.LOST:
             yield _MISSING, str(Packet.REPLY), dialled, client
         case Outcome.CLOSED if not flow.closings:
             yield _MISSING, str(Packet.CLOSE), dialled, client

@@ -9,9 +9,13 @@ __all__ = ["action_of", "informative_rules"]
 
 _INFORMATIVE_TARGETS = frozenset({"DNAT", "REDIRECT", "SNAT", "MASQUERADE", "DROP", "REJECT"})
 
+_PASSING = frozenset({"ACCEPT", "RETURN"})
+
 # The order in which a packet meets kube-proxy's chains: from the frontend to the endpoint, and out.
 _STAGES = ("KUBE-PROXY-FIREWALL", "KUBE-SERVICES", "KUBE-EXTERNAL", "KUBE-NODEPORTS", "KUBE-FW-", "KUBE-EXT-",
-           "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
+           "KUBE-XLB-", "KUBE-SVL-", "KUBE-SVC-", "KUBE-SEP-", "KUBE-LOAD-BALANCER", "KUBE-NODE-PORT",
+           "KUBE-SOURCE-RANGES", "KUBE-IPVS-FILTER", "-t ", "-u ", "--sctp-service ",
+           "KUBE-FORWARD", "POSTROUTING")  # fmt: skip
 
 
 def informative_rules(case: JudgedProbe, traced: Evidence | None) -> list[Rule]:
@@ -33,6 +37,8 @@ def action_of(rule: Rule, case: JudgedProbe) -> str:
 
 
 def _tells(rule: Rule, case: JudgedProbe) -> bool:
+    if rule.count.member and not rule.comment and rule.target in _PASSING:
+        return False  # of mode ipvs, which lets all packets of its sets pass in several places
     return rule.target in _INFORMATIVE_TARGETS or rule.marks_for_masquerading or rule.speaks_of(case.resolved)
 
 

@@ -71,10 +71,11 @@ class Spread(StrEnum):
 
 
 class Reply(StrEnum):
-    """``reply``: the source address of the answer: the dialled address, or the backend's own."""
+    """``reply``: the answer's source address, the dialled one or the backend's own; or that no answer comes back."""
 
     TRANSLATED = "translated"
     UNTRANSLATED = "untranslated"
+    LOST = "lost"
 
 
 class Mode(StrEnum):

@@ -47,7 +47,7 @@ from proxylab.traffic.programs import Passage, Programs
 from proxylab.traffic.responder import Names, PortsTakenError, Responders
 from proxylab.traffic.stack_counts import Stacks
 from proxylab.traffic.streams import Streams
-from proxylab.traffic.tracing import Tracing
+from proxylab.traffic.tracing import Tracing, with_virtual_servers
 from proxylab.traffic.watch import Watch
 
 __all__ = ["Runner"]
@@ -265,12 +265,12 @@ class Runner:
         if tracing is not None:
             steps = tracing.finish(identity, {node: meter.rules_by_chain() for node, meter in meters.items()})
         foreign_rules = await together(rules.end() for rules in foreign)
-        counts = await together(meter.end() for meter in meters.values())
+        counts = tuple(chain.from_iterable(await together(meter.end() for meter in meters.values())))
         return Evidence(
             sent=turns.sending.sent,
             observations=turns.matcher.observations,
             connects=tuple(sorted(turns.sending.reports, key=attrgetter("flow"))),
-            counts=tuple(chain.from_iterable(counts)),
+            counts=counts,
             counted=tuple(node for node, meter in meters.items() if meter.is_complete),
             foreign=tuple(chain.from_iterable(foreign_rules)),
             sentinels=turns.sentinels.reports(),
@@ -285,7 +285,7 @@ class Runner:
             kernel=kernel,
             counters_read_at=self._stacks.counters_read_at,
             http=tuple(turns.sending.answers) if isinstance(turns.sending, Fetches) else (),
-            steps=steps,
+            steps=with_virtual_servers(steps, counts),
             drops=() if tracing is None else tracing.drops_until(self._stacks.counters_read_at),
             unfinished=unfinished,
             seconds=time.monotonic() - started,

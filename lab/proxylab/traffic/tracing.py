@@ -13,9 +13,12 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final
 
+from msgspec.structs import replace
+
 from proxylab.addresses import Transport
 from proxylab.errors import CapabilityError
-from proxylab.evidence.evidence import DropReason, Leg, Packet, TraceStep
+from proxylab.evidence.evidence import DropReason, Leg, Packet, RuleCount, TraceStep
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.kernel.capture.drop_reasons import Drop, DropReasons
 from proxylab.kernel.netfilter.packet_tracer import ENTRY, Bytes, Match, TraceEvent, Tracer
 from proxylab.kernel.sandbox.netns import NetNs
@@ -25,7 +28,7 @@ from proxylab.scenario.words import Manner
 from proxylab.traffic.dissect import ICMP, ICMPV6, SCTP, TCP, UDP, Chunk, Datagram, TcpFlag, dissect
 from proxylab.traffic.identity import TOKEN_BYTES, Identity, Kind
 
-__all__ = ["RuleTexts", "Tracing"]
+__all__ = ["RuleTexts", "Tracing", "with_virtual_servers"]
 
 RuleTexts = Mapping[tuple[str, str], Sequence[str]]
 """The rules of a node by table and chain, in order, as iptables-save prints them."""
@@ -169,6 +172,24 @@ class Tracing:
             at=event.at_ns,
             leg=self._leg(datagram),
         )
+
+
+def with_virtual_servers(steps: Sequence[TraceStep], counts: Iterable[RuleCount]) -> tuple[TraceStep, ...]:
+    """The steps, and among them those of IPVS, which the kernel does not trace: where the destination is a new one.
+
+    A virtual server that rejects a packet is the last step of its passage.
+    """
+    found = list(steps)
+    for count in (each for each in counts if each.table == VIRTUAL_SERVERS):
+        here = [at for at, step in enumerate(found) if (step.netns_name, step.packet) == (count.node, Packet.REQUEST)]
+        to = (count.destination, count.destination_port)
+        behind = next((at for at in here if (found[at].destination, found[at].destination_port) == to), None)
+        if here:
+            at = here[-1] + 1 if behind is None else behind
+            before = found[max(at - 1, here[0])]
+            own = replace(before, table=count.table, chain=count.chain, kind="rule", text=count.text, verdict="")
+            found.insert(at, own)
+    return tuple(found)
 
 
 def _matches(resolved: ResolvedProbe, identity: Identity) -> Iterator[Match]:

@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from proxylab.addresses import IPAddress, IPNetwork, Transport
 from proxylab.evidence.evidence import RuleCount
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.plan.resolved import ResolvedProbe
 
 __all__ = ["Rule", "ending", "read", "read_all", "translations", "within"]
@@ -62,7 +63,7 @@ class Rule(Struct, frozen=True):
         """Where a DNAT rule sends its packets, if it names one address and port."""
         if self.count.destination is not None:
             return self.count.destination, self.count.destination_port
-        host, _, port = self.value("--to-destination").rpartition(":")
+        host, _, port = (self.value("--to-destination") or self.value("-r")).rpartition(":")
         try:
             return ip_address(host.strip("[]")), int(port)
         except ValueError:
@@ -73,9 +74,9 @@ class Rule(Struct, frozen=True):
 
         An echo request has no port, so a rule that names its address is enough, unless it names another protocol. The
         same holds for a loopback address, to which a lab sends nothing else. A rule whose packets the kernel reported
-        one by one always qualifies: they were the probe's.
+        one by one always qualifies: they were the probe's. So does one that matches a set with a member for the packet.
         """
-        if self.count.target:
+        if self.count.target or self.count.member:
             return True
         named = self.names(resolved)
         portless = resolved.protocol is Transport.ICMP or resolved.destination.is_loopback
@@ -100,7 +101,13 @@ class Rule(Struct, frozen=True):
 
 
 def read(count: RuleCount) -> Rule | None:
-    """The rule of a counter; ``None`` for a chain's policy and for unreadable text."""
+    """The rule of a counter; ``None`` for a chain's policy and for unreadable text.
+
+    A destination of IPVS (``-a``) is a rule that translates, and a virtual server without one (``-A``) rejects.
+    """
+    if count.table == VIRTUAL_SERVERS:
+        verb, *words = count.text.split()
+        return Rule(count, "DNAT" if verb == "-a" else "REJECT", _options(words))
     if count.target:
         return Rule(count, count.target, ())
     parsed = _parsed(count.text)
@@ -123,12 +130,17 @@ def _parsed(text: str) -> tuple[str, tuple[tuple[str, tuple[str, ...], bool], ..
 def ending(resolved: ResolvedProbe, counts: Iterable[RuleCount], target: str) -> tuple[Rule, ...]:
     """The rules with ``target`` (``DROP``, ``REJECT``) that counted and name what the probe dials.
 
-    A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24).
+    A rule that matches a mark alone stands for the rule that set the mark (KUBE-MARK-DROP, up to Kubernetes 1.24). One
+    that matches everything stands for the rules that lead to its chain (KUBE-SOURCE-RANGES-FIREWALL of mode ipvs).
     """
     counted = read_all(counts)
     marks = _marks(resolved, counted)
     ends = [rule for rule in counted if rule.target == target]
-    return tuple(rule for rule in ends if rule.speaks_of(resolved) or _goes_by(rule, marks))
+    return tuple(
+        rule
+        for rule in ends
+        if rule.speaks_of(resolved) or _goes_by(rule, marks) or _stands_for(rule, resolved, counted)
+    )
 
 
 def translations(counts: Iterable[RuleCount]) -> tuple[Rule, ...]:
@@ -160,10 +172,20 @@ def _marks(resolved: ResolvedProbe, counted: Sequence[Rule]) -> frozenset[tuple[
 
 def _goes_by(rule: Rule, marks: Container[tuple[str, int]]) -> bool:
     """Whether one of those marks is the only condition of the rule."""
-    conditions = [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
-    return conditions == [("--mark", False)] and any(
+    return _conditions(rule) == [("--mark", False)] and any(
         (rule.count.node, mark) in marks for mark in _whole_marks(rule, ("--mark",))
     )
+
+
+def _stands_for(rule: Rule, resolved: ResolvedProbe, counted: Sequence[Rule]) -> bool:
+    """Whether a rule has no condition, and all counted rules that lead to its chain name what the probe dials."""
+    leading = [each for each in counted if _leads_to(each) == _stands_in(rule)]
+    return bool(leading) and not _conditions(rule) and all(each.speaks_of(resolved) for each in leading)
+
+
+def _conditions(rule: Rule) -> list[tuple[str, bool]]:
+    """The options by which a rule matches, and whether each is negated."""
+    return [(name, negated) for name, _, negated in rule.options if name not in ("-m", "--comment", "-j")]
 
 
 def _stands_in(rule: Rule) -> tuple[str, str, str]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from proxylab.addresses import IPAddress
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS
 from proxylab.evidence.words import endpoint
 from proxylab.plan.resolved import ResolvedProbe
 from proxylab.verdict.counted_rules import Rule, within
@@ -11,7 +12,12 @@ __all__ = ["is_from_itself", "rule_action", "short", "the_rule", "why_masquerade
 
 
 def the_rule(rule: Rule) -> str:
-    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up."""
+    """A rule, named so that a reader can find it: its comment and its chain, or the map that it looks up.
+
+    A virtual server of IPVS stands for its destinations, in ipvsadm's options.
+    """
+    if rule.count.table == VIRTUAL_SERVERS:
+        return f"its virtual server {rule.count.chain}{', which' if rule.target == 'REJECT' else ''}{_has_none(rule)}"
     if rule.comment:
         return f'its rule "{rule.comment}" in {rule.count.chain}'
     asking = f", which looks up the map {rule.looked_up}" if rule.looked_up else ""
@@ -32,6 +38,8 @@ def rule_action(rule: Rule, resolved: ResolvedProbe, *, mark: int | None = None,
     """
     if not rule.target:
         return ""
+    if rule.count.table == VIRTUAL_SERVERS and rule.target == "REJECT":
+        return f"rejects it with ICMP port unreachable: the virtual server{_has_none(rule)}"
     if rule.target in _ACTIONS:
         return _ACTIONS[rule.target](rule, mark, out_device)
     if rule.marks_for_masquerading:
@@ -67,6 +75,13 @@ def is_from_itself(rule: Rule, client: IPAddress) -> bool:
     """Whether a rule matches packets from this one address: those that an endpoint sends to itself."""
     values = next((values for name, values, negated in rule.options if name == "-s" and not negated), ())
     return bool(values) and values[0].removesuffix("/32").removesuffix("/128") == str(client)
+
+
+def _has_none(rule: Rule) -> str:
+    """Why a virtual server rejects a packet: it has no destination, or none that takes a new connection."""
+    if rule.target != "REJECT":
+        return ""
+    return " has destinations of weight 0 only" if " -w 0" in rule.count.text else " has no destination"
 
 
 def short(chain: str) -> str:

@@ -46,6 +46,7 @@ class Proxy:
     moved: list[str] = field(default_factory=list)
     seen: list[int] = field(default_factory=list)
     asked: int = 0
+    shows_ends: bool = False
     say: Callable[[str], None] = lambda _line: None
 
     def engine(self) -> KubeProxyEngine:
@@ -76,6 +77,7 @@ class Proxy:
             serves=lambda: self.serves,
             agrees=agrees,
             dump=dump,
+            shows_ends=self.shows_ends,
         )
         return KubeProxyEngine("node-a", self.barrier, (Family.IPV4,), node_of_proxy)
 
@@ -86,10 +88,10 @@ class Proxy:
         return int(service.ports[0].name[1:])
 
 
-def tell(story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]]) -> None:
+def tell(story: Callable[[Proxy, KubeProxyEngine], Awaitable[None]], *, shows_ends: bool = False) -> None:
     async def main() -> None:
         store = Store()
-        proxy = Proxy(store, Barrier(store, (Family.IPV4,)))
+        proxy = Proxy(store, Barrier(store, (Family.IPV4,)), shows_ends=shows_ends)
         engine = proxy.engine()
         await engine.start()
         await story(proxy, engine)
@@ -304,3 +306,28 @@ def test_every_family_must_have_been_synchronised(before: dict[str, int], now: d
 )
 def test_the_highest_number_is_what_rules_have_reached(rules: list[bytes], number: int) -> None:
     assert highest_number_in(rules) == number
+
+
+def test_no_second_name_is_awaited_where_the_first_shows_the_end_of_a_sync() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.serves = True
+        following = asyncio.create_task(follow(proxy))
+        for _ in range(2):
+            before = proxy.wanted
+            await synced(engine, proxy)
+            assert proxy.wanted <= before + 1
+        following.cancel()
+
+    tell(story, shows_ends=True)
+
+
+def test_flushed_rules_are_back_where_a_later_sync_is_over_if_every_sync_is_full() -> None:
+    async def story(proxy: Proxy, engine: KubeProxyEngine) -> None:
+        proxy.programmed = proxy.wanted
+        await engine.note(flush=True)
+        waiting = synced(engine, proxy)
+        assert await is_waiting(waiting), "the log knows the name from before the flush"
+        proxy.programmed = proxy.wanted
+        await waiting
+
+    tell(story, shows_ends=True)

@@ -1,12 +1,11 @@
 """Endpoints for kube-proxy in mode userspace, and how its log shows that it has them."""
 
-import pytest
 from rule_cases import Addresses, echo, endpoint, slice_of
 
 from proxylab.addresses import Family
 from proxylab.cluster.objects import Endpoints, Key
 from proxylab.cluster.store import Event, Store
-from proxylab.engines.barrier import BARRIER, Barrier, balanced, is_barrier
+from proxylab.engines.barrier import Barrier, is_barrier
 
 A = Addresses(Family.IPV4)
 SERVICE = echo(A)
@@ -48,13 +47,3 @@ def test_other_proxies_get_none() -> None:
     store = Store()
     Barrier(store, (Family.IPV4,)).advance_anyway()
     assert store.list(Endpoints) == ()
-
-
-NEW = f'"Adding new service" servicePortName="{BARRIER}:b000018"'
-OTHER = '"LoadBalancerRR: Setting endpoints for service" servicePortName="default/echo" endpoints=[10.42.0.10:8080]'
-OWN = f'"LoadBalancerRR: Setting endpoints for service" servicePortName="{BARRIER}:b000017" endpoints=[192.0.0.9:1]'
-
-
-@pytest.mark.parametrize(("line", "number"), [(OWN, 17), (NEW, 0), (OTHER, 0)])
-def test_the_log_shows_what_the_balancer_has(line: str, number: int) -> None:
-    assert balanced(line) == number

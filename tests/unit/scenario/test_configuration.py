@@ -106,8 +106,8 @@ def test_the_primary_address_is_a_word() -> None:
 
 
 def test_what_has_no_effect_is_named_once() -> None:
-    document = "ipvs: {scheduler: rr, strictARP: true}\nconntrack: {min: 0}\noomScoreAdj: 0"
-    assert scenario(document).notes == ("no effect in KubeProxyConfiguration: conntrack.min, oomScoreAdj",)
+    document = "winkernel: {enableDSR: true}\nconntrack: {min: 0}\noomScoreAdj: 0"
+    assert scenario(document).notes == ("no effect in KubeProxyConfiguration: conntrack.min, oomScoreAdj, winkernel",)
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
         serves: whether kube-proxy has health-check node ports to open.
         agrees: whether kube-proxy's /healthz and the API agree on whether the node is leaving.
         dump: the rules.
+        shows_ends: whether ``reached`` grows only once a sync is over with all that it does, and every sync is full.
     """
 
     prepare: Callable[[], Awaitable[None]]
@@ -54,6 +55,7 @@ class KubeProxyNode(Struct, frozen=True, kw_only=True):
     serves: Callable[[], bool]
     agrees: Callable[[], Awaitable[bool]]
     dump: Callable[[], Awaitable[str]]
+    shows_ends: bool = False
 
 
 class _Failed(Struct, frozen=True):
@@ -110,15 +112,18 @@ class KubeProxyEngine:
         kube-proxy answers a changed zone of its Node with a full sync. A Node that is leaving shows only in /healthz,
         and a deleted Node nowhere. Missing rules lead to a full sync as well: in mode iptables the monitor finds them
         missing within the sync period; in mode nftables the next sync, which the barrier causes, fails and is retried
-        after that period.
+        after that period. In mode ipvs every sync is full, and the log shows its end (``kubeproxy.log``).
 
         Raises:
             EngineError: kube-proxy ended, could not load its rules, or did not catch up by the deadline.
         """
+        shows_ends = self._node_of_proxy.shows_ends
         number = self._barrier.number_for(revision)
         flushed, nodes = self._before_flush, self._before_nodes
         self._before_flush = self._before_nodes = None
-        if flushed is not None:
+        if flushed is not None and shows_ends:
+            number = self._barrier.advance_anyway()
+        elif flushed is not None:
             await self._wait_for_full(flushed, deadline)
         known, self._zone = self._zone, self._zone if (zone := self._node_of_proxy.zone()) is None else zone
         if nodes is not None and self._zone != known:
@@ -128,7 +133,7 @@ class KubeProxyEngine:
         await self._wait_for(number, deadline)
         if self._zone and not self._synced:
             await self._take_up_zone(self._zone, deadline)
-        if self._synced or self._zone or self._node_of_proxy.serves():
+        if not shows_ends and (self._synced or self._zone or self._node_of_proxy.serves()):
             await self._wait_for(self._barrier.advance_anyway(), deadline)
         self._synced = True
 

@@ -1,6 +1,6 @@
 """Makes the kube-proxy of a node, with all by which the engine follows the process and the kernel."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -12,14 +12,15 @@ from proxylab.cluster.objects import ZONE_LABEL, Key, Node, Service
 from proxylab.cluster.store import Store
 from proxylab.control.apiserver import API_ADDRESS, API_PORT
 from proxylab.control.http_client import fetch
-from proxylab.engines.barrier import balanced, highest_number_in
+from proxylab.engines.barrier import highest_number_in
 from proxylab.engines.context import Cluster, NodeContext
 from proxylab.engines.embedded.iptables.legacy import MARK_DROP, kubelet_rules
 from proxylab.engines.engine_names import mode_of
 from proxylab.engines.kubeproxy.configuration import CONFIG, command, configuration
 from proxylab.engines.kubeproxy.engine import KubeProxyEngine, KubeProxyNode
+from proxylab.engines.kubeproxy.log import VERBOSE, BalancerLog, ProgressLog, SyncLog
 from proxylab.engines.kubeproxy.metrics import SyncState, read_metrics, says_of_node
-from proxylab.engines.node_mode import node_mode
+from proxylab.engines.node_mode import NodeMode, node_mode
 from proxylab.engines.protocol import EngineChoice
 from proxylab.errors import InternalError
 from proxylab.kernel.netfilter.iptables_tool import IptablesTool
@@ -49,11 +50,8 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     on_node = node_mode(mode, context)
     config = configuration(mode, node, proxy, cluster_cidrs=choice.cluster_cidrs, feature_gates=upstream.feature_gates)
     api = f"http://{API_ADDRESS}:{API_PORT}"
-    argv = command(upstream.binary, node, api, upstream.flags)
-
-    def zone() -> str | None:
-        known = cluster.store.get(Key("Node", "", node))
-        return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
+    flags = (*VERBOSE, *upstream.flags) if mode == Mode.IPVS else upstream.flags
+    argv = command(upstream.binary, node, api, flags)
 
     async def prepare() -> None:
         on_node.require()
@@ -64,52 +62,39 @@ def make_kube_proxy(choice: EngineChoice, node: str, context: NodeContext, clust
     async def dump() -> str:
         return "".join([await on_node.dump(family) for family in choice.families])
 
-    def rules(family: Family) -> int:
-        return highest_number_in(on_node.written(family))
-
+    log = _LOGS.get(mode, lambda: None)()
     launch: _Launch = partial(_launch, context, argv, config)
-    caught_up: Callable[[Family], int] = rules
-    families = choice.families
-    if mode == Mode.USERSPACE:
-        log = _BalancerLog(launch, caught_up)
-        launch, caught_up, families = log.launch, log.reached, families[:1]
+    families = choice.families[:1] if mode == Mode.USERSPACE else choice.families
+
     node_of_proxy = KubeProxyNode(
         prepare=prepare,
-        launch=launch,
-        reached=caught_up,
-        state=partial(_state, context.netns, proxy.metrics),
-        zone=zone,
+        launch=launch if log is None else partial(_read_along, launch, log),
+        reached=partial(_reached, on_node, log),
+        state=partial(_state, context.netns, proxy.metrics, log),
+        zone=partial(_zone, node, cluster.store),
         move=partial(_move, node, cluster.store),
         serves=lambda: any(service.health_check_node_port for service in cluster.store.list(Service)),
         agrees=partial(_agrees, node, context.netns, cluster.store, proxy.healthz),
         dump=dump,
+        shows_ends=isinstance(log, SyncLog),
     )
     return KubeProxyEngine(node, cluster.barrier, families, node_of_proxy)
 
 
 _Launch = Callable[[Callable[[str], None]], Awaitable[Running]]
 
+_LOGS: Final[Mapping[str, Callable[[], ProgressLog]]] = {"ipvs": SyncLog, "userspace": BalancerLog}
 
-class _BalancerLog:
-    """How far kube-proxy has come in mode userspace, whose balancer shows in its log and in no rule."""
 
-    def __init__(self, launch: _Launch, rules: Callable[[Family], int]) -> None:
-        self._start, self._rules = launch, rules
-        self._number = 0
+async def _read_along(launch: _Launch, log: ProgressLog, heard: Callable[[str], None]) -> Running:
+    """Start kube-proxy, and read its log as it comes."""
+    log.restart()
 
-    async def launch(self, heard: Callable[[str], None]) -> Running:
-        """Start kube-proxy and read along in its log; a new process balances nothing yet."""
-        self._number = 0
+    def hear(line: str) -> None:
+        log.hear(line)
+        heard(line)
 
-        def hear(line: str) -> None:
-            self._number = max(self._number, balanced(line))
-            heard(line)
-
-        return await self._start(hear)
-
-    def reached(self, family: Family) -> int:
-        """The barrier number that both rules and balancer have."""
-        return min(self._rules(family), self._number)
+    return await launch(hear)
 
 
 async def _write_kubelet_rules(tool: IptablesTool, families: Sequence[Family]) -> None:
@@ -131,12 +116,28 @@ async def _launch(context: NodeContext, argv: Sequence[str], config: str, heard:
     )
 
 
-async def _state(netns: NetNs, metrics: SocketAddress) -> SyncState | None:
+def _reached(on_node: NodeMode, log: ProgressLog | None, family: Family) -> int:
+    """The barrier number that rules, log or both show; 0 where the rules are gone."""
+    written = on_node.written(family)
+    if isinstance(log, SyncLog):
+        return log.reached(family) if any(b"KUBE-" in each for each in written) else 0
+    number = highest_number_in(written)
+    return number if log is None else min(number, log.reached(family))
+
+
+async def _state(netns: NetNs, metrics: SocketAddress, log: ProgressLog | None) -> SyncState | None:
     try:
         status, page = await fetch(netns, metrics.address, metrics.port, "/metrics", Deadline.after(_ASK_SECONDS))
     except (OSError, TimeoutError):
         return None
-    return read_metrics(page) if status == 200 else None
+    state = read_metrics(page) if status == 200 else None
+    # Mode ipvs has no metric of full syncs.
+    return replace(state, full={"": log.moves}) if state is not None and isinstance(log, SyncLog) else state
+
+
+def _zone(node: str, store: Store) -> str | None:
+    known = store.get(Key("Node", "", node))
+    return known.labels.get(ZONE_LABEL, "") if isinstance(known, Node) else None
 
 
 def _move(node: str, store: Store, zone: str) -> None:

@@ -4,10 +4,8 @@ A packet of a node's own program passes OUTPUT before any device sees it, and th
 there. So ``StackTap`` has nf_tables chains of its own. In OUTPUT it stands at priority -350, before connection tracking
 (-200) and every table of iptables (raw is at -300), where a packet is as its program sent it. In INPUT it stands at
 350, after all of them (source translation is at 100), where a packet is as a program will receive it. Both log to
-NFNETLINK_LOG. The tap does not see a packet that a rule of INPUT drops, and no program receives it.
-
-IPVS, too, sends through OUTPUT what it has translated. Such a packet has an entry of connection tracking there, which
-no program's packet has, and the tap leaves it out.
+NFNETLINK_LOG. The tap does not see a packet that a rule of INPUT drops, and no program receives it. Nor does it see in
+OUTPUT what IPVS passes on: no program has sent that.
 
 The tap sends through raw sockets (raw(7)), whose packets pass OUTPUT as a program's do. An AF_PACKET socket sends
 below OUTPUT.
@@ -24,7 +22,7 @@ from typing import Final
 from proxylab.errors import CapabilityError
 from proxylab.kernel.capture.batches import Frame
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nft_expressions import MATCH_NO_ENTRY, log
+from proxylab.kernel.netfilter.nft_expressions import MATCH_SENT_HERE, log
 from proxylab.kernel.netfilter.nft_tables import INPUT, OUTPUT, Hook, OwnTable
 from proxylab.kernel.sandbox.netns import NetNs, inside
 
@@ -60,7 +58,7 @@ class StackTap:
                 opened.callback(self._log.close)
                 self._table = OwnTable(netns, _TABLE, _CHAINS)
                 opened.callback(self._table.close)
-                self._table.append([[*MATCH_NO_ENTRY, log(_LOG_GROUP)]], "output")
+                self._table.append([[*MATCH_SENT_HERE, log(_LOG_GROUP)]], "output")
                 self._table.append([[log(_LOG_GROUP)]], "input")
             except OSError as error:
                 raise CapabilityError(

@@ -8,20 +8,19 @@ import errno
 import os
 import sys
 from collections.abc import Iterable
-from contextlib import closing
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import Final
 
 from msgspec.structs import replace
 
 from proxylab.addresses import IPAddress, Protocol
 from proxylab.errors import CapabilityError
-from proxylab.evidence.ipvs import Destination, IpvsConnection, IpvsCounts, IpvsTimeouts, VirtualServer, server_option
+from proxylab.evidence.ipvs import Destination, IpvsCounts, IpvsTimeouts, VirtualServer
 from proxylab.kernel.netlink.messages import Content, Decoded, Kind, Request, Value
 from proxylab.kernel.netlink.socket import NETLINK_GENERIC, open_netlink
-from proxylab.kernel.sandbox.netns import NetNs, inside
+from proxylab.kernel.sandbox.netns import NetNs
 
-__all__ = ["CURE", "Ipvs", "IpvsRefusedError", "read_connections", "read_server"]
+__all__ = ["CURE", "Ipvs", "IpvsRefusedError"]
 
 CURE: Final = "use a kernel that has it: '--kernel uml' runs labs on one"
 
@@ -174,43 +173,6 @@ class Ipvs:
             counts=_counts(found.part("IPVS_SVC_ATTR_STATS64")),
         )
         return replace(server, destinations=self.destinations(server))
-
-
-def read_server(netns: NetNs, key: tuple[IPAddress, int, Protocol]) -> VirtualServer | None:
-    """One virtual server of a namespace. Raises ``CapabilityError`` for a kernel without IPVS."""
-    with closing(Ipvs(netns)) as ipvs:
-        return ipvs.server(key)
-
-
-def read_connections(netns: NetNs) -> frozenset[IpvsConnection]:
-    """The connections that IPVS knows in a namespace; none on a kernel without IPVS."""
-    with inside(netns):
-        try:
-            fd = os.open("/proc/thread-self/net/ip_vs_conn", os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return frozenset()
-    with os.fdopen(fd, encoding="ascii") as file:
-        lines = file.readlines()[1:]
-    return frozenset(found for line in lines if (found := _read_connection(line)) is not None)
-
-
-def _read_connection(line: str) -> IpvsConnection | None:
-    """A line of ip_vs_conn (ip_vs_conn_seq_show, net/netfilter/ipvs/ip_vs_conn.c); ``None`` for a client's template.
-
-    Addresses are hexadecimal, with colons where they are of IPv6. A template remembers where a client's connections go,
-    and has no port of the client.
-    """
-    protocol, *ends = line.split()[:7]
-    client, server, destination = (
-        (_hexadecimal(address), int(port, 16)) for address, port in zip(ends[::2], ends[1::2], strict=True)
-    )
-    if not client[1] or protocol not in Protocol.__members__:
-        return None
-    return IpvsConnection(client, server_option(Protocol(protocol), *server), destination)
-
-
-def _hexadecimal(text: str) -> IPAddress:
-    return IPv6Address(text) if ":" in text else IPv4Address(int(text, 16))
 
 
 def _identity(server: VirtualServer) -> dict[str, int | str]:

@@ -17,8 +17,8 @@ from proxylab.kernel.netfilter.nfnetlink import NFPROTO
 __all__ = [
     "DROP",
     "MATCH_NEW_FLOW",
-    "MATCH_NO_ENTRY",
     "MATCH_OWN_ADDRESS",
+    "MATCH_SENT_HERE",
     "NETWORK_HEADER",
     "TRACE",
     "TRANSPORT_HEADER",
@@ -51,8 +51,7 @@ _PAYLOAD_INTO, _PAYLOAD_HEADER, _PAYLOAD_OFFSET, _PAYLOAD_LENGTH = 1, 2, 3, 4
 _IMMEDIATE_INTO, _IMMEDIATE_DATA = 1, 2
 _CONNTRACK_INTO, _CONNTRACK_KEY = 1, 2
 _CONNTRACK_STATE: Final = 0
-_STATE_NEW: Final = 8
-_STATE_INVALID: Final = 1
+_STATE_ESTABLISHED, _STATE_NEW = 2, 8
 _BITS_FROM, _BITS_INTO, _BITS_LENGTH, _BITS_MASK, _BITS_XOR = 1, 2, 3, 4, 5
 _FIB_INTO, _FIB_RESULT, _FIB_FLAGS = 1, 2, 3
 _FIB_ADDRESS_TYPE: Final = 3
@@ -122,18 +121,22 @@ def log(group: int, prefix: str = "") -> bytes:
 
 # Connection tracking's state and the type of an address are in the machine's byte order.
 _NEW: Final = struct.pack("=I", _STATE_NEW)
-_INVALID: Final = struct.pack("=I", _STATE_INVALID)
 _LOCAL: Final = struct.pack("=I", _RTN_LOCAL)
 
+_FOLLOWED: Final = struct.pack("=I", _STATE_NEW | _STATE_ESTABLISHED)
 _LOAD_STATE: Final = _expression(
     "ct", nla.number(_CONNTRACK_INTO, _REGISTER), nla.number(_CONNTRACK_KEY, _CONNTRACK_STATE)
 )
 
-MATCH_NO_ENTRY: Final[Expressions] = (_LOAD_STATE, _keep_bits(_INVALID), _compare(_INVALID))
-"""Match a packet without an entry of connection tracking: ``ct state invalid``."""
-
 MATCH_NEW_FLOW: Final[Expressions] = (_LOAD_STATE, _keep_bits(_NEW), _compare(_NEW))
 """Match a packet that connection tracking has not seen before: ``ct state new``."""
+
+MATCH_SENT_HERE: Final[Expressions] = (_LOAD_STATE, _keep_bits(_FOLLOWED), _compare(bytes(len(_FOLLOWED))))
+"""In OUTPUT, before connection tracking (-200): match what the namespace itself sends: ``ct state != new,established``.
+
+IPVS leads a packet that it has translated through OUTPUT, and connection tracking knows that packet from PREROUTING. An
+answer of REJECT is ``related``.
+"""
 
 MATCH_OWN_ADDRESS: Final[Expressions] = (
     _expression(

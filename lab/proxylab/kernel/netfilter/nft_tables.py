@@ -91,12 +91,12 @@ class OwnTable:
         """The descriptor of the socket that owns the table."""
         return self._socket.fileno()
 
-    def append(self, rules: Sequence[Rule], *chains: str) -> None:
-        """Append rules to these chains, or to every chain, in one transaction."""
+    def append(self, rules: Sequence[Rule], to: str = "") -> None:
+        """Append rules to a chain, or to every one, in one transaction."""
         self._transact(
             [
                 (_NEWRULE, NLM_F_CREATE | NLM_F_APPEND, self._in(chain) + nla.nested(_RULE_EXPRESSIONS, *rule))
-                for chain in chains or self._chains
+                for chain in ((to,) if to else self._chains)
                 for rule in rules
             ]
         )

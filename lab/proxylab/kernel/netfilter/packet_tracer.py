@@ -10,8 +10,8 @@ of iptables (raw is at -300). The mark is a bit of the packet (``skb->nf_trace``
   reads them.
 
 So the lab's own rule also logs the packet. This log line, the *entry*, has the whole packet with its time, and opens a
-passage of one packet through the node. Entries, and nf_tables' reports of the lab's own rule, come one to one in the
-same order.
+passage of one packet through the node. What IPVS passes on through OUTPUT opens none. Entries, and nf_tables' reports
+of the lab's own rule, come one to one in the same order.
 
 A packet that leaves over a veth loses the mark (``skb_scrub_packet``), and the next node marks it again. The kernel
 removes the table when its socket closes. The tool that wrote a rule has its text.
@@ -30,7 +30,14 @@ from msgspec import Struct
 
 from proxylab.errors import CapabilityError
 from proxylab.kernel.netfilter.nflog import Logged, PacketLog
-from proxylab.kernel.netfilter.nft_expressions import TRACE, TRANSPORT_HEADER, log, match_bytes, match_protocol
+from proxylab.kernel.netfilter.nft_expressions import (
+    MATCH_SENT_HERE,
+    TRACE,
+    TRANSPORT_HEADER,
+    log,
+    match_bytes,
+    match_protocol,
+)
 from proxylab.kernel.netfilter.nft_tables import OUTPUT, PREROUTING, Hook, OwnTable
 from proxylab.kernel.netfilter.nft_trace import NftEvent, NftTrace, RuleOrder
 from proxylab.kernel.sandbox.netns import NetNs
@@ -139,7 +146,8 @@ class Tracer:
         self._log.read()
         self._log.take_lost()
         self._trace.read()
-        self._table.append([[*_tracing(match)] for match in matches])
+        self._table.append([[*_tracing(match)] for match in matches], "PREROUTING")
+        self._table.append([[*MATCH_SENT_HERE, *_tracing(match)] for match in matches], "OUTPUT")
 
     def disarm(self) -> None:
         """Stop tracing."""

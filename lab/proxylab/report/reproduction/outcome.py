@@ -51,11 +51,11 @@ def _delivered(case: JudgedProbe, flow: Flow, dialled: str) -> str:
     expect = case.probe.expect
     backends: dict[tuple[str, str], list[str]] = {}
     for name in sorted(expect.backend_names) or [_ANY]:
-        reply = _ANY if expect.reply_from(name) is Reply.UNTRANSLATED else dialled
+        due = expect.reply_from(name)
+        reply = "no answer" if due is Reply.LOST else f"answered by {_ANY if due is Reply.UNTRANSLATED else dialled}"
         backends.setdefault((_source(case, flow, name), reply), []).append(name)
     return "|".join(
-        f"delivered to {_one_of(names)} from {source}, answered by {reply}"
-        for (source, reply), names in backends.items()
+        f"delivered to {_one_of(names)} from {source}, {reply}" for (source, reply), names in backends.items()
     )
 
 

@@ -196,8 +196,10 @@ def _doubts_about(case: JudgedProbe, flow: Flow, fate: Fate) -> Iterator[str]:
         resolved = case.resolved
         # A receiver on a node has the node's address, so an ICMP error from there may be a rule's.
         pods = {pod.address: pod.name for pod in resolved.receivers if not pod.ports}
+        # A node that owns the address of a host, as mode ipvs makes it, rejects in its name.
+        is_known = any(rule.count.target or rule.count.member for rule in case.ending("REJECT"))
         for icmp in flow.unreachables:
-            if icmp.source in pods:
+            if icmp.source in pods and not is_known:
                 yield f"the ICMP error is from {pods[icmp.source]}'s address, but {pods[icmp.source]} saw no request"
             if icmp.destination != resolved.sender.address_of_flow(flow.number):
                 yield f"the ICMP error is addressed to {icmp.destination}, not to {resolved.sender.name}"

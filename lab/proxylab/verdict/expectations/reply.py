@@ -29,12 +29,16 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
     """
     resolved = case.resolved
     findings = Findings(case)
-    answered = 0
+    answered = lost = 0
     for flow, fate in case.flows_with_fates:
         if not flow.arrivals:
             findings.doubt("it never arrived at a pod that could reply", flow.number)
             continue
-        wrong = _wrong_reply(case, flow, case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED)
+        due = case.probe.expect.reply_from(flow.reached[0]) or Reply.TRANSLATED
+        if due is Reply.LOST:
+            lost += _judge_loss(case, flow, findings)
+            continue
+        wrong = _wrong_reply(case, flow, due)
         if wrong:
             findings.wrong(wrong, flow.number)
         elif flow.number in case.disagreements:
@@ -53,8 +57,23 @@ def _judge(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> Verdict:
         expected=_in_words(case, wanted),
         observed=_replies(case),
         silence=case.silence,
-        witnesses=[f"{amount(answered, 'flow')} answered"],
+        witnesses=[
+            *([f"{amount(answered, 'flow')} answered"] if answered or not lost else []),
+            *([f"the answers of {amount(lost, 'flow')} did not come back"] if lost else []),
+        ],
     )
+
+
+def _judge_loss(case: JudgedProbe, flow: Flow, findings: Findings) -> bool:
+    """Whether the backend's answer did not come back; only sentinel packets prove that it is not merely late."""
+    if flow.replies:
+        findings.wrong(f"the reply of {listed(flow.reached)} came back", flow.number)
+    elif not flow.answers:
+        findings.doubt(f"{listed(flow.reached)} was not seen to answer", flow.number)
+    else:
+        for doubt in case.silence:
+            findings.doubt(doubt, flow.number)
+    return not flow.replies and bool(flow.answers)
 
 
 def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
@@ -92,7 +111,8 @@ def _wrong_reply(case: JudgedProbe, flow: Flow, wanted: Reply) -> str:
 def _in_words(case: JudgedProbe, wanted: Reply | ReplyByBackend) -> str:
     if isinstance(wanted, ReplyByBackend):
         return ", ".join(f"{name} {reply}" for name, reply in wanted.of.items())
-    return f"from {endpoint(*case.dialled)}" if wanted is Reply.TRANSLATED else "from the backend itself"
+    words = {Reply.UNTRANSLATED: "from the backend itself", Reply.LOST: "none"}
+    return words.get(wanted) or f"from {endpoint(*case.dialled)}"
 
 
 def _number(replies: int) -> str:

@@ -1,6 +1,6 @@
 """Whether the reply came back, and from where."""
 
-from judging import DELIVERED, FAIL, PASS, judged, one
+from judging import DELIVERED, FAIL, INCONCLUSIVE, PASS, judged, one
 from msgspec.structs import replace
 from recorded import World
 
@@ -60,3 +60,16 @@ def test_a_port_rewritten_in_the_reply_fails_and_names_the_reply() -> None:
     )
     changed = "node-a changed the reply's source to 10.96.0.10:81, but the probe dialled 10.96.0.10:80."
     assert why(case_of(verdict), verdict) == changed
+
+
+def test_a_lost_reply_needs_an_answer_and_sentinel_packets() -> None:
+    leaves, arrives, answers, hears = DELIVERED.round_trip(0, "echo-1")
+    asked = {"key": "reply", "reply": Reply.LOST}
+    lost = expecting(DELIVERED, DELIVERED.evidence([leaves, arrives, answers]), **asked)  # type: ignore[arg-type]
+    assert (lost.judgement, lost.expected) == (PASS, "none")
+    came = expecting(DELIVERED, DELIVERED.evidence([leaves, arrives, answers, hears]), **asked)  # type: ignore[arg-type]
+    assert came.judgement is FAIL
+    unsent = expecting(DELIVERED, DELIVERED.evidence([leaves, arrives]), **asked)  # type: ignore[arg-type]
+    assert unsent.judgement is INCONCLUSIVE
+    late = replace(DELIVERED.evidence([leaves, arrives, answers]), sentinels=())
+    assert expecting(DELIVERED, late, **asked).judgement is INCONCLUSIVE  # type: ignore[arg-type]

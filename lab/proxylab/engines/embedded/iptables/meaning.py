@@ -46,6 +46,9 @@ _SHARED = {
 }
 """Chains in which rules of different Services have no order."""
 
+_UNORDERED = {"KUBE-IPVS-OUT-FILTER"}
+"""Chains whose rules have no order: kube-proxy writes them as Go ranges over a map."""
+
 _LONG = {
     "-s": "--source",
     "--src": "--source",
@@ -137,7 +140,8 @@ def _groups(chain: str, rules: Sequence[RuleMeaning]) -> dict[str, list[RuleMean
             is_last = all(_service_of(later) == _ALL_SERVICES for later in rules[number:])
             group = _LAST_RULES if is_last else f"{len(rules) - number} from the end"
         groups[group].append(rule)
-    groups[_LAST_RULES].sort(key=_rule_text)
+    for group in groups if chain in _UNORDERED else (_LAST_RULES,):
+        groups[group].sort(key=_rule_text)
     return groups
 
 

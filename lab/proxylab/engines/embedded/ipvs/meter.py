@@ -1,93 +1,171 @@
-"""Counts what mode ipvs did while a probe ran: rules of iptables, and flows that IPVS led to a destination or refused.
+"""Counts what IPVS did with a probe, beside the rules of iptables; a ``traffic.meters.Meter``.
 
-The kernel adds up its statistics of virtual servers every two seconds only (net/netfilter/ipvs/ip_vs_est.c). So the
-meter compares the table of connections before and after a probe: each flow that IPVS took has an entry there. IPVS
-counts no packet that it refuses. It refuses all packets to a virtual server without destinations, each with an ICMP
-error, which the node's stack counts.
+IPVS has counters, but the kernel brings them up to date every two seconds only. Its connections are a better witness:
+each one shows its client, its virtual server and the destination. ``IpvsMeter`` counts those that a probe has made, and
+writes each destination as a rule that translates, in ipvsadm's words. Of a virtual server that has no destination for a
+packet no connection remains. Then IPVS answers with ICMP port unreachable, which the stack counts with those of rules.
+
+A rule that matches a set names no address. Where the set has a member for what the probe dials, the meter says so.
 """
 
+import re
 from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-from proxylab.addresses import Transport
+from msgspec.structs import replace
+
+from proxylab.addresses import Family, IPAddress, IPNetwork, Protocol
 from proxylab.engines.embedded.iptables.meter import TableMeter
 from proxylab.evidence.evidence import RuleCount
-from proxylab.evidence.ipvs import IpvsConnection, VirtualServer
+from proxylab.evidence.ipvs import VIRTUAL_SERVERS, Connection, IpSet, Member, VirtualServer
 from proxylab.evidence.words import endpoint
 from proxylab.kernel.capture.stack_counters import StackCounters, counters_in
-from proxylab.kernel.netfilter.ipvs import read_connections, read_server
+from proxylab.kernel.netfilter.ipset import IpSets
+from proxylab.kernel.netfilter.ipvs import Ipvs
+from proxylab.kernel.netfilter.ipvs_connections import Connections, connection_in
 from proxylab.kernel.sandbox.netns import NetNs
 from proxylab.plan.resolved import ResolvedProbe
 
-__all__ = ["IpvsMeter"]
+__all__ = ["IpvsMeter", "member_for"]
 
-_TABLE = "ipvs"
-_ERRORS = {4: "IcmpOutDestUnreachs", 6: "Icmp6OutDestUnreachs"}
+_UNREACHABLE: Final = {Family.IPV4: "IcmpOutDestUnreachs", Family.IPV6: "Icmp6OutDestUnreachs"}
+_REJECTS: Final = "-j REJECT"
+_MATCH: Final = re.compile(r"--match-set (\S+) (\S+)")
 
 
 class IpvsMeter:
-    """Counts on one node, in one family. ``rules`` counts the rules around IPVS."""
+    """Counts rules, connections and refusals of one family on one node.
+
+    Args:
+        netns: the node.
+        family: of the packets.
+        rules: counts the rules of iptables.
+    """
 
     max_frames_in_flight = None
 
-    def __init__(self, netns: NetNs, rules: TableMeter) -> None:
-        self._netns, self._rules = netns, rules
+    def __init__(self, netns: NetNs, family: Family, rules: TableMeter) -> None:
+        self._netns = netns
+        self._family = family
+        self._rules = rules
+        self._connections = Connections(netns)
         self._stack = StackCounters(netns)
-        self._dialled: ResolvedProbe | None = None
-        self._connections: frozenset[IpvsConnection] = frozenset()
-        self._refusing: VirtualServer | None = None
-        self._errors = 0
+        self._ipvs: Ipvs | None = None
+        self._sets: IpSets | None = None
+        self._resolved: ResolvedProbe | None = None
+        self._before: frozenset[tuple[str, ...]] = frozenset()
+        self._counters: Mapping[str, str] = {}
 
     @property
     def is_complete(self) -> bool:
-        """Always true: the tables of the kernel miss nothing."""
+        """Always true: no connection of a probe expires while it runs."""
         return True
 
     async def begin(self, resolved: ResolvedProbe) -> None:
-        """Remember the counters, the connections, and whether the dialled virtual server has destinations."""
-        self._dialled = resolved
-        self._connections = read_connections(self._netns)
-        self._refusing = self._without_destinations()
-        self._errors = self._errors_sent()
+        """Remember the counters of rules and of the stack, and the connections."""
+        self._resolved = resolved
         await self._rules.begin(resolved)
+        self._before = self._connections.read()
+        self._counters = self._stack.read()
 
     async def end(self) -> tuple[RuleCount, ...]:
-        """The rules that have counted since, then the destinations and virtual servers."""
+        """The rules that have counted since, then what IPVS did."""
+        connected, stack = self._connections.read() - self._before, self._stack.read()
         counts = await self._rules.end()
-        node = self._netns.name
-        new = Counter((each.server, each.destination) for each in read_connections(self._netns) - self._connections)
-        led = [
-            RuleCount(node, _TABLE, server, f"-a {server} -r {endpoint(*to)} -m", flows, "DNAT", *to)
-            for (server, to), flows in sorted(new.items(), key=str)
-        ]
-        server = self._refusing
-        if server is None or self._without_destinations() is None:
-            return (*counts, *led)
-        by_rules = sum(each.packets for each in counts if " -j REJECT" in each.text)
-        refused = self._errors_sent() - self._errors - by_rules
-        if refused <= 0:
-            return (*counts, *led)
-        return (*counts, *led, RuleCount(node, _TABLE, server.option, server.lines()[0], refused, "REJECT"))
+        resolved = self._resolved
+        if resolved is None:
+            return counts
+        made = [each for each in map(connection_in, connected) if each is not None]
+        rejected = max(0, self._unreachables(stack) - sum(each.packets for each in counts if _REJECTS in each.text))
+        return (
+            *self._with_members(counts, resolved),
+            *self._led(made),
+            *self._refused(resolved, rejected),
+        )
 
     def rules_by_chain(self) -> dict[tuple[str, str], list[str]]:
-        """The rules by table and chain."""
+        """The rules by table and chain, in order, as they were at ``begin``."""
         return self._rules.rules_by_chain()
 
     def close(self) -> None:
-        """Close what it reads."""
-        self._stack.close()
+        """Close all that is open."""
         self._rules.close()
+        self._connections.close()
+        self._stack.close()
+        for opened in (self._ipvs, self._sets):
+            if opened is not None:
+                opened.close()
 
-    def _without_destinations(self) -> VirtualServer | None:
-        """The virtual server that the probe dials, if it has no destination that takes connections."""
-        dialled = self._dialled
-        if dialled is None or dialled.protocol is Transport.ICMP:
-            return None
-        protocol = dialled.protocol.served
-        found = None if protocol is None else read_server(self._netns, (dialled.destination, dialled.port, protocol))
-        return found if found is not None and not any(each.weight for each in found.destinations) else None
+    def _led(self, connections: Iterable[Connection]) -> Iterator[RuleCount]:
+        """What each virtual server did, destination by destination."""
+        for one, packets in Counter(replace(each, client_port=0) for each in connections).items():
+            to = endpoint(one.destination, one.destination_port)
+            server = self._server(one.key)
+            weight = next((each.weight for each in server.destinations if str(each) == to), 0)
+            text = f"-a {server.option} -r {to} -m -w {weight}"
+            yield self._count(server, text, packets, "DNAT", one.destination, one.destination_port)
 
-    def _errors_sent(self) -> int:
-        """How many ICMP errors of this kind the node's stack has sent."""
-        counters = counters_in(self._stack.read())
-        version = 4 if self._dialled is None else self._dialled.destination.version
-        return counters.get(_ERRORS[version], 0)
+    def _refused(self, resolved: ResolvedProbe, packets: int) -> Iterator[RuleCount]:
+        """The refusals of the dialled virtual server, if it has no destination for a packet."""
+        protocol = resolved.protocol.served
+        if packets and protocol is not None:
+            server = self._server((resolved.destination, resolved.port, protocol))
+            if server.scheduler and not any(each.weight for each in server.destinations):
+                yield self._count(server, ", ".join(server.lines()), packets, "REJECT")
+
+    def _count(
+        self,
+        server: VirtualServer,
+        text: str,
+        packets: int,
+        target: str,
+        address: IPAddress | None = None,
+        port: int = 0,
+    ) -> RuleCount:
+        return RuleCount(self._netns.name, VIRTUAL_SERVERS, server.option, text, packets, target, address, port)
+
+    def _server(self, key: tuple[IPAddress, int, Protocol]) -> VirtualServer:
+        """The virtual server there; without a scheduler if there is none, or none any more."""
+        if self._ipvs is None:
+            self._ipvs = Ipvs(self._netns)
+        address, port, protocol = key
+        return self._ipvs.server(key) or VirtualServer(address=address, port=port, protocol=protocol, scheduler="")
+
+    def _unreachables(self, stack: Mapping[str, str]) -> int:
+        """How many ICMP errors the stack has sent since ``begin`` that say that a destination is unreachable."""
+        if stack == self._counters:
+            return 0
+        name = _UNREACHABLE[self._family]
+        return counters_in(stack).get(name, 0) - counters_in(self._counters).get(name, 0)
+
+    def _with_members(self, counts: Sequence[RuleCount], resolved: ResolvedProbe) -> Iterator[RuleCount]:
+        """The counts, each with the member of its set that the probe's packets are."""
+        sets: dict[str, IpSet] | None = None
+        for count in counts:
+            matched = _MATCH.search(count.text)
+            if matched is None:
+                yield count
+                continue
+            if sets is None:
+                self._sets = self._sets or IpSets(self._netns)
+                sets = {each.name: each for each in self._sets.sets()}
+            member = member_for(sets[matched[1]], matched[2].split(","), resolved) if matched[1] in sets else None
+            yield count if member is None else replace(count, member=str(member))
+
+
+def member_for(of: IpSet, fields: Sequence[str], resolved: ResolvedProbe) -> Member | None:
+    """The member that the probe's packets are: before their translation, or behind it."""
+    source = resolved.sender.address
+    ends = [(resolved.destination, resolved.port), *((each.address, each.port) for each in resolved.endpoints)]
+    for end, port in ends:
+        for member in of.members:
+            other = member.other
+            if (
+                member.address in (None, source if fields[0] == "src" else end)
+                and member.port in (None, port)
+                and member.protocol in (None, resolved.protocol.served)
+                and (other is None or (source in other if isinstance(other, IPNetwork) else source == other))
+            ):
+                return member
+    return None

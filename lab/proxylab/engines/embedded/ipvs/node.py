@@ -98,7 +98,7 @@ class IpvsNode:
 
     def meter(self, family: Family) -> IpvsMeter:
         """A meter that reads the counters of rules and the connections of IPVS."""
-        return IpvsMeter(self._netns, self._iptables.meter(family))
+        return IpvsMeter(self._netns, family, self._iptables.meter(family))
 
     @property
     def counted(self) -> tuple[Sequence[str], Sequence[str]]:

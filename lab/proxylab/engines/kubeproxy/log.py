@@ -1,0 +1,124 @@
+"""How far kube-proxy has come, by its log, in the modes whose rules do not show it.
+
+Mode userspace: no rule shows the endpoints that the process balances, but kube-proxy logs when it has new ones.
+
+Mode ipvs: a virtual server has no name, and kube-proxy writes it long before it writes sets and iptables rules. But it
+logs which ports of Services and which endpoints a sync takes up, and the end of each sync, of which it makes no partial
+ones. Lines of one sync stand in this order (syncProxyRules in pkg/proxy/ipvs/proxier.go, since 1.23 or earlier)::
+
+    "Adding new service port" portName="proxylab/barrier:b000002" servicePort="192.0.0.8:1/TCP"
+    "Adding new service endpoints" portName="proxylab/barrier:b000002" endpoints=["192.0.0.9:1"]
+    "Syncing ipvs proxier rules" ipFamily="IPv4"
+    "syncProxyRules complete" ipFamily="IPv4" elapsed="1.174848256s"
+"""
+
+import re
+from typing import Final, Protocol
+
+from proxylab.addresses import Family
+from proxylab.engines.barrier import family_of, highest_number_in
+
+__all__ = ["VERBOSE", "BalancerLog", "ProgressLog", "SyncLog"]
+
+VERBOSE: Final = ("--vmodule=proxier=4,servicechangetracker=4,endpointschangetracker=3,service=1,endpointslicecache=3",)
+"""The flags of kube-proxy by which its log has these lines: the files that log them, with their levels."""
+
+_BEGINS: Final = '"Syncing ipvs proxier rules"'
+_ENDS: Final = '"syncProxyRules complete"'
+_FAILS: Final = '"Failed to execute iptables-restore"'
+_MOVES: Final = '"Updated proxier node'
+"""The labels of its Node have changed, and kube-proxy syncs at once."""
+_PORT: Final = re.compile(r' servicePort="(\S+)"')
+_ENDPOINTS: Final = re.compile(r' endpoints=\["([^"]+)"')
+
+
+class ProgressLog(Protocol):
+    """Reads a log line by line."""
+
+    def restart(self) -> None:
+        """Begin with the log of a new process, which has done nothing yet."""
+
+    def hear(self, line: str) -> None:
+        """Read the next line."""
+
+    def reached(self, family: Family) -> int:
+        """The highest barrier number that it has shown."""
+
+
+class BalancerLog:
+    """The log of mode userspace, which balances one family."""
+
+    def __init__(self) -> None:
+        self._number = 0
+
+    def restart(self) -> None:
+        """Begin with the log of a new process."""
+        self._number = 0
+
+    def hear(self, line: str) -> None:
+        """Read the next line."""
+        if "Setting endpoints" in line:
+            self._number = max(self._number, highest_number_in([line.encode()]))
+
+    def reached(self, _family: Family) -> int:
+        """The highest barrier number that the balancer has had."""
+        return self._number
+
+
+class SyncLog:
+    """The log of mode ipvs, in which the proxies of two families sync beside each other.
+
+    Some versions do not say whose sync has ended. So a number counts as reached once no sync is under way.
+
+    Attributes:
+        moves: how many syncs have ended that began after the labels of the Node had changed.
+    """
+
+    def __init__(self) -> None:
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the log of a new process."""
+        self.moves = 0
+        self._ports: dict[Family, int] = {}
+        self._endpoints: dict[Family, int] = {}
+        self._begun: dict[Family, int] = {}
+        self._reached: dict[Family, int] = {}
+        self._running = self._waiting = self._moving = 0
+        self._failed = False
+
+    def hear(self, line: str) -> None:
+        """Read the next line."""
+        if number := highest_number_in([line.encode()]):
+            self._note(line, number)
+        elif _MOVES in line:
+            self._waiting += 1
+        elif _BEGINS in line:
+            self._running += 1
+            self._moving, self._waiting = self._moving + self._waiting, 0
+            self._begun = {
+                family: min(number, self._endpoints.get(family, 0)) for family, number in self._ports.items()
+            }
+        elif _FAILS in line:
+            self._failed = True
+        elif _ENDS in line:
+            self._end()
+
+    def reached(self, family: Family) -> int:
+        """The highest barrier number whose sync has ended well."""
+        return self._reached.get(family, 0)
+
+    def _note(self, line: str, number: int) -> None:
+        for found, noted in ((_PORT.search(line), self._ports), (_ENDPOINTS.search(line), self._endpoints)):
+            family = None if found is None else family_of(found[1])
+            if family is not None:
+                noted[family] = max(noted.get(family, 0), number)
+
+    def _end(self) -> None:
+        self._running = max(self._running - 1, 0)
+        if self._running:
+            return
+        if not self._failed:
+            self._reached = self._begun
+        self.moves, self._moving = self.moves + self._moving, 0
+        self._failed = False

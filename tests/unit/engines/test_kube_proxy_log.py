@@ -1,0 +1,103 @@
+"""What kube-proxy's log says of its progress, in the modes whose rules do not say it."""
+
+import pytest
+
+from proxylab.addresses import Family
+from proxylab.engines.barrier import BARRIER
+from proxylab.engines.kubeproxy.log import BalancerLog, SyncLog
+
+FOUR, SIX = Family.IPV4, Family.IPV6
+FRONTEND = {FOUR: "192.0.0.8:1", SIX: "[100::8]:1"}
+BACKEND = {FOUR: "192.0.0.9:1", SIX: "[100::9]:1"}
+
+NEW = f'"Adding new service" servicePortName="{BARRIER}:b000018"'
+OTHER = '"LoadBalancerRR: Setting endpoints for service" servicePortName="default/echo" endpoints=[10.42.0.10:8080]'
+OWN = f'"LoadBalancerRR: Setting endpoints for service" servicePortName="{BARRIER}:b000017" endpoints=[192.0.0.9:1]'
+
+
+@pytest.mark.parametrize(("line", "number"), [(OWN, 17), (NEW, 0), (OTHER, 0)])
+def test_the_log_of_mode_userspace_shows_what_the_balancer_has(line: str, number: int) -> None:
+    log = BalancerLog()
+    log.hear(line)
+    assert log.reached(FOUR) == number
+    log.restart()
+    assert log.reached(FOUR) == 0
+
+
+def port(number: int, family: Family = FOUR) -> str:
+    name = f"{BARRIER}:b{number:06}"
+    return (
+        f'servicechangetracker.go:202] "Adding new service port" portName="{name}" servicePort="{FRONTEND[family]}/TCP"'
+    )
+
+
+def endpoints(number: int, family: Family = FOUR) -> str:
+    name = f"{BARRIER}:b{number:06}"
+    return f'"Adding new service endpoints" portName="{name}" endpoints=["{BACKEND[family]}"]'
+
+
+def gone(number: int) -> str:
+    return f'"Removing service endpoints" portName="{BARRIER}:b{number:06}"'
+
+
+BEGINS = '"Syncing ipvs proxier rules" ipFamily="IPv4"'
+ENDS = '"syncProxyRules complete" ipFamily="IPv4" elapsed="1.1s"'
+FAILS = '"Failed to execute iptables-restore" err="exit status 2"'
+MOVES = '"Updated proxier node topology labels" ipFamily="IPv4" labels={"topology.kubernetes.io/zone":"b"}'
+
+
+def heard(*lines: str) -> SyncLog:
+    log = SyncLog()
+    for line in lines:
+        log.hear(line)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("lines", "number"),
+    [
+        ((port(2), endpoints(2), BEGINS), 0),
+        ((port(2), endpoints(2), BEGINS, ENDS), 2),
+        ((port(2), BEGINS, ENDS), 0),
+        ((port(2), BEGINS, ENDS, endpoints(2), BEGINS), 0),
+        ((port(2), BEGINS, ENDS, endpoints(2), BEGINS, ENDS), 2),
+        ((port(2), endpoints(2), BEGINS, FAILS, ENDS), 0),
+        ((port(2), endpoints(2), BEGINS, FAILS, ENDS, BEGINS, ENDS), 2),
+        ((port(2), endpoints(2), BEGINS, ENDS, port(3), gone(2), endpoints(3), BEGINS), 2),
+        ((port(2), endpoints(2), BEGINS, port(3), endpoints(3), ENDS), 2),
+    ],
+    ids=[
+        "begun",
+        "over",
+        "without endpoints",
+        "endpoints in the next",
+        "both over",
+        "refused",
+        "retried",
+        "next begun",
+        "next waits",
+    ],
+)
+def test_a_number_counts_once_a_sync_with_port_and_endpoints_is_over(lines: tuple[str, ...], number: int) -> None:
+    assert heard(*lines).reached(FOUR) == number
+
+
+def test_two_families_sync_beside_each_other() -> None:
+    """Before contextual logging no line says whose sync has ended."""
+    lines = (port(2), endpoints(2), BEGINS, port(2, SIX), endpoints(2, SIX), BEGINS, ENDS)
+    log = heard(*lines)
+    assert (log.reached(FOUR), log.reached(SIX)) == (0, 0)
+    log = heard(*lines, ENDS)
+    assert (log.reached(FOUR), log.reached(SIX)) == (2, 2)
+
+
+def test_a_new_process_has_done_nothing() -> None:
+    log = heard(port(2), endpoints(2), BEGINS, ENDS)
+    log.restart()
+    assert log.reached(FOUR) == 0
+
+
+def test_a_move_to_another_zone_counts_once_a_sync_that_began_after_it_is_over() -> None:
+    assert heard(BEGINS, MOVES, ENDS).moves == 0
+    assert heard(BEGINS, MOVES, ENDS, BEGINS, ENDS).moves == 1
+    assert heard(MOVES, BEGINS, ENDS, BEGINS, ENDS).moves == 1
