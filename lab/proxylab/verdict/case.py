@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from proxylab.addresses import IPAddress
-from proxylab.evidence.evidence import Evidence, Packet
+from proxylab.addresses import IPAddress, Protocol
+from proxylab.evidence.evidence import Discarded, Evidence, Packet
 from proxylab.evidence.words import amount, endpoint, listed, times
 from proxylab.plan.resolved import MasqueradedAs, ResolvedProbe
 from proxylab.scenario.expect import (
@@ -126,6 +126,12 @@ class JudgedProbe(Struct, frozen=True):
             and rule.target in ("REDIRECT", "DNAT")
             and {"-p", "--dport"} <= rule.names(self.resolved)
         ]
+
+    @property
+    def discarded(self) -> tuple[Discarded, ...]:
+        """What proxies' processes discarded of what they got for the dialled service port."""
+        own = f"{self.resolved.service_port}/{Protocol.UDP}"
+        return tuple(each for each in self.evidence.discarded if each.service_port == own)
 
     @property
     def clients(self) -> dict[IPAddress, set[str]]:

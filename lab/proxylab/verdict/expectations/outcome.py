@@ -17,7 +17,8 @@ What each outcome needs, for every flow of the probe:
 * ``dropped``: no pod saw the flow and the sender heard nothing; rules that drop and name the dialled address counted
   every packet; and the sentinel packets sent after it came back, so that it is not merely late. Where no rule drops it
   and the author names the last hop, the taps saw it last there. Or the stack of a node counted every packet as dropped
-  before the lab sent a sentinel packet (``drops``): then no packet can be late. Where the author names a pod or host,
+  before the lab sent a sentinel packet (``drops``): then no packet can be late. Or the proxy's own process counted each
+  datagram as discarded, for want of an endpoint. Where the author names a pod or host,
   the flow came in there, nothing answered it, and that stack's counters account for every packet.
 * ``closed``: the sender gets an answer to its SYN from the dialled address, and then the end of the connection, without
   a byte; no pod got the request. Rules that lead to the proxy's process counted every flow.
@@ -256,12 +257,27 @@ def _doubts_about_rules(case: JudgedProbe, outcome: Outcome, verb: str, seen: st
     needed = case.packets
     rules = case.ending(_TARGET[outcome])
     counted = sum(rule.count.packets for rule in rules)
+    if outcome is Outcome.DROPPED:
+        counted += sum(each.datagrams for each in case.discarded)
     if counted >= needed or (outcome is Outcome.DROPPED and case.stack_drop):
         return
     if rules:
         yield f"rules that {verb} it counted {counted:,} of {amount(needed, 'packet')}: {listed(nodes_of(rules))}"
     else:
         yield f"{seen}, but no rule counted it as {outcome}"
+
+
+def _witnesses_of_drop(case: JudgedProbe) -> Iterator[str]:
+    if (drop := case.stack_drop) is not None:
+        yield str(drop)
+    elif case.discarded:
+        for by in case.discarded:
+            yield f"the proxy's process on {by.node} discarded {amount(by.datagrams, 'datagram')}"
+    elif case.went_no_further:
+        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
+        yield from tally(
+            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
+        )
 
 
 def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
@@ -275,13 +291,8 @@ def _witnesses(case: JudgedProbe, outcome: Outcome) -> Iterator[str]:
         yield from tally((f"reset by {flow.resets[0].source}" for flow in case.flows if flow.resets), len(case.flows))
         closed = [flow.unreachables[0].source for flow in case.flows if flow.unreachables]
         yield from tally((f"ICMP port unreachable from {source}" for source in closed), len(case.flows))
-    elif outcome is Outcome.DROPPED and (drop := case.stack_drop) is not None:
-        yield str(drop)
-    elif outcome is Outcome.DROPPED and case.went_no_further:
-        seen = [each for flow in case.flows if (each := last_seen(flow)) is not None]
-        yield from tally(
-            (f"seen last at {hop(each)}, and the sentinel packets came back" for each in seen), len(case.flows)
-        )
+    elif outcome is Outcome.DROPPED:
+        yield from _witnesses_of_drop(case)
     elif outcome is Outcome.CLOSED:
         ends = [endpoint(each.source, each.source_port) for flow in case.flows for each in flow.closings[:1]]
         yield from tally((f"accepted and closed by {each}" for each in ends), len(case.flows))
