@@ -26,7 +26,14 @@ class InAGuest:
     scenario: str
     mutation: Mutation
     red: frozenset[str]
+    engine: str = "embedded/iptables"
 
+    def __str__(self) -> str:
+        return f"{self.scenario} without {self.mutation.attribute}"
+
+
+IPVS = "proxylab.engines.embedded.ipvs"
+MAY_REUSE_TOO_SOON = {"net.ipv4.vs.conntrack": "1", "net.ipv4.vs.conn_reuse_mode": "0", "net.ipv4.ip_forward": "1"}
 
 NO_DNAT = Mutation(BODIES, "translation", "lambda scope, endpoint: ()")
 
@@ -49,15 +56,76 @@ IN_A_GUEST = [
             }
         ),
     ),
+    InAGuest(
+        "ipvs/daemon-behind-service-addresses",
+        Mutation(f"{IPVS}.rules", "_guards", "lambda family: ()"),
+        frozenset(
+            {
+                "ClusterIP at the port of a node's daemon does not reach the daemon",
+                "IPv6 ClusterIP at the port of a node's daemon does not reach the daemon",
+                "external IP at the port of a node's daemon does not reach the daemon",
+            }
+        ),
+        "embedded/ipvs",
+    ),
+    InAGuest(
+        "ipvs/node-port-number-elsewhere",
+        Mutation(f"{IPVS}.rules", "TO_LOCAL", "''"),
+        frozenset({"host outside at the number of a NodePort gets a pod's packets untouched"}),
+        "embedded/ipvs",
+    ),
+    InAGuest(
+        "ipvs/source-port-reused-while-an-endpoint-leaves",
+        Mutation(f"{IPVS}.node", "_SYSCTLS", repr(MAY_REUSE_TOO_SOON)),
+        frozenset(
+            {
+                (
+                    "the endpoint becomes unready, and another one ready: "
+                    "ClusterIP from the same source port reaches the endpoint that is ready now"
+                )
+            }
+        ),
+        "embedded/ipvs",
+    ),
+    InAGuest(
+        "steps/a-rolling-update",
+        Mutation(f"{IPVS}.ending", "Ending.begin", "lambda self, ipvs, pairs: ipvs.delete_destinations(list(pairs))"),
+        frozenset(
+            {
+                "the old pod terminates but serves, and streams stay with it",
+                "the old pod is deleted, and streams go on with the new pod",
+            }
+        ),
+        "embedded/ipvs",
+    ),
+    InAGuest(
+        "network/hairpin",
+        Mutation(f"{IPVS}.tables", "_hairpins", "lambda port: ()"),
+        frozenset({"ClusterIP from a pod to itself is delivered and masqueraded"}),
+        "embedded/ipvs",
+    ),
+    InAGuest(
+        "nodeport/traffic-policy-local",
+        Mutation(
+            f"{IPVS}.tables", "_usable", "lambda endpoints, *, local: endpoints.local if local else endpoints.cluster"
+        ),
+        frozenset(
+            {
+                "NodePort with externalTrafficPolicy Local drops on a node without endpoint",
+                "NodePort with externalTrafficPolicy Local serves a pod without a local endpoint",
+            }
+        ),
+        "embedded/ipvs",
+    ),
 ]
 
 
 @OWN
 @pytest.mark.thorough
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("row", IN_A_GUEST, ids=lambda row: row.scenario)
+@pytest.mark.parametrize("row", IN_A_GUEST, ids=str)
 def test_what_needs_a_rule_turns_red_without_it_in_a_guest(row: InAGuest, tmp_path: Path) -> None:
     file = ROOT / "scenarios" / f"{row.scenario}.lab.yaml"
-    with closing(MutatedLabs(tmp_path, kernel="uml")) as labs:
+    with closing(MutatedLabs(tmp_path, row.engine, kernel="uml")) as labs:
         verdicts = [each for _, judged in labs.run([file], row.mutation) for each in judged]
     assert {name_of(each) for each in verdicts if each.overall is not Judgement.PASS} == row.red
